@@ -38,7 +38,7 @@ ARG SSL_CERT_FILE
 WORKDIR /src
 COPY Makefile go.mod go.sum ./
 COPY scripts scripts
-RUN scripts/deps.sh debian go
+RUN scripts/deps.sh debian modules
 
 # --- build: the same make target as outside -----------------------------------
 FROM modules AS build
@@ -49,7 +49,7 @@ ARG GOPRIVATE
 ARG GOFLAGS
 ARG SSL_CERT_FILE
 COPY . .
-RUN make build && go run ./scripts/thirdparty -licenses /licenses
+RUN make build && scripts/tool.sh licences -licenses /licenses
 
 # --- ort: ONNX Runtime, held to the sums in scripts/ort.sh ---------------------
 FROM ${BASE_IMAGE} AS ort

@@ -41,16 +41,17 @@ export GO PYTHON INSTALL FUZZTIME COUNT VERSION
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
-# Asked for in the recipe, because the headers may come with its own set-up.
-TAGS = $$(scripts/tags.sh)
-
-.PHONY: help demo test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-carrier bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-carrier bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: ## build, run the main job on real input and say what it showed (out/demo)
 	@scripts/demo.sh $(DEMOFLAGS)
+
+unit: ## the Go tests without processes, models and networks, in two minutes; PACKAGES=./loop: of one package
+	@scripts/deps.sh debian go
+	@scripts/unit.sh $(PACKAGES)
 
 test: ## everything CI checks: format, vet, three builds, Python tests, go test -race
 	@scripts/deps.sh debian go python
@@ -96,17 +97,17 @@ lint: ## golangci-lint at its pinned version, built into .tools on first use
 fmt: ## gofmt every Go file, and gofumpt and import order where make lint has been run
 	@scripts/fmt.sh
 
-bench: ## measure every promised figure; fails on a miss that bench/misses.yml does not list
+bench: ## measure every promised figure; fails on a miss that tools/bench/misses.yml does not list
 	@scripts/deps.sh debian go
-	$(GO) run -tags "$(TAGS)" ./bench $(BENCHFLAGS)
+	scripts/tool.sh bench $(BENCHFLAGS)
 
 bench-ocr: build ort models ## read pictures with PP-OCR here and with RapidOCR in Python, and compare texts and times
-	bench/ocr/venv.sh
-	$(GO) run ./bench/ocr $(BENCHFLAGS)
+	tools/bench/ocr/venv.sh
+	scripts/tool.sh bench/ocr $(BENCHFLAGS)
 
 bench-python: build ## the figures of the Python client and of reward functions in Python, into docs/results
 	@scripts/deps.sh python
-	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite python $(BENCHFLAGS)
+	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} scripts/tool.sh bench -suite python $(BENCHFLAGS)
 
 bench-onnx: build ort ## ONNX reward models beside transformers and ONNX Runtime in Python, and the tokenizers, into docs/results (8 GB to download)
 	@scripts/golden-vlm.sh --environment
@@ -114,23 +115,23 @@ bench-onnx: build ort ## ONNX reward models beside transformers and ONNX Runtime
 
 bench-step: ## the async_reward_agent experiment at 1:10, dispatch at 90 % load, into docs/results (half an hour); BENCHFLAGS="-scale 100" for a quick look
 	@scripts/deps.sh debian go
-	$(GO) run -tags "$(TAGS)" ./bench -suite step -n 1 $(BENCHFLAGS)
-	$(GO) run -tags "$(TAGS)" ./bench -suite dispatch -n 5 $(BENCHFLAGS)
+	scripts/tool.sh bench -suite step -n 1 $(BENCHFLAGS)
+	scripts/tool.sh bench -suite dispatch -n 5 $(BENCHFLAGS)
 
 bench-isolation: build ## the program beside rewards that raise, crash, hang, are cancelled or wait for an engine that is down, into docs/results (two hours); BENCHFLAGS="-rows embedded-raises/ -t 5s" for one case
 	@scripts/deps.sh python
-	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite isolation -n 3 -t 20s $(BENCHFLAGS)
+	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} scripts/tool.sh bench -suite isolation -n 3 -t 20s $(BENCHFLAGS)
 
 bench-bombs: build ## the program beside pictures that are small as files and large as work, into docs/results (quarter of an hour)
 	@scripts/deps.sh python
-	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite bombs -n 3 -t 20s $(BENCHFLAGS)
+	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} scripts/tool.sh bench -suite bombs -n 3 -t 20s $(BENCHFLAGS)
 
 bench-capacity: build ort models ## calls under way at a time, weights, and an engine that goes away for three minutes, into docs/results (half an hour); BENCHFLAGS="-rows mixed/ -t 5s" for one case
 	@scripts/deps.sh python
-	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} $(GO) run -tags "$(TAGS)" ./bench -suite capacity -n 3 -t 20s $(BENCHFLAGS)
+	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} scripts/tool.sh bench -suite capacity -n 3 -t 20s $(BENCHFLAGS)
 
 bench-carrier: build ## what a hundred idle workers of a hundred profiles cost the broker and the gateway, and 25,600 leases the broker, into docs/results (five minutes)
-	$(GO) run -tags "$(TAGS)" ./bench -suite carrier -n 3 -t 20s $(BENCHFLAGS)
+	scripts/tool.sh bench -suite carrier -n 3 -t 20s $(BENCHFLAGS)
 
 bench-gpu: ## models of real sizes on a card beside bare ONNX Runtime, memory, two models, kill -9, into docs/results (five minutes); BENCHFLAGS="-device cpu" for the small form without a card
 	@scripts/deps.sh compiler pip go
@@ -145,10 +146,10 @@ gpu-bundle-check: ## a bundle in an empty root without a network, where it tests
 	@scripts/gpu-bundle-check.sh
 
 gpu-results: ## docs/results/gpu.md of what a run with a bundle has left; FROM=gpu-results/gpu.json
-	@$(GO) run ./bench -card-results "$(FROM)"
+	@scripts/tool.sh bench -card-results "$(FROM)"
 
 soak: build ## the program for an hour at half of its throughput: memory, descriptors and goroutines, into docs/results; BENCHFLAGS="-t 10m" for a look
-	$(GO) run -tags "$(TAGS)" ./bench -suite soak -n 1 -t 60m $(BENCHFLAGS)
+	scripts/tool.sh bench -suite soak -n 1 -t 60m $(BENCHFLAGS)
 
 golden-vlm: ort ## the tiny ONNX models and what they are compared with, made anew in Python (8 GB to download), and the tests on them
 	@scripts/golden-vlm.sh
@@ -158,7 +159,7 @@ fuzz: ## every fuzz target for FUZZTIME (15s)
 	@scripts/fuzz.sh
 
 build: ## bin/rewardloop, with Tesseract compiled in where its headers are
-	@scripts/deps.sh debian go
+	@scripts/deps.sh debian modules
 	@scripts/build.sh
 
 ort: ## ONNX Runtime, which runs the models, into .cache/ort

@@ -1,8 +1,12 @@
-// Package rewardloop is the root of a reward server for people who train
-// diffusion and multimodal models with reinforcement learning.
+// Package rewardloop is a reward server for people who train diffusion and
+// multimodal models with reinforcement learning, inside of a program of theirs:
+// with scorers written in Go that the program brings.
 //
-// It holds no code of its own. The path of a sample is told in the packages
-// it passes: client, wire, loop, fabric, workers, rewards, pool. The tests
-// here hold the whole tree to its picture: which package may import which,
-// where cgo and the large third-party modules may live, and how make behaves.
+// The life of such a program: main calls RunChild; New reads the configuration
+// and builds the rewards, its own scorers among them; Run listens, scores what
+// clients send, and ends with its context, when every sample is answered.
+//
+// A program that needs no scorers of its own in Go is `rewardloop serve`. The
+// path of a sample is told in the packages it passes: client, wire, loop, queue,
+// workers, rewards, pool (docs/architecture.md).
 package rewardloop

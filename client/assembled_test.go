@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -41,9 +41,9 @@ func own(t *testing.T, r *wire.Rewards) {
 }
 
 // idle scores by hash, after so many milliseconds as the sample's row modulo 7.
-func idle() rewards.Term {
-	term := hashTerm()
-	term.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+func idle() rewards.Component {
+	component := hashComponent()
+	component.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {
 		case <-time.After(time.Duration(*s.Index%7) * time.Millisecond):
 		case <-ctx.Done():
@@ -51,7 +51,7 @@ func idle() rewards.Term {
 		}
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
-	return term
+	return component
 }
 
 // submit sends samples of a step, in this order.
@@ -76,8 +76,11 @@ func upTo(n int) []int {
 
 func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const samples = 320
-	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, idle())})
+	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: profile(t, idle())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	var readers sync.WaitGroup
@@ -87,7 +90,7 @@ func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t 
 			seen := map[string]bool{}
 			number := int64(0)
 			order := []string{"", wire.ByIndex, wire.ByCompletion}[step]
-			for r, err := range c.Chunks(t.Context(), wire.Take{Step: step, Groups: 16, Order: order}) {
+			for r, err := range c.Chunks(t.Context(), wire.Fetch{Step: step, Groups: 16, Order: order}) {
 				if err != nil {
 					t.Error(err)
 					return
@@ -103,7 +106,7 @@ func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t 
 					}
 				}
 				number++
-				again, err := c.Rewards(t.Context(), wire.Take{Step: step, Groups: 16, Chunk: r.Chunk})
+				again, err := c.Rewards(t.Context(), wire.Fetch{Step: step, Groups: 16, Chunk: r.Chunk})
 				if err != nil {
 					t.Error(err)
 					return
@@ -133,21 +136,21 @@ func TestOverlappingStepsAreHandedOutWholeEachSampleOnceThroughCutConnections(t 
 
 func TestOneWholeChunkComesOnceTheStepIsOver(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, idle())})
+	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: profile(t, idle())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	require.NoError(t, c.Declare(wire.Step{Step: 1, Expected: 40}))
 	_, err = submit(t, c, 1, upTo(39))[0].Wait(t.Context()) // the gateway has heard of the step
 	require.NoError(t, err)
-	r, err := c.Rewards(t.Context(), wire.Take{Step: 1})
+	r, err := c.Rewards(t.Context(), wire.Fetch{Step: 1})
 	require.NoError(t, err)
 	require.False(t, r.Ready)
 	require.Empty(t, r.IDs)
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 1, Chunk: 2})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 1, Chunk: 2})
 	require.ErrorIs(t, err, rewards.Malformed)
 	submit(t, c, 1, []int{39})
 	n2 := 0
-	for r, err := range c.Chunks(t.Context(), wire.Take{Step: 1}) {
+	for r, err := range c.Chunks(t.Context(), wire.Fetch{Step: 1}) {
 		require.NoError(t, err)
 		n2++
 		require.True(t, r.Done)
@@ -166,23 +169,26 @@ func TestOneWholeChunkComesOnceTheStepIsOver(t *testing.T) {
 }
 
 // hung hangs on rows of which the remainder by 10 is 3.
-func hung() rewards.Term {
-	term := hashTerm()
-	term.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+func hung() rewards.Component {
+	component := hashComponent()
+	component.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		if *s.Index%10 == 3 {
 			<-ctx.Done()
 			return rewards.Score{}, ctx.Err()
 		}
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
-	return term
+	return component
 }
 
 func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 	t.Parallel()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{hung()}, Timeout: time.Minute})
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{hung()}, Timeout: time.Minute})
 	require.NoError(t, err)
-	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 16}, Profiles: map[string]*rewards.Manager{"": m}})
+	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 16}, Profiles: map[string]*rewards.Manager{"": m}})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	// Of 40 rows 3, 13, 23 and 33 hang, and 38 and 39 never come.
@@ -205,7 +211,7 @@ func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 	whole := func(step int64) (*wire.Rewards, error) {
 		var last *wire.Rewards
 		var lastErr error
-		for r, err := range c.Chunks(t.Context(), wire.Take{Step: step}) {
+		for r, err := range c.Chunks(t.Context(), wire.Fetch{Step: step}) {
 			last, lastErr = r, err
 		}
 		return last, lastErr
@@ -243,8 +249,8 @@ func TestAStepThatIsNotCompleteEndsAtItsDeadlineAsItsPolicySays(t *testing.T) {
 
 func TestAStepOfAStoppedGatewayIsLostAndCanBeMadeAgainAtTheNext(t *testing.T) {
 	t.Parallel()
-	first := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 16}, Profiles: profile(t, idle())})
-	second := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 16}, Profiles: profile(t, idle())})
+	first := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 16}, Profiles: profile(t, idle())})
+	second := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 16}, Profiles: profile(t, idle())})
 	p := newProxy(t, strings.TrimPrefix(first.url, "ws://"), 1<<30)
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
 	require.NoError(t, err)
@@ -253,11 +259,11 @@ func TestAStepOfAStoppedGatewayIsLostAndCanBeMadeAgainAtTheNext(t *testing.T) {
 		_, err := f.Wait(t.Context())
 		require.NoError(t, err)
 	}
-	chunk, err := c.Rewards(t.Context(), wire.Take{Step: 1, Groups: 4, WaitMS: 10_000})
+	chunk, err := c.Rewards(t.Context(), wire.Fetch{Step: 1, Groups: 4, WaitMS: 10_000})
 	require.NoError(t, err)
 	require.Len(t, chunk.IDs, 16)
-	waiting := ask(t, c, wire.Take{Step: 1, Chunk: 1, Groups: 4, WaitMS: 60_000})
-	p.aim(strings.TrimPrefix(second.url, "ws://"))
+	waiting := ask(t, c, wire.Fetch{Step: 1, Chunk: 1, Groups: 4, WaitMS: 60_000})
+	p.assign(strings.TrimPrefix(second.url, "ws://"))
 	first.Manager.Stop()
 	first.cut()
 	require.ErrorIs(t, within(t, waiting).err, client.ErrStepLost)
@@ -267,11 +273,11 @@ func TestAStepOfAStoppedGatewayIsLostAndCanBeMadeAgainAtTheNext(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rewards.Scored, res.Outcome)
 	}
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 1})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 1})
 	require.ErrorIs(t, err, client.ErrStepLost, "the next gateway has half of the step and does not know it")
 	require.NoError(t, c.Declare(wire.Step{Step: 1, Expected: 40}))
 	submit(t, c, 1, upTo(20))
-	r, err := c.Rewards(t.Context(), wire.Take{Step: 1, WaitMS: 20_000})
+	r, err := c.Rewards(t.Context(), wire.Fetch{Step: 1, WaitMS: 20_000})
 	require.NoError(t, err)
 	require.Len(t, r.IDs, 40)
 	own(t, r)

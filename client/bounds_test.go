@@ -36,26 +36,26 @@ func TestTheLatestDeclarationsAreMadeAgainAndOlderStepsForgotten(t *testing.T) {
 	for step := int64(steps - declared); step < steps; step++ {
 		require.Equal(t, step, within(t, g.told).Step)
 	}
-	g.answers(func(c *fakeConn, take *wire.Take) { c.say(rows(take, 1, true)) })
+	g.answers(func(c *fakeConn, take *wire.Fetch) { c.say(rows(take, 1, true)) })
 	g.cut(true)
 	within(t, g.met)
-	_, err = c.Rewards(t.Context(), wire.Take{Step: steps - known})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: steps - known})
 	require.ErrorIs(t, err, client.ErrStepLost)
 	require.Empty(t, g.told)
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 0})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 0})
 	require.NoError(t, err, "whether it was heard of nobody knows any more: the server is asked")
 }
 
 func TestAServerThatDoesNotWaitIsNotAskedWithoutEnd(t *testing.T) {
 	t.Parallel()
-	g := newFakeGateway(t, func(c *fakeConn, take *wire.Take) {
+	g := newFakeGateway(t, func(c *fakeConn, take *wire.Fetch) {
 		c.say(&wire.Rewards{Req: take.Req, Split: rewards.Train, Step: take.Step, State: wire.StepOpen, Chunk: take.Chunk})
 	})
 	c := dialFake(t, g)
 	ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
 	defer cancel()
 	var errs []error
-	for _, err := range c.Chunks(ctx, wire.Take{Step: 7}) {
+	for _, err := range c.Chunks(ctx, wire.Fetch{Step: 7}) {
 		errs = append(errs, err)
 	}
 	require.Len(t, errs, 1)
@@ -67,20 +67,20 @@ func TestAServerThatDoesNotWaitIsNotAskedWithoutEnd(t *testing.T) {
 func TestAFailedStepSaysAtLeastWhereNotEveryoneIsNamed(t *testing.T) {
 	t.Parallel()
 	var without []wire.Missing
-	g := newFakeGateway(t, func(c *fakeConn, take *wire.Take) {
+	g := newFakeGateway(t, func(c *fakeConn, take *wire.Fetch) {
 		c.say(&wire.Rewards{
 			Req: take.Req, Split: rewards.Train, Step: take.Step, State: wire.StepFailed, Done: true, Arrived: 2000, Missing: 256 - int64(len(without)), Without: without,
 		})
 	})
 	c := dialFake(t, g)
-	_, err := c.Rewards(t.Context(), wire.Take{Step: 7})
+	_, err := c.Rewards(t.Context(), wire.Fetch{Step: 7})
 	require.ErrorIs(t, err, client.ErrStepFailed)
 	require.ErrorContains(t, err, "deadline: 256 of 2000 samples have no result")
 	for i := range 256 {
 		without = append(without, wire.Missing{ID: fmt.Sprint(i)})
 	}
 	without[0] = wire.Missing{Stage: "queued"}
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 7})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 7})
 	require.ErrorContains(t, err, `deadline: at least 256 of 2000 samples have no result: a sample (queued), "1", "2"`)
 	require.ErrorContains(t, err, "and 248 more")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -28,7 +28,7 @@ func requireCancelled(t *testing.T, f *client.Future) {
 func TestASampleThatIsTakenBackIsCancelledAndItsScorerIsTold(t *testing.T) {
 	t.Parallel()
 	begun, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	hang := hashTerm()
+	hang := hashComponent()
 	hang.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		if s.ID == "y" {
 			return rewards.Score{Value: 1}, nil
@@ -38,7 +38,7 @@ func TestASampleThatIsTakenBackIsCancelledAndItsScorerIsTold(t *testing.T) {
 		ended <- struct{}{}
 		return rewards.Score{}, ctx.Err()
 	})
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{hang}, Timeout: time.Minute})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{hang}, Timeout: time.Minute})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{Workers: 1, Profiles: map[string]*rewards.Manager{"": m}})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
@@ -129,11 +129,11 @@ func TestWhatIsTakenBackWhileTheConnectionIsDownIsCancelledOverTheNext(t *testin
 			within(t, g.met)
 			f := submitOne(t, c, "x")
 			require.Equal(t, "x", within(t, g.got))
-			p.aim(unheard(t))
+			p.assign(unheard(t))
 			g.cut(forgets)
 			awaitDraining(t, c) // the connection is gone
 			require.NoError(t, c.Cancel("x"))
-			p.aim(strings.TrimPrefix(g.url, "ws://"))
+			p.assign(strings.TrimPrefix(g.url, "ws://"))
 			requireCancelled(t, f)
 			if forgets {
 				require.Empty(t, g.got, "nobody has it, and it is not sent again")

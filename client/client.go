@@ -117,7 +117,7 @@ type Client struct {
 	grace    time.Duration         // answerGrace, but in tests; guarded by mu
 	steps    map[stepKey]*stepNote // the latest of them; guarded by mu
 	stepLog  []stepKey             // the keys of steps, oldest first; guarded by mu
-	takes    map[uint64]*take      // questions without an answer, by number; guarded by mu
+	fetches  map[uint64]*fetch     // questions without an answer, by number; guarded by mu
 	req      uint64                // of the latest question; guarded by mu
 	err      error                 // why everything failed; guarded by mu
 }
@@ -164,7 +164,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, urls: gateways(cfg.URL), token: token, wake: make(chan struct{}, 1), calls: map[string]*Future{},
-		steps: map[stepKey]*stepNote{}, takes: map[uint64]*take{}, grace: answerGrace,
+		steps: map[stepKey]*stepNote{}, fetches: map[uint64]*fetch{}, grace: answerGrace,
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	l, err := c.first(ctx)
@@ -337,7 +337,7 @@ func (c *Client) fail(err error) {
 		f.err = fmt.Errorf("sample %q: %w", id, err)
 		close(f.done)
 	}
-	for _, q := range c.takes {
+	for _, q := range c.fetches {
 		c.answer(q, nil, err)
 	}
 	c.queue = nil

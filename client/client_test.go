@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/fabric"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// node is a gateway with workers over the real engine behind a real socket.
+// node is a gateway with workers over the real queue behind a real socket.
 type node struct {
 	*rig.Rig
 	url   string
@@ -32,10 +32,10 @@ type node struct {
 
 func newNode(t *testing.T, o rig.Options) *node {
 	t.Helper()
-	f, err := fabric.Open(t.Context(), fabric.Config{Lease: 2 * time.Second})
+	f, err := queue.Open(t.Context(), queue.Config{Lease: 2 * time.Second})
 	require.NoError(t, err)
-	var sources []*fabric.Source
-	o.Engine = f
+	var sources []*queue.Source
+	o.Queue = f
 	o.Source = func(id string) workers.Source {
 		s, err := f.NewSource(id, rig.Queues(o.Profiles))
 		require.NoError(t, err)
@@ -80,15 +80,15 @@ func (n *node) cut() {
 	clear(n.conns)
 }
 
-func profile(t *testing.T, terms ...rewards.Term) map[string]*rewards.Manager {
+func profile(t *testing.T, components ...rewards.Component) map[string]*rewards.Manager {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: 2 * time.Second})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: components, Timeout: 2 * time.Second})
 	require.NoError(t, err)
 	return map[string]*rewards.Manager{"": m}
 }
 
-func hashTerm() rewards.Term {
-	return rewards.Term{Key: "hash", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
+func hashComponent() rewards.Component {
+	return rewards.Component{Key: "hash", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
 		func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
 			return rewards.Score{Value: rig.Hash(s)}, nil
 		})}
@@ -96,7 +96,7 @@ func hashTerm() rewards.Term {
 
 func TestAFinishedSampleComesBackScoredByItsOwnBytes(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 2}, Profiles: profile(t, hashTerm())})
+	n := newNode(t, rig.Options{Workers: 3, Worker: rig.Settings{Places: 2}, Profiles: profile(t, hashComponent())})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	var futures []*client.Future
@@ -117,7 +117,7 @@ func TestAFinishedSampleComesBackScoredByItsOwnBytes(t *testing.T) {
 
 func TestAClientWhoseConnectionIsCutAgainAndAgainGetsEachResultOnce(t *testing.T) {
 	t.Parallel()
-	slow := hashTerm()
+	slow := hashComponent()
 	slow.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {
 		case <-time.After(3 * time.Millisecond):
@@ -126,7 +126,7 @@ func TestAClientWhoseConnectionIsCutAgainAndAgainGetsEachResultOnce(t *testing.T
 		}
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
-	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: profile(t, slow)})
+	n := newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 2}, Profiles: profile(t, slow)})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	seen := map[string]int{}
@@ -177,7 +177,7 @@ func TestDialFailsWithAHintWhenNobodyListens(t *testing.T) {
 
 func TestCloseFailsWhatHasNoResult(t *testing.T) {
 	t.Parallel()
-	hang := hashTerm()
+	hang := hashComponent()
 	hang.Scorer = rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 		<-ctx.Done()
 		return rewards.Score{}, ctx.Err()

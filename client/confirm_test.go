@@ -20,6 +20,9 @@ import (
 // between overtakes a sample that waits for a server that reads slowly.
 func TestAConfirmationDoesNotOvertakeASampleThatIsSentAgain(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const samples = 64 // as many as come between two confirmations
 	g := newFakeGateway(t, nil)
 	g.scores((*fakeConn).pending)

@@ -115,7 +115,7 @@ func (c *Client) connect(ctx context.Context, url string, limit time.Duration) (
 	}
 	c.mu.Lock()
 	if c.welcome.Session != "" && c.home == url {
-		hello.Resume = &wire.Resume{Session: c.welcome.Session, Got: c.seq}
+		hello.Resume = &wire.Resume{Session: c.welcome.Session, Confirmed: c.seq}
 	}
 	c.mu.Unlock()
 	b, err := wire.EncodeControl(hello)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -49,7 +49,7 @@ func requireScored(t *testing.T, f *client.Future) {
 func TestARollingRestartLosesAndRefusesNoSample(t *testing.T) {
 	t.Parallel()
 	const samples, restarts = 600, 4
-	slow := hashTerm()
+	slow := hashComponent()
 	slow.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {
 		case <-time.After(3 * time.Millisecond):
@@ -59,7 +59,7 @@ func TestARollingRestartLosesAndRefusesNoSample(t *testing.T) {
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
 	start := func() *node {
-		return newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, slow)})
+		return newNode(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: profile(t, slow)})
 	}
 	now, nobody := start(), unheard(t)
 	p := newProxy(t, strings.TrimPrefix(now.url, "ws://"), 1<<30)
@@ -96,10 +96,10 @@ func TestARollingRestartLosesAndRefusesNoSample(t *testing.T) {
 			continue
 		}
 		next := start()
-		p.aim(nobody)
+		p.assign(nobody)
 		require.NoError(t, now.Manager.Drain(t.Context()))
 		now.Stop()
-		p.aim(strings.TrimPrefix(next.url, "ws://"))
+		p.assign(strings.TrimPrefix(next.url, "ws://"))
 		now = next
 	}
 	sender.Wait()
@@ -137,7 +137,7 @@ func TestAServerThatDrainsAndHangsIsLeftOnceItHasAnsweredWhatItHas(t *testing.T)
 	g.scores(nil)
 	first.scored("b") // the server says nothing more, and does not close
 	second := within(t, g.met)
-	require.Equal(t, &wire.Resume{Session: "s", Got: 2}, second.hello.Resume)
+	require.Equal(t, &wire.Resume{Session: "s", Confirmed: 2}, second.hello.Resume)
 	for _, f := range []*client.Future{b, last, f} {
 		requireScored(t, f)
 	}
@@ -161,7 +161,7 @@ func TestARefusalForDrainingIsNoResultAlthoughTheServerDidNotSayThatItDrains(t *
 		"result": (*fakeConn).refused,
 		"numbered result": func(c *fakeConn, id string) {
 			c.say(&wire.Result{
-				Type: "result", ID: id, Seq: c.seq.Add(1), Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.Draining}},
+				Type: "result", ID: id, Seq: c.seq.Add(1), Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.Draining}},
 			})
 		},
 		"error": func(c *fakeConn, id string) { c.say(&wire.Error{Code: rewards.Draining, Message: "stopping", ID: id}) },
@@ -179,7 +179,7 @@ func TestARefusalForDrainingIsNoResultAlthoughTheServerDidNotSayThatItDrains(t *
 			f := submitOne(t, c, "x")
 			requireScored(t, f)
 			if name == "numbered result" {
-				require.NotZero(t, within(t, g.met).hello.Resume.Got, "its number is confirmed")
+				require.NotZero(t, within(t, g.met).hello.Resume.Confirmed, "its number is confirmed")
 			}
 			require.NoError(t, c.Close())
 			n := 0
@@ -256,7 +256,7 @@ func TestAClientThatWaitsAtADrainingServerOrForTheNextCanBeClosed(t *testing.T) 
 		p := newProxy(t, strings.TrimPrefix(g.url, "ws://"), 1<<30)
 		c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
 		require.NoError(t, err)
-		p.aim(unheard(t))
+		p.assign(unheard(t))
 		ended := make(chan struct{})
 		g.scores(func(c *fakeConn, id string) {
 			c.refused(id)
@@ -279,8 +279,8 @@ func TestAStepThatBeginsWhileAServerDrainsIsTheNextOnes(t *testing.T) {
 	first := within(t, g.met)
 	old := submitOne(t, c, "old")
 	within(t, g.got)
-	g.answers(func(c *fakeConn, take *wire.Take) { c.say(rows(take, 1, true)) })
-	_, err := c.Rewards(t.Context(), wire.Take{Step: 6})
+	g.answers(func(c *fakeConn, take *wire.Fetch) { c.say(rows(take, 1, true)) })
+	_, err := c.Rewards(t.Context(), wire.Fetch{Step: 6})
 	require.NoError(t, err)
 	first.say(&wire.Draining{})
 	awaitDraining(t, c)
@@ -289,8 +289,8 @@ func TestAStepThatBeginsWhileAServerDrainsIsTheNextOnes(t *testing.T) {
 	s.Step = 7
 	f, err := c.Submit(t.Context(), s, 0)
 	require.NoError(t, err)
-	answer := ask(t, c, wire.Take{Step: 7})
-	r, err := c.Rewards(t.Context(), wire.Take{Step: 6}) // which it had heard of
+	answer := ask(t, c, wire.Fetch{Step: 7})
+	r, err := c.Rewards(t.Context(), wire.Fetch{Step: 6}) // which it had heard of
 	require.NoError(t, err)
 	require.True(t, r.Done)
 	require.Empty(t, g.told)
@@ -303,22 +303,25 @@ func TestAStepThatBeginsWhileAServerDrainsIsTheNextOnes(t *testing.T) {
 	requireScored(t, f)
 	require.NoError(t, within(t, answer).err)
 	require.Equal(t, int64(7), within(t, g.told).Step)
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 6})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 6})
 	require.ErrorIs(t, err, client.ErrStepLost, "what the former had heard of")
 }
 
 func TestAQuestionKeepsTheClientAtADrainingServerUntilASampleWaits(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	g := newFakeGateway(t, nil)
 	c := dialFake(t, g)
 	for _, sampleWaits := range []bool{false, true} {
 		at := within(t, g.met)
-		answer := ask(t, c, wire.Take{Step: 7, WaitMS: 60_000})
+		answer := ask(t, c, wire.Fetch{Step: 7, WaitMS: 60_000})
 		asked := within(t, g.took)
 		at.say(&wire.Draining{})
 		awaitDraining(t, c)
 		if sampleWaits {
-			g.answers(func(c *fakeConn, take *wire.Take) { c.say(rows(take, 2, true)) }) // the next one does
+			g.answers(func(c *fakeConn, take *wire.Fetch) { c.say(rows(take, 2, true)) }) // the next one does
 			requireScored(t, submitOne(t, c, "x"))
 		} else {
 			at.say(rows(asked, 2, true))
@@ -337,13 +340,16 @@ func awaitDraining(t *testing.T, c *client.Client) {
 // The handshake of closing is not waited for without end.
 func TestAServerThatDrainsAndReadsNothingIsLeft(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	g := newFakeGateway(t, nil)
-	deaf := make(chan struct{})
-	t.Cleanup(func() { close(deaf) })
+	stalled := make(chan struct{})
+	t.Cleanup(func() { close(stalled) })
 	g.scores(func(c *fakeConn, id string) {
 		g.scores(nil)
 		c.refused(id)
-		<-deaf // its reader stands still
+		<-stalled // its reader stands still
 	})
 	c := dialFake(t, g)
 	requireScored(t, submitOne(t, c, "x"))

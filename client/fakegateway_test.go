@@ -21,12 +21,12 @@ import (
 // fakeGateway greets, notes what it is told, and answers questions as the test says.
 type fakeGateway struct {
 	url  string
-	took chan *wire.Take // questions, in order
-	told chan *wire.Step // declarations, in order
-	met  chan greeting   // connections, in order
-	got  chan string     // samples, in order
-	back chan []string   // ids that were taken back, by message; each is answered as cancelled
-	flow chan any        // what is said of credit
+	took chan *wire.Fetch // questions, in order
+	told chan *wire.Step  // declarations, in order
+	met  chan greeting    // connections, in order
+	got  chan string      // samples, in order
+	back chan []string    // ids that were taken back, by message; each is answered as cancelled
+	flow chan any         // what is said of credit
 
 	// Hooks that may be nil: the request before it is upgraded, the connection right behind
 	// its welcome, a confirmation.
@@ -35,11 +35,11 @@ type fakeGateway struct {
 	confirmed func(seq uint64)
 
 	mu     sync.Mutex
-	forget bool                            // it knows no session; guarded by mu
-	drains bool                            // it says so with each welcome; guarded by mu
-	answer func(c *fakeConn, t *wire.Take) // nil: nothing; guarded by mu
-	score  func(c *fakeConn, id string)    // nil: scored at once; guarded by mu
-	conns  map[*fakeConn]bool              // guarded by mu
+	forget bool                             // it knows no session; guarded by mu
+	drains bool                             // it says so with each welcome; guarded by mu
+	answer func(c *fakeConn, t *wire.Fetch) // nil: nothing; guarded by mu
+	score  func(c *fakeConn, id string)     // nil: scored at once; guarded by mu
+	conns  map[*fakeConn]bool               // guarded by mu
 }
 
 // fakeConn is one connection to it.
@@ -55,10 +55,10 @@ type greeting struct {
 	hello *wire.Hello
 }
 
-func newFakeGateway(t *testing.T, answer func(*fakeConn, *wire.Take)) *fakeGateway {
+func newFakeGateway(t *testing.T, answer func(*fakeConn, *wire.Fetch)) *fakeGateway {
 	t.Helper()
 	g := &fakeGateway{
-		took: make(chan *wire.Take, 4096), told: make(chan *wire.Step, 4096), met: make(chan greeting, 4096), got: make(chan string, 8192),
+		took: make(chan *wire.Fetch, 4096), told: make(chan *wire.Step, 4096), met: make(chan greeting, 4096), got: make(chan string, 8192),
 		back: make(chan []string, 4096), flow: make(chan any, 8192),
 		answer: answer, conns: map[*fakeConn]bool{},
 	}
@@ -100,7 +100,7 @@ func (g *fakeGateway) cut(forget bool) {
 }
 
 // answers says how questions are answered from now on.
-func (g *fakeGateway) answers(answer func(*fakeConn, *wire.Take)) {
+func (g *fakeGateway) answers(answer func(*fakeConn, *wire.Fetch)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.answer = answer
@@ -137,7 +137,7 @@ func (c *fakeConn) Text(b []byte) error {
 		c.g.met <- greeting{c, m}
 	case *wire.Step:
 		c.g.told <- m
-	case *wire.Got:
+	case *wire.Confirm:
 		if c.g.confirmed != nil {
 			c.g.confirmed(m.Seq)
 		}
@@ -148,7 +148,7 @@ func (c *fakeConn) Text(b []byte) error {
 		for _, id := range m.IDs {
 			c.say(&wire.Result{Type: "result", ID: id, Seq: c.seq.Add(1), Outcome: rewards.OutcomeCancelled})
 		}
-	case *wire.Take:
+	case *wire.Fetch:
 		c.g.took <- m
 		if answer != nil {
 			answer(c, m)
@@ -185,7 +185,7 @@ func (c *fakeConn) scored(id string) {
 // refused answers a sample as a draining gateway does.
 func (c *fakeConn) refused(id string) {
 	c.say(&wire.Result{
-		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.Draining, Message: "the gateway accepts nothing new"}},
+		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.Draining, Message: "the gateway accepts nothing new"}},
 	})
 }
 
@@ -197,7 +197,7 @@ func (c *fakeConn) say(v any) {
 }
 
 // rows is an answer with n rows, each a group of its own.
-func rows(t *wire.Take, n int, done bool) *wire.Rewards {
+func rows(t *wire.Fetch, n int, done bool) *wire.Rewards {
 	r := &wire.Rewards{
 		Req: t.Req, Split: rewards.Train, Step: t.Step, State: wire.StepOpen, Chunk: t.Chunk, Ready: true, Done: done, Groups: int64(n), Expected: 100,
 	}
@@ -234,6 +234,6 @@ func within[T any](t *testing.T, ch <-chan T) T {
 // overCredit refuses a sample as a gateway does that has no room for it.
 func (c *fakeConn) overCredit(id string) {
 	c.say(&wire.Result{
-		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.OverCredit, Message: "no room"}},
+		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.OverCredit, Message: "no room"}},
 	})
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -122,7 +122,7 @@ const (
 func garbageNode(t *testing.T) *node {
 	t.Helper()
 	return newNode(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, hashTerm()),
+		Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: profile(t, hashComponent()),
 		Loop: loop.Config{MessageBytes: 100_000, CreditBytes: 200_000, CreditSamples: 64},
 	})
 }
@@ -228,23 +228,23 @@ func TestABadControlMessageIsAnsweredByNameAndTheConnectionLives(t *testing.T) {
 		require.True(t, ok, message)
 		require.Equal(t, class, e.Code, "%s: %s", message, e.Message)
 	}
-	complaint(`{"type":"got","seq":1}`, rewards.Malformed) // before hello
+	complaint(`{"type":"confirm","seq":1}`, rewards.Malformed) // before hello
 	raw.send(t, encoded(t, rig.Sample("early", 300)))
 	require.Equal(t, rewards.Malformed, raw.next(t).(*wire.Error).Code)
 	require.NoError(t, raw.conn.Send([]byte(`{"type":"hello","run":"r"}`)))
 	require.IsType(t, &wire.Welcome{}, raw.next(t))
 	for _, message := range []string{
 		``, `{`, `null`, `[]`, `"hello"`, `{}`, `{"type":7}`, `{"type":"dance"}`, `{"type":"hello","run":"r"}`,
-		`{"type":"got"}`, `{"type":"got","seq":-1}`, `{"type":"got","seq":1e99}`, `{"type":"got","seq":1,"seq":2}`, `{"type":"got","Seq":1}`,
+		`{"type":"confirm"}`, `{"type":"confirm","seq":-1}`, `{"type":"confirm","seq":1e99}`, `{"type":"confirm","seq":1,"seq":2}`, `{"type":"confirm","Seq":1}`,
 		`{"type":"cancel","ids":[]}`, `{"type":"cancel","ids":"x"}`, `{"type":"cancel"}`, `{"type":"step","step":1,"expected":-4}`,
 		`{"type":"step","step":1,"expected":4,"split":"test"}`, `{"type":"welcome","session":"s"}`, `{"type":"credit","samples":9,"bytes":9}`,
-		`{"type":"got","seq":1} trailing`, strings.Repeat("[", 5000), `{"type":"result","id":"x","outcome":"scored","reward_score":1}`,
+		`{"type":"confirm","seq":1} trailing`, strings.Repeat("[", 5000), `{"type":"result","id":"x","outcome":"scored","reward_score":1}`,
 	} {
 		complaint(message, rewards.Malformed)
 	}
 	raw.alive(t, "x")
 	for _, message := range []string{
-		`{"type":"got","seq":99999999}`, `{"type":"cancel","ids":["nobody"]}`, `{"type":"step","step":1,"expected":4}`,
+		`{"type":"confirm","seq":99999999}`, `{"type":"cancel","ids":["nobody"]}`, `{"type":"step","step":1,"expected":4}`,
 		`{"type":"step","split":"val","step":1,"expected":8,"total":true}`, `{"type":"end_of_step","step":1}`,
 	} {
 		require.NoError(t, raw.conn.Send([]byte(message))) // valid, and no answer is due
@@ -282,7 +282,7 @@ func TestARefusedHelloIsExplainedBeforeTheConnectionCloses(t *testing.T) {
 func TestTheSameIDWithOtherBytesAndSamplesBeyondTheCreditAreRefusedOnTheirOwn(t *testing.T) {
 	t.Parallel()
 	block := make(chan struct{})
-	wait := hashTerm()
+	wait := hashComponent()
 	wait.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {
 		case <-block:
@@ -290,10 +290,10 @@ func TestTheSameIDWithOtherBytesAndSamplesBeyondTheCreditAreRefusedOnTheirOwn(t 
 		}
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{wait}, Timeout: time.Minute})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{wait}, Timeout: time.Minute})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 8}, Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{CreditSamples: 4},
+		Workers: 1, Worker: rig.Settings{Places: 8}, Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{CreditSamples: 4},
 	})
 	raw := dialRaw(t, n.url)
 	require.NoError(t, raw.conn.Send([]byte(`{"type":"hello","run":"r"}`)))

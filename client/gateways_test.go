@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -60,9 +60,9 @@ func TestAFirstConnectionWaitsForTheSuccessorOfAServerThatIsBeingStopped(t *test
 	for next := range 2 {
 		require.Eventually(t, func() bool { return dialled.Load() > int64(next) }, failover, time.Millisecond)
 	}
-	p.aim(unheard(t)) // nobody listens while the next one starts
-	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashTerm())})
-	p.aim(strings.TrimPrefix(next.url, "ws://"))
+	p.assign(unheard(t)) // nobody listens while the next one starts
+	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
+	p.assign(strings.TrimPrefix(next.url, "ws://"))
 	c := within(t, connected)
 	require.NotNil(t, c)
 	requireScored(t, submitOne(t, c, "x"))
@@ -71,14 +71,14 @@ func TestAFirstConnectionWaitsForTheSuccessorOfAServerThatIsBeingStopped(t *test
 
 func TestAFirstConnectionWaitsForTheSuccessorOfAServerThatRefusesTheHelloAsDraining(t *testing.T) {
 	t.Parallel()
-	now := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashTerm())})
+	now := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
 	require.NoError(t, now.Manager.Drain(t.Context()))
 	p := newProxy(t, strings.TrimPrefix(now.url, "ws://"), 1<<30)
 	_, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r", DialTimeout: 300 * time.Millisecond})
 	require.ErrorIs(t, err, rewards.Draining)
 	require.ErrorContains(t, err, "no other server came within 300ms")
-	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashTerm())})
-	switched := time.AfterFunc(200*time.Millisecond, func() { p.aim(strings.TrimPrefix(next.url, "ws://")) })
+	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
+	switched := time.AfterFunc(200*time.Millisecond, func() { p.assign(strings.TrimPrefix(next.url, "ws://")) })
 	defer switched.Stop()
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
 	require.NoError(t, err)
@@ -149,23 +149,26 @@ func TestAListOfGatewaysThatNobodyCanUseIsRefused(t *testing.T) {
 // What ends a gateway for its client; the first of two has two samples in flight then.
 func TestWhatHasNoResultGoesToTheNextGatewayOnce(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for name, end := range map[string]func(t *testing.T, p *proxy, g *fakeGateway, c *fakeConn){
 		"it is gone": func(t *testing.T, p *proxy, g *fakeGateway, _ *fakeConn) {
 			t.Helper()
-			p.aim(unheard(t))
+			p.assign(unheard(t))
 			g.cut(true)
 		},
 		"it drains and is gone": func(t *testing.T, p *proxy, g *fakeGateway, c *fakeConn) {
 			t.Helper()
 			c.say(&wire.Draining{})
-			p.aim(unheard(t))
+			p.assign(unheard(t))
 			g.cut(true)
 		},
 		"it is silent": func(t *testing.T, _ *proxy, g *fakeGateway, c *fakeConn) {
 			t.Helper()
-			deaf := make(chan struct{})
-			t.Cleanup(func() { close(deaf) })
-			g.scores(func(*fakeConn, string) { <-deaf }) // its reader stands still
+			stalled := make(chan struct{})
+			t.Cleanup(func() { close(stalled) })
+			g.scores(func(*fakeConn, string) { <-stalled }) // its reader stands still
 		},
 		"it drains and hangs": func(t *testing.T, _ *proxy, g *fakeGateway, c *fakeConn) {
 			t.Helper()
@@ -219,7 +222,7 @@ func TestAGatewayWhoseConnectionWasCutIsDialledBeforeTheNext(t *testing.T) {
 	within(t, one.got)
 	one.scores(nil)
 	one.cut(false)
-	require.Equal(t, &wire.Resume{Session: "s", Got: 1}, within(t, one.met).hello.Resume)
+	require.Equal(t, &wire.Resume{Session: "s", Confirmed: 1}, within(t, one.met).hello.Resume)
 	requireScored(t, f)
 	require.Empty(t, two.met)
 }
@@ -257,7 +260,7 @@ func TestAStepThatTheFormerGatewayHadHeardOfIsLostAtTheNext(t *testing.T) {
 	require.Equal(t, int64(7), within(t, one.told).Step)
 	old := submitOne(t, c, "old")
 	within(t, one.got)
-	answer := ask(t, c, wire.Take{Step: 7, WaitMS: 60_000})
+	answer := ask(t, c, wire.Fetch{Step: 7, WaitMS: 60_000})
 	within(t, one.took)
 	first.say(&wire.Draining{})
 	awaitDraining(t, c)
@@ -267,12 +270,12 @@ func TestAStepThatTheFormerGatewayHadHeardOfIsLostAtTheNext(t *testing.T) {
 	requireScored(t, old)
 	require.ErrorIs(t, within(t, answer).err, client.ErrStepLost)
 	require.Equal(t, int64(8), within(t, two.told).Step)
-	two.answers(func(c *fakeConn, take *wire.Take) { c.say(rows(take, 2, true)) })
-	_, err := c.Rewards(t.Context(), wire.Take{Step: 7})
+	two.answers(func(c *fakeConn, take *wire.Fetch) { c.say(rows(take, 2, true)) })
+	_, err := c.Rewards(t.Context(), wire.Fetch{Step: 7})
 	require.ErrorIs(t, err, client.ErrStepLost)
 	require.NoError(t, c.Declare(wire.Step{Step: 7, Expected: 2}), "declared again, it is the next one's")
 	require.Equal(t, int64(7), within(t, two.told).Step)
-	r, err := c.Rewards(t.Context(), wire.Take{Step: 7})
+	r, err := c.Rewards(t.Context(), wire.Fetch{Step: 7})
 	require.NoError(t, err)
 	require.True(t, r.Done)
 }
@@ -304,8 +307,8 @@ func TestAllGatewaysGoneFailWhatWaitsWithAReasonForEach(t *testing.T) {
 	c := dialAll(t, client.Config{ReconnectFor: 500 * time.Millisecond}, &fakeGateway{url: p.url}, &fakeGateway{url: q.url})
 	f := submitOne(t, c, "x")
 	within(t, one.got)
-	p.aim(unheard(t))
-	q.aim(unheard(t))
+	p.assign(unheard(t))
+	q.assign(unheard(t))
 	one.cut(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

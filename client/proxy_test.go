@@ -80,8 +80,8 @@ func (p *proxy) pass(client net.Conn) {
 	p.mu.Unlock()
 }
 
-// aim sends later connections elsewhere.
-func (p *proxy) aim(target string) {
+// assign sends later connections elsewhere.
+func (p *proxy) assign(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target

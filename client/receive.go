@@ -194,7 +194,7 @@ func (c *Client) confirm() {
 	if c.pending == 0 || c.link == nil || c.sending != nil && c.calls[c.sending.ID] != c.sending {
 		return
 	}
-	b, err := wire.EncodeControl(&wire.Got{Seq: c.seq})
+	b, err := wire.EncodeControl(&wire.Confirm{Seq: c.seq})
 	if err == nil {
 		err = c.link.conn.Send(b)
 	}
@@ -219,7 +219,7 @@ func (l *link) complaint(m *wire.Error) {
 	if m.ID != "" {
 		l.result(&wire.Result{
 			Type: "result", ID: m.ID, Outcome: rewards.Rejected,
-			Errors: []rewards.TermError{{Class: m.Code, Message: m.Message}},
+			Errors: []rewards.ComponentError{{Class: m.Code, Message: m.Message}},
 		})
 		return
 	}

@@ -70,9 +70,9 @@ type ScoreOptions struct {
 	// has its reward alone. NaN says that a
 	// turn has none and is left out (compute_score of RL-Factory's envs/base.py, d0abc1db).
 	ToolUseScores [][]float64
-	// OnFailed is what stands in for the score of a failed sample: substitute (the loop's,
+	// OnFailed is what stands in for the score of a failed sample: fallback (the loop's,
 	// where the profile or the connection asked for one, else NaN), nan, raise (an error)
-	// or value:<x>. Defaults to substitute.
+	// or value:<x>. Defaults to fallback.
 	OnFailed string
 }
 
@@ -92,7 +92,7 @@ func (s *Scores) Row(i int) []float32 { return s.Values[i*s.Columns : (i+1)*s.Co
 // with ErrScores, naming the sample, where scores and places are not equally many, where
 // a number does not fit a float32, or where a sample has failed and OnFailed is raise.
 func RMScores(results []*wire.Result, o ScoreOptions) (*Scores, error) {
-	standIn, err := parseOnFailed(o.OnFailed)
+	fallback, err := parseOnFailed(o.OnFailed)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func RMScores(results []*wire.Result, o ScoreOptions) (*Scores, error) {
 		if out.Valid[i] = r.RewardScore != nil; out.Valid[i] {
 			scores = o.scoresOf(i, r)
 		} else {
-			v, err := standIn(r)
+			v, err := fallback(r)
 			if err != nil {
 				return nil, err
 			}
@@ -207,15 +207,15 @@ func (o *ScoreOptions) place(row []float32, i int, r *wire.Result, scores []floa
 	return nil
 }
 
-// parseOnFailed returns what gives the stand-in for a failed sample.
+// parseOnFailed returns what gives the fallback of a failed sample.
 func parseOnFailed(s string) (func(*wire.Result) (float64, error), error) {
 	switch {
-	case s == "" || s == "substitute":
+	case s == "" || s == "fallback":
 		return func(r *wire.Result) (float64, error) {
-			if r.Substitute == nil || r.Substitute.Value == nil {
+			if r.Fallback == nil || r.Fallback.Value == nil {
 				return math.NaN(), nil
 			}
-			return *r.Substitute.Value, nil
+			return *r.Fallback.Value, nil
 		}, nil
 	case s == "nan":
 		return func(*wire.Result) (float64, error) { return math.NaN(), nil }, nil
@@ -234,7 +234,7 @@ func parseOnFailed(s string) (func(*wire.Result) (float64, error), error) {
 		}
 		return func(*wire.Result) (float64, error) { return p.Value, nil }, nil
 	}
-	return nil, fmt.Errorf("%w: OnFailed %q, want substitute, nan, raise or value:<x>", ErrScores, s)
+	return nil, fmt.Errorf("%w: OnFailed %q, want fallback, nan, raise or value:<x>", ErrScores, s)
 }
 
 // RMScoresOf builds the rm_scores of a chunk: [B, 1] in the order of its rows, NaN where

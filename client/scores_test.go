@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -58,10 +58,10 @@ func scored(id string, v float64, steps ...float64) *wire.Result {
 	return &wire.Result{Type: "result", ID: id, Outcome: rewards.Scored, RewardScore: &v, StepScores: steps}
 }
 
-func failed(id string, substitute *float64) *wire.Result {
-	r := &wire.Result{Type: "result", ID: id, Outcome: rewards.Failed, Errors: []rewards.TermError{{Class: rewards.Timeout, Message: "too slow"}}}
-	if substitute != nil {
-		r.Substitute = &wire.Substitute{Policy: "group_mean", Value: substitute}
+func failed(id string, fallback *float64) *wire.Result {
+	r := &wire.Result{Type: "result", ID: id, Outcome: rewards.Failed, Errors: []rewards.ComponentError{{Class: rewards.Timeout, Message: "too slow"}}}
+	if fallback != nil {
+		r.Fallback = &wire.Fallback{Policy: "group_mean", Value: fallback}
 	}
 	return r
 }
@@ -104,13 +104,13 @@ func TestStepScoresStandWhereRLFactoryPutsThem(t *testing.T) {
 }
 
 // TestStepScoresComeWithTheScoreAndNeverWithoutOne sends a group whose second member
-// loses a term for good: without its weight the mean has none to divide by.
+// loses a component for good: without its weight the mean has none to divide by.
 func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 	t.Parallel()
 	answer := func(f func(id string) (rewards.Score, error)) rewards.Scorer {
 		return rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) { return f(s.ID) })
 	}
-	m, err := rewards.NewManager(rewards.ManagerConfig{Aggregation: rewards.WeightedMean, Timeout: 2 * time.Second, Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Aggregation: rewards.WeightedMean, Timeout: 2 * time.Second, Components: []rewards.Component{
 		{Key: "steps", Weight: 1, Scorer: answer(func(string) (rewards.Score, error) {
 			return rewards.Score{Value: 0.5, Steps: []float64{0.25, -1, 1e-9}}, nil
 		})},
@@ -123,7 +123,7 @@ func TestStepScoresComeWithTheScoreAndNeverWithoutOne(t *testing.T) {
 		})},
 	}})
 	require.NoError(t, err)
-	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: map[string]*rewards.Manager{"": m}})
+	n := newNode(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: map[string]*rewards.Manager{"": m}})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
 	get := func(id, uid string) *client.Future {
@@ -226,7 +226,7 @@ func TestScoresThatDoNotFitTheirPlacesAreRefusedByName(t *testing.T) {
 		`row 0 has 4 tokens, and a row has room for 3`:                            {StepMasks: mask, Length: 3},
 		`row 0 has 0 tokens and no place`:                                         {Lengths: []int{0}},
 		`Length and ToolUseScores need`:                                           {Length: 3},
-		`OnFailed "zero", want substitute, nan, raise or value:<x>`:               {OnFailed: "zero"},
+		`OnFailed "zero", want fallback, nan, raise or value:<x>`:                 {OnFailed: "zero"},
 		`OnFailed: policy "value:x": what follows value: must be a finite number`: {OnFailed: "value:x"},
 	} {
 		_, err := client.RMScores(one, o)

@@ -24,7 +24,7 @@ type asked struct {
 }
 
 // ask asks in the background.
-func ask(t *testing.T, c *client.Client, take wire.Take) <-chan asked {
+func ask(t *testing.T, c *client.Client, take wire.Fetch) <-chan asked {
 	t.Helper()
 	ch := make(chan asked, 1)
 	var wg sync.WaitGroup
@@ -83,8 +83,8 @@ func TestADeclarationThatWasLostWithTheConnectionIsMadeAgain(t *testing.T) {
 	assert.Equal(t, []string{"a", "b", "c"}, m.IDs)
 	assert.LessOrEqual(t, m.DeadlineMS, int64(600_000), "what is left of it")
 	assert.Greater(t, m.DeadlineMS, int64(500_000))
-	g.answers(func(c *fakeConn, take *wire.Take) { c.say(rows(take, 1, true)) })
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 1}) // behind all declarations
+	g.answers(func(c *fakeConn, take *wire.Fetch) { c.say(rows(take, 1, true)) })
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 1}) // behind all declarations
 	require.NoError(t, err)
 	require.Empty(t, g.told, "a step whose results are all here is over")
 }
@@ -92,7 +92,7 @@ func TestADeclarationThatWasLostWithTheConnectionIsMadeAgain(t *testing.T) {
 func TestChunksComeInOrderUntilTheLast(t *testing.T) {
 	t.Parallel()
 	polls := 0
-	g := newFakeGateway(t, func(c *fakeConn, take *wire.Take) {
+	g := newFakeGateway(t, func(c *fakeConn, take *wire.Fetch) {
 		if polls++; polls%2 == 1 { // not yet
 			c.say(&wire.Rewards{Req: take.Req, Split: rewards.Train, Step: take.Step, State: wire.StepOpen, Chunk: take.Chunk, Expected: 8})
 			return
@@ -101,15 +101,15 @@ func TestChunksComeInOrderUntilTheLast(t *testing.T) {
 	})
 	c := dialFake(t, g)
 	var got []int64
-	for r, err := range c.Chunks(t.Context(), wire.Take{Step: 7, Chunk: 1, Groups: 2, Order: wire.ByIndex}) {
+	for r, err := range c.Chunks(t.Context(), wire.Fetch{Step: 7, Chunk: 1, Groups: 2, Order: wire.ByIndex}) {
 		require.NoError(t, err)
 		got = append(got, r.Chunk)
 		require.Len(t, r.IDs, 2)
 	}
 	require.Equal(t, []int64{1, 2, 3, 4}, got)
 	first := within(t, g.took)
-	require.Equal(t, &wire.Take{Req: 1, Step: 7, Chunk: 1, Groups: 2, Order: wire.ByIndex, WaitMS: 30_000}, first)
-	for _, err := range c.Chunks(t.Context(), wire.Take{Step: 7}) {
+	require.Equal(t, &wire.Fetch{Req: 1, Step: 7, Chunk: 1, Groups: 2, Order: wire.ByIndex, WaitMS: 30_000}, first)
+	for _, err := range c.Chunks(t.Context(), wire.Fetch{Step: 7}) {
 		require.NoError(t, err)
 		break // who has seen enough asks no more
 	}
@@ -119,13 +119,13 @@ func TestAQuestionOutlivesItsConnectionAndIsAskedAgainWithItsChunk(t *testing.T)
 	t.Parallel()
 	g := newFakeGateway(t, nil)
 	c := dialFake(t, g)
-	answer := ask(t, c, wire.Take{Step: 7, Chunk: 3, Groups: 2, WaitMS: 60_000})
+	answer := ask(t, c, wire.Fetch{Step: 7, Chunk: 3, Groups: 2, WaitMS: 60_000})
 	for range 3 {
 		before := within(t, g.took)
 		require.Equal(t, int64(3), before.Chunk)
 		g.cut(false)
 	}
-	g.answers(func(c *fakeConn, take *wire.Take) {
+	g.answers(func(c *fakeConn, take *wire.Fetch) {
 		c.say(rows(take, 2, false))
 		c.say(rows(take, 2, false)) // once more does no harm
 	})
@@ -145,28 +145,28 @@ func TestAStepWhoseGatewayIsGoneIsLostUntilItIsDeclaredAnew(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.Wait(t.Context())
 	require.NoError(t, err)
-	answer := ask(t, c, wire.Take{Step: 7, WaitMS: 60_000})
+	answer := ask(t, c, wire.Fetch{Step: 7, WaitMS: 60_000})
 	within(t, g.took)
-	g.answers(func(c *fakeConn, take *wire.Take) { c.say(rows(take, 2, true)) })
+	g.answers(func(c *fakeConn, take *wire.Fetch) { c.say(rows(take, 2, true)) })
 	g.cut(true)
 	require.ErrorIs(t, within(t, answer).err, client.ErrStepLost, "the question that was open")
 	for _, step := range []int64{7, 8} { // declared, submitted to
-		_, err := c.Rewards(t.Context(), wire.Take{Step: step})
+		_, err := c.Rewards(t.Context(), wire.Fetch{Step: step})
 		require.ErrorIs(t, err, client.ErrStepLost)
 		require.ErrorContains(t, err, fmt.Sprintf("step %d (train), chunk 0", step))
 		require.ErrorContains(t, err, "declare and submit the step again")
 	}
-	r, err := c.Rewards(t.Context(), wire.Take{Step: 9})
+	r, err := c.Rewards(t.Context(), wire.Fetch{Step: 9})
 	require.NoError(t, err, "a step of the new gateway")
 	require.Len(t, r.IDs, 2)
 	require.NoError(t, c.Declare(wire.Step{Step: 7, Expected: 2}))
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 7})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 7})
 	require.NoError(t, err)
 }
 
 func TestAFailedStepNamesWhoIsMissing(t *testing.T) {
 	t.Parallel()
-	g := newFakeGateway(t, func(c *fakeConn, take *wire.Take) {
+	g := newFakeGateway(t, func(c *fakeConn, take *wire.Fetch) {
 		r := &wire.Rewards{
 			Req: take.Req, Split: rewards.Train, Step: take.Step, State: wire.StepFailed, Done: true, Expected: 64, Arrived: 50, Pending: 2, Missing: 14,
 			Without: []wire.Missing{
@@ -179,14 +179,14 @@ func TestAFailedStepNamesWhoIsMissing(t *testing.T) {
 		c.say(r)
 	})
 	c := dialFake(t, g)
-	r, err := c.Rewards(t.Context(), wire.Take{Step: 7})
+	r, err := c.Rewards(t.Context(), wire.Fetch{Step: 7})
 	require.ErrorIs(t, err, client.ErrStepFailed)
 	require.NotNil(t, r)
 	require.Equal(t, wire.StepFailed, r.State)
 	require.EqualError(t, err, `client: rewards of step 7 (train), chunk 0: the step failed at its deadline: 16 of 64 samples have no result: `+
 		`"late" (running), row 7 (not arrived), 3 of group "g" (not arrived), "x0" (queued), "x1" (queued), "x2" (queued), "x3" (queued), "x4" (queued) and 6 more`)
 	n := 0
-	for r, err := range c.Chunks(t.Context(), wire.Take{Step: 7}) {
+	for r, err := range c.Chunks(t.Context(), wire.Fetch{Step: 7}) {
 		n++
 		require.NotNil(t, r)
 		require.ErrorIs(t, err, client.ErrStepFailed)
@@ -196,15 +196,15 @@ func TestAFailedStepNamesWhoIsMissing(t *testing.T) {
 
 func TestARefusedQuestionFailsWithItsClass(t *testing.T) {
 	t.Parallel()
-	g := newFakeGateway(t, func(c *fakeConn, take *wire.Take) {
+	g := newFakeGateway(t, func(c *fakeConn, take *wire.Fetch) {
 		c.say(&wire.Error{Code: rewards.Expired, Message: "the rows of step 7 were forgotten", Req: take.Req})
 	})
 	c := dialFake(t, g)
-	_, err := c.Rewards(t.Context(), wire.Take{Step: 7})
+	_, err := c.Rewards(t.Context(), wire.Fetch{Step: 7})
 	require.ErrorIs(t, err, rewards.Expired)
 	require.ErrorContains(t, err, "the rows of step 7 were forgotten")
 	require.Empty(t, c.Problems())
-	for _, bad := range []wire.Take{{Chunk: -1}, {Groups: -1}, {Order: "random"}, {WaitMS: 60_001}, {Split: "test"}} {
+	for _, bad := range []wire.Fetch{{Chunk: -1}, {Groups: -1}, {Order: "random"}, {WaitMS: 60_001}, {Split: "test"}} {
 		_, err := c.Rewards(t.Context(), bad)
 		require.ErrorIs(t, err, wire.ErrValue, "%+v is refused here", bad)
 	}
@@ -227,19 +227,19 @@ func TestAnswersThatBreakTheProtocolFailTheirQuestionAndNotTheConnection(t *test
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newFakeGateway(t, func(f *fakeConn, take *wire.Take) { _ = f.conn.Send(fmt.Appendf(nil, c.answer, take.Req)) })
+			g := newFakeGateway(t, func(f *fakeConn, take *wire.Fetch) { _ = f.conn.Send(fmt.Appendf(nil, c.answer, take.Req)) })
 			cl := dialFake(t, g)
-			_, err := cl.Rewards(t.Context(), wire.Take{Step: 7})
+			_, err := cl.Rewards(t.Context(), wire.Fetch{Step: 7})
 			require.ErrorIs(t, err, client.ErrBadAnswer)
 			require.ErrorContains(t, err, c.want)
 			require.Len(t, cl.Problems(), 1)
-			g.answers(func(f *fakeConn, take *wire.Take) {
+			g.answers(func(f *fakeConn, take *wire.Fetch) {
 				stray := rows(take, 1, true)
 				stray.Req = 99
 				f.say(stray)
 				f.say(rows(take, 1, true))
 			})
-			_, err = cl.Rewards(t.Context(), wire.Take{Step: 7})
+			_, err = cl.Rewards(t.Context(), wire.Fetch{Step: 7})
 			require.NoError(t, err)
 			require.ErrorContains(t, cl.Problems()[1], "question 99, which was not asked")
 			g.mu.Lock()
@@ -254,9 +254,9 @@ func TestWhoWaitsForRewardsIsToldOfTheEnd(t *testing.T) {
 	g := newFakeGateway(t, nil)
 	c := dialFake(t, g)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := c.Rewards(done(ctx, cancel), wire.Take{Step: 7})
+	_, err := c.Rewards(done(ctx, cancel), wire.Fetch{Step: 7})
 	require.ErrorIs(t, err, context.Canceled)
-	answer := ask(t, c, wire.Take{Step: 7})
+	answer := ask(t, c, wire.Fetch{Step: 7})
 	first, second := within(t, g.took), within(t, g.took)
 	require.Equal(t, first.Req+1, second.Req)
 	g.mu.Lock()
@@ -266,7 +266,7 @@ func TestWhoWaitsForRewardsIsToldOfTheEnd(t *testing.T) {
 	g.mu.Unlock()
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, within(t, answer).err, client.ErrClosed)
-	_, err = c.Rewards(t.Context(), wire.Take{Step: 7})
+	_, err = c.Rewards(t.Context(), wire.Fetch{Step: 7})
 	require.ErrorIs(t, err, client.ErrClosed)
 	require.ErrorIs(t, c.Declare(wire.Step{Step: 7, Expected: 1}), client.ErrClosed)
 	require.Empty(t, c.Problems())
@@ -284,9 +284,9 @@ func TestALostConnectionFailsTheQuestionsOnceItIsLostForGood(t *testing.T) {
 	p := newProxy(t, strings.TrimPrefix(g.url, "ws://"), 1<<30)
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r", ReconnectFor: time.Millisecond, DialTimeout: time.Second})
 	require.NoError(t, err)
-	answer := ask(t, c, wire.Take{Step: 7})
+	answer := ask(t, c, wire.Fetch{Step: 7})
 	within(t, g.took)
-	p.aim("127.0.0.1:1")
+	p.assign("127.0.0.1:1")
 	g.cut(false)
 	require.ErrorIs(t, within(t, answer).err, client.ErrLost)
 	require.NoError(t, ignoreClosed(c.Close()))
@@ -297,14 +297,17 @@ func ignoreClosed(error) error { return nil }
 
 func TestAServerThatLetsAQuestionPassIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
-	g := newFakeGateway(t, func(c *fakeConn, _ *wire.Take) {
-		c.say(&wire.Error{Code: rewards.Malformed, Message: "unknown type take"}) // an older server
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
+	g := newFakeGateway(t, func(c *fakeConn, _ *wire.Fetch) {
+		c.say(&wire.Error{Code: rewards.Malformed, Message: "unknown type fetch"}) // an older server
 	})
 	c := dialFake(t, g)
 	c.SetAnswerGrace(5 * time.Second) // which the complaint surely needs less than
-	_, err := c.Rewards(t.Context(), wire.Take{Step: 7, WaitMS: 10})
+	_, err := c.Rewards(t.Context(), wire.Fetch{Step: 7, WaitMS: 10})
 	require.ErrorIs(t, err, client.ErrNoAnswer)
-	require.ErrorContains(t, err, "within 5.01s; the server's latest complaint: malformed: unknown type take")
+	require.ErrorContains(t, err, "within 5.01s; the server's latest complaint: malformed: unknown type fetch")
 }
 
 func TestQuestionsAreBounded(t *testing.T) {
@@ -313,11 +316,11 @@ func TestQuestionsAreBounded(t *testing.T) {
 	c := dialFake(t, g)
 	var answers []<-chan asked
 	for range 64 {
-		answers = append(answers, ask(t, c, wire.Take{Step: 7}))
+		answers = append(answers, ask(t, c, wire.Fetch{Step: 7}))
 		within(t, g.took)
 	}
-	_, err := c.Rewards(t.Context(), wire.Take{Step: 7})
-	require.ErrorIs(t, err, client.ErrTooManyTakes)
+	_, err := c.Rewards(t.Context(), wire.Fetch{Step: 7})
+	require.ErrorIs(t, err, client.ErrTooManyFetches)
 	require.NoError(t, c.Close())
 	for _, a := range answers {
 		require.ErrorIs(t, within(t, a).err, client.ErrClosed)

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/testkit/liveness"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/liveness"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -101,14 +101,17 @@ func (s *stormScorer) check(sample *rewards.Sample, before float64) {
 
 func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const samples = 3000
 	sc := &stormScorer{tries: map[string]int{}, kept: map[string][]byte{}}
-	m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: stormTimeout, Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: stormTimeout, Components: []rewards.Component{
 		{Key: "hash", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(sc.score)},
 	}})
 	require.NoError(t, err)
 	n := newNode(t, rig.Options{
-		Workers: 4, Worker: rig.Settings{Slots: 24, MaxAbandoned: 20},
+		Workers: 4, Worker: rig.Settings{Places: 24, MaxAbandoned: 20},
 		Profiles: map[string]*rewards.Manager{"": m}, Loop: loop.Config{MaxAttempts: 2, CreditSamples: 128, Breaker: loop.Breaker{Failures: 50}},
 	})
 	p := newProxy(t, strings.TrimPrefix(n.url, "ws://"), 1_000_000)
@@ -184,7 +187,10 @@ func TestThousandsOfSamplesThroughFailingScorersAndACutConnection(t *testing.T) 
 // again after that must not be taken for too much.
 func TestACutWithTheWholeCreditInFlightLosesNothing(t *testing.T) {
 	t.Parallel()
-	slow := hashTerm()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
+	slow := hashComponent()
 	slow.Scorer = rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -194,7 +200,7 @@ func TestACutWithTheWholeCreditInFlightLosesNothing(t *testing.T) {
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
 	n := newNode(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: profile(t, slow), Loop: loop.Config{CreditSamples: 16},
+		Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: profile(t, slow), Loop: loop.Config{CreditSamples: 16},
 	})
 	c, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "r"})
 	require.NoError(t, err)
@@ -218,13 +224,13 @@ func TestACutWithTheWholeCreditInFlightLosesNothing(t *testing.T) {
 // A gateway that stops is no reason to lose a sample: the client finds the next one.
 func TestSamplesOfAStoppedGatewayGoToTheNext(t *testing.T) {
 	t.Parallel()
-	hang := hashTerm()
+	hang := hashComponent()
 	hang.Scorer = rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 		<-ctx.Done()
 		return rewards.Score{}, ctx.Err()
 	})
 	first := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hang)})
-	second := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashTerm())})
+	second := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
 	p := newProxy(t, strings.TrimPrefix(first.url, "ws://"), 1<<30)
 	c, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r"})
 	require.NoError(t, err)
@@ -235,7 +241,7 @@ func TestSamplesOfAStoppedGatewayGoToTheNext(t *testing.T) {
 		futures = append(futures, f)
 	}
 	require.Eventually(t, func() bool { return first.Manager.InFlight() == 20 }, 10*time.Second, time.Millisecond)
-	p.aim(strings.TrimPrefix(second.url, "ws://"))
+	p.assign(strings.TrimPrefix(second.url, "ws://"))
 	first.Manager.Stop()
 	for _, f := range futures {
 		res, err := f.Wait(t.Context())
@@ -270,7 +276,7 @@ func (r *refuser) Binary(b io.Reader) error {
 		return err
 	}
 	id := h.Sample.ID
-	res := &wire.Result{Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.TermError{{Class: rewards.OverCredit, Message: "too much"}}}
+	res := &wire.Result{Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.OverCredit, Message: "too much"}}}
 	if r.seen[id] {
 		score := 1.0
 		r.seq++

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -153,6 +153,6 @@ func TestAComplaintThatNamesASampleEndsIt(t *testing.T) {
 	res, err := submitOne(t, c, "x").Wait(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, rewards.Rejected, res.Outcome)
-	require.Equal(t, []rewards.TermError{{Class: rewards.TooLarge, Message: "a frame of 1 TB"}}, res.Errors)
+	require.Equal(t, []rewards.ComponentError{{Class: rewards.TooLarge, Message: "a frame of 1 TB"}}, res.Errors)
 	require.Empty(t, c.Problems())
 }

@@ -46,21 +46,21 @@ func TestTheKeysOfAsyncRewardAgentAreRead(t *testing.T) {
 	}
 	c, err := load("Bare")
 	require.NoError(t, err)
-	one := c.Profiles["default"].Terms
+	one := c.Profiles["default"].Components
 	require.Len(t, one, 1)
 	assert.Equal(t, []int{0, 256}, []int{one[0].Concurrency, one[0].AgentConcurrency}, "256 if it is a class that blocks")
 	c, err = load("Bare", "+reward.custom_reward_function.max_concurrency=64")
 	require.NoError(t, err)
-	assert.Equal(t, 64, c.Profiles["default"].Terms[0].Concurrency)
+	assert.Equal(t, 64, c.Profiles["default"].Components[0].Concurrency)
 
 	c, err = load("Agent", "+reward.custom_reward_function.timeout=7s")
 	require.NoError(t, err)
 	p := c.Profiles["default"]
-	require.Len(t, p.Terms, 2)
+	require.Len(t, p.Components, 2)
 	assert.False(t, p.Single)
-	assert.Equal(t, []any{"compute_score", 0.0, false, 256}, []any{p.Terms[0].Key, p.Terms[0].Weight, p.Terms[0].Required, p.Terms[0].Concurrency})
-	assert.Equal(t, rewards.PolicyZero, p.Terms[0].OnFailure.Policy)
-	assert.Equal(t, []any{"compute_score", 1.0, true, 7 * time.Second}, []any{p.Terms[1].PostProcess, p.Terms[1].Weight, p.Terms[1].Required, p.Terms[1].Timeout})
+	assert.Equal(t, []any{"compute_score", 0.0, false, 256}, []any{p.Components[0].Key, p.Components[0].Weight, p.Components[0].Required, p.Components[0].Concurrency})
+	assert.Equal(t, rewards.PolicyZero, p.Components[0].OnFailure.Policy)
+	assert.Equal(t, []any{"compute_score", 1.0, true, 7 * time.Second}, []any{p.Components[1].PostProcess, p.Components[1].Weight, p.Components[1].Required, p.Components[1].Timeout})
 	assert.Contains(t, notes(c), "Agent.post_process_scores works on finished groups: what it returns is the reward")
 	again, err := config.Parse(filepath.Join(t.TempDir(), "elsewhere.yaml"), []byte(printed(t, c)), nil, nil)
 	require.NoError(t, err, printed(t, c))
@@ -70,8 +70,10 @@ func TestTheKeysOfAsyncRewardAgentAreRead(t *testing.T) {
 		"+max_concurrency=64":         "max_concurrency: has moved: write reward.custom_reward_function.max_concurrency",
 		"+mini_batch_pipeline=True":   "belongs to the trainer",
 		"+update_pipeline=True":       "belongs to the trainer",
-		"++fabric.pool=p":             "has been removed: each reward has a queue of its own; write fabric.rewards",
+		"++queue.pool=p":              "has been removed: each reward has a queue of its own; write queue.rewards",
 		"+pool.python.hosts=2":        "has moved: write pool.python.processes",
+		"++fabric.nats_listen=:4222":  "has moved: write queue",
+		"++loop.term_timeout=60s":     "has moved: write loop.component_timeout",
 		"+pool.python.memory_bytes=1": "has moved: write pool.python.memory",
 	} {
 		_, err := load("Bare", line)
@@ -84,10 +86,10 @@ func TestTheKeysOfAsyncRewardAgentAreRead(t *testing.T) {
 func TestTheProcessesOfAPythonFunctionAreOfItsEntry(t *testing.T) {
 	t.Parallel()
 	c := parse(t, "reward: {reward_functions: {a: {path: pkg://m, concurrency: 8, memory: 512MiB, env: [MY_KEY]}, b: {path: pkg://m, env: []}, c: {path: pkg://m}}}\n")
-	terms := c.Profiles["default"].Terms
-	assert.Equal(t, []any{8, int64(512 << 20), []string{"MY_KEY"}}, []any{terms[0].Concurrency, terms[0].MemoryBytes, terms[0].Env})
-	assert.Equal(t, []string{}, terms[1].Env, "nothing is not everything")
-	assert.Nil(t, terms[2].Env)
+	components := c.Profiles["default"].Components
+	assert.Equal(t, []any{8, int64(512 << 20), []string{"MY_KEY"}}, []any{components[0].Concurrency, components[0].MemoryBytes, components[0].Env})
+	assert.Equal(t, []string{}, components[1].Env, "nothing is not everything")
+	assert.Nil(t, components[2].Env)
 	for entry, says := range map[string]string{
 		"{path: pkg://m, concurrency: 0}":        "concurrency",
 		"{path: pkg://m, memory: 1MiB}":          "want at least 16MiB",

@@ -18,7 +18,7 @@ import (
 )
 
 // BuildManagers makes the reward manager of every profile, by its name. Scorers
-// come from reg, one for each term. If anything is wrong the error is a FaultsError
+// come from reg, one for each component. If anything is wrong the error is a FaultsError
 // with all of it, and what was built is closed again.
 func BuildManagers(c *Config, reg *rewards.Registry) (map[string]*rewards.Manager, error) {
 	managers, lacking, err := BuildThere(c, reg)
@@ -75,7 +75,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		Single:          p.Single,
 		Aggregation:     p.Aggregation,
 		OnSampleFailure: p.OnSampleFailure,
-		Timeout:         c.Loop.TermTimeout,
+		Timeout:         c.Loop.ComponentTimeout,
 		RouteBy:         p.RouteBy,
 		GroupByPrompt:   p.GroupByPrompt,
 		Concurrency:     p.Concurrency,
@@ -83,10 +83,10 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 	}
 	var faults FaultsError
 	built := map[string]rewards.Scorer{}
-	// What looks at another term's scorer is made after it.
-	terms := slices.Clone(p.Terms)
-	slices.SortStableFunc(terms, func(a, b TermConfig) int { return cmp.Compare(after(a), after(b)) })
-	for _, t := range terms {
+	// What looks at another component's scorer is made after it.
+	components := slices.Clone(p.Components)
+	slices.SortStableFunc(components, func(a, b ComponentConfig) int { return cmp.Compare(after(a), after(b)) })
+	for _, t := range components {
 		spec, _ := reg.Spec(t.Scorer)
 		concurrency := t.concurrent(takesOption(spec, "concurrency"))
 		scorer, group, wrong := buildOrFaults(c, p, t, reg, built)
@@ -95,16 +95,16 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		if scorer == nil && group == nil {
 			continue
 		}
-		cfg.Terms = append(cfg.Terms, rewards.Term{
+		cfg.Components = append(cfg.Components, rewards.Component{
 			Key: t.Key, Weight: t.Weight, Required: t.Required, Scorer: scorer, Group: group, OnFailure: t.OnFailure,
 			Timeout: t.Timeout, Retries: t.Retries, Concurrency: concurrency, InvalidValues: t.InvalidValues,
 			When: t.When, Clip: t.Clip, Scale: t.Scale, MinMembers: t.MinMembers, Steps: t.givesSteps(),
 		})
 	}
-	order := func(t rewards.Term) int {
-		return slices.IndexFunc(p.Terms, func(o TermConfig) bool { return o.Key == t.Key })
+	order := func(t rewards.Component) int {
+		return slices.IndexFunc(p.Components, func(o ComponentConfig) bool { return o.Key == t.Key })
 	}
-	slices.SortStableFunc(cfg.Terms, func(a, b rewards.Term) int { return cmp.Compare(order(a), order(b)) })
+	slices.SortStableFunc(cfg.Components, func(a, b rewards.Component) int { return cmp.Compare(order(a), order(b)) })
 	var wrong FaultsError
 	cfg.Prepare, wrong = buildVerifiers(p, reg)
 	faults = append(faults, wrong...)
@@ -115,7 +115,7 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 		}
 		faults = append(faults, Fault{Place: p.Place, Key: p.section(), Message: err.Error()})
 	}
-	for _, t := range cfg.Terms {
+	for _, t := range cfg.Components {
 		var made any = t.Scorer
 		if t.Group != nil {
 			made = t.Group
@@ -131,10 +131,10 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 
 // buildOrFaults makes the scorer of a component, or says everything that is wrong with it. What
 // was made in spite of faults must be closed.
-func buildOrFaults(c *Config, p *Profile, t TermConfig, reg *rewards.Registry, built map[string]rewards.Scorer) (scorer rewards.Scorer, group rewards.GroupScorer, faults FaultsError) {
+func buildOrFaults(c *Config, p *Profile, t ComponentConfig, reg *rewards.Registry, built map[string]rewards.Scorer) (scorer rewards.Scorer, group rewards.GroupScorer, faults FaultsError) {
 	for {
 		var err error
-		if scorer, group, err = buildTerm(c, p, t, reg, built); err == nil {
+		if scorer, group, err = buildComponent(c, p, t, reg, built); err == nil {
 			return scorer, group, faults
 		}
 		if f, without, ok := optionFault(t, reg, err); ok {
@@ -155,7 +155,7 @@ func buildOrFaults(c *Config, p *Profile, t TermConfig, reg *rewards.Registry, b
 }
 
 // optionFault is the fault of the one option that err blames, and the options without it.
-func optionFault(t TermConfig, reg *rewards.Registry, err error) (f Fault, without json.RawMessage, ok bool) {
+func optionFault(t ComponentConfig, reg *rewards.Registry, err error) (f Fault, without json.RawMessage, ok bool) {
 	wrong, ok := errors.AsType[*rewards.OptionError](err)
 	if !ok {
 		return f, nil, false
@@ -175,15 +175,15 @@ func optionFault(t TermConfig, reg *rewards.Registry, err error) (f Fault, witho
 }
 
 // besideOptions are the keys that stand beside an option and are not the scorer's.
-func (t *TermConfig) besideOptions() []string {
+func (t *ComponentConfig) besideOptions() []string {
 	if strings.HasSuffix(t.optionsKey, ".reward_kwargs") {
 		return nil
 	}
-	return functionKeys()
+	return besideNames()
 }
 
 // optionNames are the options of a component's scorer.
-func optionNames(t TermConfig, reg *rewards.Registry) (names []string) {
+func optionNames(t ComponentConfig, reg *rewards.Registry) (names []string) {
 	spec, _ := reg.Spec(t.Scorer)
 	for _, o := range spec.Options {
 		names = append(names, o.Name)
@@ -191,24 +191,24 @@ func optionNames(t TermConfig, reg *rewards.Registry) (names []string) {
 	return names
 }
 
-// after sorts terms that are made from others behind them.
-func after(t TermConfig) int {
+// after sorts components that are made from others behind them.
+func after(t ComponentConfig) int {
 	if t.PostProcess != "" {
 		return 1
 	}
 	return 0
 }
 
-// buildTerm makes the scorer of a term, of either kind. What the profile says for all
-// its terms is among its options, unless the term says otherwise: the engine of the
+// buildComponent makes the scorer of a component, of either kind. What the profile says for all
+// its components is among its options, unless the component says otherwise: the engine of the
 // reward_model and its model, and the sandbox.
-func buildTerm(c *Config, p *Profile, t TermConfig, reg *rewards.Registry, built map[string]rewards.Scorer) (rewards.Scorer, rewards.GroupScorer, error) {
+func buildComponent(c *Config, p *Profile, t ComponentConfig, reg *rewards.Registry, built map[string]rewards.Scorer) (rewards.Scorer, rewards.GroupScorer, error) {
 	if t.PostProcess != "" {
 		post, ok := built[t.PostProcess].(interface {
 			PostProcess(of string) (rewards.GroupScorer, error)
 		})
 		if !ok {
-			return nil, nil, fmt.Errorf("post_process: the term %q is no Python class", t.PostProcess)
+			return nil, nil, fmt.Errorf("post_process: the component %q is no Python class", t.PostProcess)
 		}
 		group, err := post.PostProcess(t.PostProcess)
 		return nil, group, err
@@ -331,8 +331,8 @@ func (p *Profile) section() string {
 	return "rewards." + p.Name
 }
 
-// key is where a term of the profile stands.
-func (p *Profile) key(t TermConfig) string {
+// key is where a component of the profile stands.
+func (p *Profile) key(t ComponentConfig) string {
 	if p.Single {
 		return p.section() + ".custom_reward_function"
 	}

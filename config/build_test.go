@@ -57,8 +57,8 @@ rewards:
 	require.NoError(t, err)
 	assert.Equal(t, 3, open)
 	require.Len(t, managers, 2)
-	assert.Equal(t, []string{"a", "b"}, managers[config.DefaultProfile].Terms())
-	assert.Equal(t, []string{"constant"}, managers["one"].Terms())
+	assert.Equal(t, []string{"a", "b"}, managers[config.DefaultProfile].Components())
+	assert.Equal(t, []string{"constant"}, managers["one"].Components())
 	for _, m := range managers {
 		require.NoError(t, m.Close())
 	}
@@ -94,8 +94,8 @@ func TestSuggestedScorersAreNamedOnce(t *testing.T) {
 	assert.Equal(t, []string{"choice", "genrm_ocr", "jpeg_compressibility", "unified_reward"}, config.Suggested())
 }
 
-// What a profile says for all its terms reaches those that take it.
-func TestTermsAreBuiltWithTheirProfilesEngineAndSandbox(t *testing.T) {
+// What a profile says for all its components reaches those that take it.
+func TestComponentsAreBuiltWithTheirProfilesEngineAndSandbox(t *testing.T) {
 	t.Parallel()
 	var reg rewards.Registry
 	got := map[string]string{}

@@ -2,11 +2,13 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 )
 
 // Changes are what a configuration says that another one, by which a process runs, does not.
@@ -72,12 +74,12 @@ func union[V any](a, b map[string]V) []string {
 func (p *Profile) compare(next *Profile) (applied, restart []string) {
 	was, is := p.fixed(), next.fixed()
 	if !reflect.DeepEqual(was, is) {
-		for i := range max(len(was.Terms), len(is.Terms)) {
+		for i := range max(len(was.Components), len(is.Components)) {
 			switch {
-			case i >= len(was.Terms):
-				restart = append(restart, next.key(is.Terms[i]))
-			case i >= len(is.Terms) || !reflect.DeepEqual(was.Terms[i], is.Terms[i]):
-				restart = append(restart, p.key(was.Terms[i]))
+			case i >= len(was.Components):
+				restart = append(restart, next.key(is.Components[i]))
+			case i >= len(is.Components) || !reflect.DeepEqual(was.Components[i], is.Components[i]):
+				restart = append(restart, p.key(was.Components[i]))
 			}
 		}
 		if len(restart) == 0 {
@@ -88,8 +90,8 @@ func (p *Profile) compare(next *Profile) (applied, restart []string) {
 	if p.Concurrency != next.Concurrency {
 		applied = append(applied, p.section()+".concurrency")
 	}
-	for i, t := range p.Terms {
-		n := next.Terms[i]
+	for i, t := range p.Components {
+		n := next.Components[i]
 		for _, x := range []struct {
 			key   string
 			other bool
@@ -106,9 +108,9 @@ func (p *Profile) compare(next *Profile) (applied, restart []string) {
 func (p *Profile) fixed() *Profile {
 	f := *p
 	f.Concurrency, f.Place = 0, Place{}
-	f.Terms, f.Verify = slices.Clone(p.Terms), slices.Clone(p.Verify)
-	for i := range f.Terms {
-		t := &f.Terms[i]
+	f.Components, f.Verify = slices.Clone(p.Components), slices.Clone(p.Verify)
+	for i := range f.Components {
+		t := &f.Components[i]
 		t.Weight, t.Timeout, t.Retries, t.Probe = 0, 0, 0, nil
 		t.Place, t.pathAt, t.optionsKey, t.optionsAt = Place{}, Place{}, "", nil
 	}
@@ -122,22 +124,19 @@ func (p *Profile) fixed() *Profile {
 // it was.
 func (e *Engine) compare(next *Engine) (applied []string, fixed bool) {
 	a, b := *e, *next
-	for _, x := range []struct {
-		key   string
-		other bool
-	}{
-		{"base_urls", !slices.Equal(a.URLs, b.URLs)}, {"key_file", a.KeyFile != b.KeyFile},
-		{"concurrency", a.Concurrency != b.Concurrency},
-		{"requests_per_minute", a.RequestsPerMinute != b.RequestsPerMinute}, {"tokens_per_minute", a.TokensPerMinute != b.TokensPerMinute},
-		{"timeout", a.Timeout != b.Timeout}, {"attempts", a.Attempts != b.Attempts},
-	} {
-		if x.other {
-			applied = append(applied, engineKey(e.Name)+"."+x.key)
+	if !slices.Equal(a.URLs, b.URLs) {
+		applied = append(applied, engineKey(e.Name)+".base_urls")
+	}
+	var was, is keys.Set
+	a.UpstreamConfig.Keys(&was)
+	b.UpstreamConfig.Keys(&is)
+	for i, k := range was.Keys {
+		if k.Value() != is.Keys[i].Value() {
+			applied = append(applied, engineKey(e.Name)+"."+k.Name)
 		}
 	}
 	for _, x := range []*Engine{&a, &b} {
-		x.URLs, x.KeyFile, x.Concurrency, x.RequestsPerMinute, x.TokensPerMinute = nil, "", 0, 0, 0
-		x.Timeout, x.Attempts, x.Place, x.deviceAt = 0, 0, Place{}, Place{}
+		x.UpstreamConfig, x.Place, x.deviceAt = outbound.UpstreamConfig{}, Place{}, Place{}
 	}
 	return applied, reflect.DeepEqual(a, b)
 }
@@ -153,16 +152,16 @@ func engineKey(name string) string {
 	return "engines." + name
 }
 
-// differing are the keys of settings that two tables show otherwise.
-func differing(in string, was, is []section) (keys []string) {
+// differing are the keys that two lists of the same sections show otherwise.
+func differing(in string, was, is []*keys.Section) (names []string) {
 	for i, s := range was {
-		name := in + s.name
-		for k, set := range s.settings {
-			if set.show() != is[i].settings[k].show() {
-				keys = append(keys, fmt.Sprintf("%s.%s", name, set.key))
+		name := in + s.Name + "."
+		for n, k := range s.Keys {
+			if show(k.Value()) != show(is[i].Keys[n].Value()) {
+				names = append(names, name+k.Name)
 			}
 		}
-		keys = append(keys, differing(name+".", s.sections, is[i].sections)...)
+		names = append(names, differing(name, s.Sections, is[i].Sections)...)
 	}
-	return keys
+	return names
 }

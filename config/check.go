@@ -51,7 +51,7 @@ func Check(ctx context.Context, c *Config, loaded error, reg *rewards.Registry, 
 func optionFaults(c *Config, known FaultsError, reg *rewards.Registry) (faults FaultsError) {
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
 		p := c.Profiles[name]
-		for _, t := range p.Terms {
+		for _, t := range p.Components {
 			if t.Scorer == "" || t.Scorer == PythonScorer || t.PostProcess != "" || known.at(t.pathKey(p)) {
 				continue
 			}
@@ -79,7 +79,7 @@ func (fs FaultsError) at(key string) bool {
 }
 
 // pathKey is the key of a component's path.
-func (t *TermConfig) pathKey(p *Profile) string { return p.key(*t) + ".path" }
+func (t *ComponentConfig) pathKey(p *Profile) string { return p.key(*t) + ".path" }
 
 // inspectAll looks at the functions of all profiles that this process serves.
 func inspectAll(ctx context.Context, c *Config, known FaultsError, reg *rewards.Registry) (faults FaultsError) {
@@ -89,11 +89,11 @@ func inspectAll(ctx context.Context, c *Config, known FaultsError, reg *rewards.
 	var looks sync.WaitGroup
 	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
-		if only := c.Fabric.Rewards; len(only) > 0 && !slices.Contains(only, name) {
+		if only := c.Queue.Rewards; len(only) > 0 && !slices.Contains(only, name) {
 			continue
 		}
 		p := c.Profiles[name]
-		for _, t := range p.Terms {
+		for _, t := range p.Components {
 			spec, _ := reg.Spec(t.Scorer)
 			if spec.Inspect == nil || t.PostProcess != "" {
 				continue
@@ -116,13 +116,13 @@ func inspectAll(ctx context.Context, c *Config, known FaultsError, reg *rewards.
 }
 
 // inspect looks at the function of one component. Absent says that its file is not there.
-func inspect(ctx context.Context, c *Config, p *Profile, t TermConfig, spec rewards.Spec, absent bool) (faults FaultsError, note *Note) {
+func inspect(ctx context.Context, c *Config, p *Profile, t ComponentConfig, spec rewards.Spec, absent bool) (faults FaultsError, note *Note) {
 	if absent {
 		return argumentFaults(t, nil), nil
 	}
 	called := t
 	called.Options = withDefaults(t.Options, pythonKeywords(c, p))
-	groups := slices.ContainsFunc(p.Terms, func(o TermConfig) bool { return o.PostProcess == t.Key })
+	groups := slices.ContainsFunc(p.Components, func(o ComponentConfig) bool { return o.PostProcess == t.Key })
 	sig, err := spec.Inspect(ctx, called.scorerOptions(), groups)
 	switch {
 	case errors.Is(err, rewards.Timeout):
@@ -140,7 +140,7 @@ func inspect(ctx context.Context, c *Config, p *Profile, t TermConfig, spec rewa
 }
 
 // pathPlace is where a component's path is written.
-func (t *TermConfig) pathPlace() Place {
+func (t *ComponentConfig) pathPlace() Place {
 	if t.pathAt != (Place{}) {
 		return t.pathAt
 	}
@@ -149,7 +149,7 @@ func (t *TermConfig) pathPlace() Place {
 
 // argumentFaults holds the options of a component against what its function takes; nil: that
 // is not known.
-func argumentFaults(t TermConfig, sig *rewards.Signature) (faults FaultsError) {
+func argumentFaults(t ComponentConfig, sig *rewards.Signature) (faults FaultsError) {
 	for _, name := range slices.Sorted(maps.Keys(t.optionsAt)) {
 		if why := argumentFault(name, t, sig); why != "" {
 			faults = append(faults, Fault{Place: t.optionsAt[name], Key: t.optionsKey + "." + name, Message: why})
@@ -158,7 +158,7 @@ func argumentFaults(t TermConfig, sig *rewards.Signature) (faults FaultsError) {
 	return faults
 }
 
-func argumentFault(name string, t TermConfig, sig *rewards.Signature) string {
+func argumentFault(name string, t ComponentConfig, sig *rewards.Signature) string {
 	known := t.besideOptions()
 	switch {
 	case sig == nil:

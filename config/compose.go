@@ -8,15 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/verify"
 )
 
-// This file reads what makes one reward of several: which terms are for a sample, what
+// This file reads what makes one reward of several: which components are for a sample, what
 // becomes of their values, and what is found out before.
 
 // transform reads when, clip, scale and min_members.
-func (r *reader) transform(o *object, t *TermConfig) {
+func (r *reader) transform(o *object, t *ComponentConfig) {
 	if v, ok := o.take("when"); ok && !v.null() {
 		for _, item := range r.list(v) {
 			if s, ok := r.text(item); ok {
@@ -101,10 +102,10 @@ func (r *reader) verify(p *Profile, parent *object, longest time.Duration) {
 			}
 		}
 		if v, ok := o.take("timeout"); ok && !v.null() {
-			if d, ok := r.duration(v, time.Millisecond); ok {
+			if d, ok := r.duration(v, time.Millisecond, keys.Longest); ok {
 				c.Timeout = d
 				if d > longest {
-					r.fault(v, "want at most %s, which is loop.claim_timeout", formatDuration(longest))
+					r.fault(v, "want at most %s, which is loop.claim_timeout", keys.FormatDuration(longest))
 				}
 			}
 		}
@@ -129,30 +130,30 @@ func minMembers(n int) string {
 	return strconv.Itoa(n)
 }
 
-// postProcess reads a term that is what a Python class makes of another term's values.
-func (r *reader) postProcess(t *TermConfig, o *object, v value, hasPath bool) {
+// postProcess reads a component that is what a Python class makes of another component's values.
+func (r *reader) postProcess(t *ComponentConfig, o *object, v value, hasPath bool) {
 	t.PostProcess, _ = r.text(v)
 	if t.MinMembers == 0 {
 		t.MinMembers = 1 // the class is asked about every group that is finished
 	}
 	if hasPath {
-		r.fault(v, "takes no path beside it: the class is that of the term %q", shorten(t.PostProcess))
+		r.fault(v, "takes no path beside it: the class is that of the component %q", shorten(t.PostProcess))
 	}
 	for _, e := range o.rest() {
 		r.fault(e.value, "has no effect beside post_process; leave it out")
 	}
 }
 
-// givesSteps reports whether the term's scorer gives step scores, as the file has it.
-func (t TermConfig) givesSteps() bool {
+// givesSteps reports whether the component's scorer gives step scores, as the file has it.
+func (t ComponentConfig) givesSteps() bool {
 	var o struct{ Steps []any }
 	return t.Steps || t.Scorer != PythonScorer && json.Unmarshal(t.Options, &o) == nil && len(o.Steps) > 0
 }
 
-// checkSteps holds the terms that give step scores against the aggregation, and their
+// checkSteps holds the components that give step scores against the aggregation, and their
 // scorers.
 func (r *reader) checkSteps(p *Profile) {
-	for _, t := range p.Terms {
+	for _, t := range p.Components {
 		at := p.key(t) + ".steps"
 		if p.Single && !t.Steps {
 			at = p.key(t) + ".reward_kwargs.steps"
@@ -168,20 +169,20 @@ func (r *reader) checkSteps(p *Profile) {
 	}
 }
 
-// checkPostProcess holds post_process against the terms.
+// checkPostProcess holds post_process against the components.
 func (r *reader) checkPostProcess(p *Profile, path string) {
-	for _, t := range p.Terms {
+	for _, t := range p.Components {
 		if t.PostProcess == "" {
 			continue
 		}
 		at := path + "." + t.Key + ".post_process"
-		i := slices.IndexFunc(p.Terms, func(o TermConfig) bool { return o.Key == t.PostProcess })
+		i := slices.IndexFunc(p.Components, func(o ComponentConfig) bool { return o.Key == t.PostProcess })
 		switch {
 		case i < 0:
-			r.faultAt(at, "there is no term %q", shorten(t.PostProcess))
-		case p.Terms[i].Scorer != PythonScorer:
-			r.faultAt(at, "the term %q is no Python class", shorten(t.PostProcess))
-		case p.Terms[i].Required:
+			r.faultAt(at, "there is no component %q", shorten(t.PostProcess))
+		case p.Components[i].Scorer != PythonScorer:
+			r.faultAt(at, "the component %q is no Python class", shorten(t.PostProcess))
+		case p.Components[i].Required:
 			r.noteAt(r.places[at], at, "a member whose "+t.PostProcess+" fails is left out, because that is required; without required it reaches the class as NaN")
 		}
 	}

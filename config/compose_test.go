@@ -76,14 +76,14 @@ func (r rater) Chat(_ context.Context, q *chat.Request) (*chat.Reply, error) {
 // noGroup stands for services that nobody asks.
 type noGroup struct{}
 
-func (noGroup) Group([]string, remote.GroupOptions) (outbound.Doer, error) { return nil, nil } //nolint:nilnil // nobody asks it
+func (noGroup) Upstream([]string, remote.UpstreamOptions) (outbound.Doer, error) { return nil, nil } //nolint:nilnil // nobody asks it
 
 // shipped is the registry of what ships; r is the judge of every engine.
 func shipped(r rater) *rewards.Registry {
 	var reg rewards.Registry
 	standard.Register(&reg, standard.Deps{
-		Judges: judge.Deps{Clients: chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return r, nil })},
-		Groups: noGroup{},
+		Judges:    judge.Deps{Clients: chat.ClientsFunc(func(chat.Endpoint) (chat.Chatter, error) { return r, nil })},
+		Upstreams: noGroup{},
 	})
 	return &reg
 }
@@ -182,7 +182,7 @@ func TestAnHTTPFailureOfTheWorkedSumFailsTheSampleAndIsNotItsScore(t *testing.T)
 		assert.Nil(t, res.Extra[gallery+"combined"])
 		assert.InDelta(t, 1, res.Extra[gallery+"format"], 0, "what did succeed is still reported")
 		require.NotEmpty(t, res.Errors)
-		assert.Equal(t, "rubric", res.Errors[0].Term)
+		assert.Equal(t, "rubric", res.Errors[0].Component)
 		assert.Equal(t, rewards.Unavailable, res.Errors[0].Class)
 	})
 

@@ -22,7 +22,7 @@ func (r *reader) concurrency(o *object) int {
 	if !ok || v.null() {
 		return 0
 	}
-	want := "auto, or a whole number of 1…" + strconv.Itoa(mostConcurrency)
+	want := concurrencyForm()
 	s, ok := r.scalar(v, want)
 	if !ok || s == auto {
 		return 0
@@ -46,7 +46,7 @@ func showConcurrency(n int) string {
 // concurrent gives a component its concurrency. A scorer that has an option of that name, as
 // one in Python and one on another server have, gets it, and follows it; of any other
 // the component's is taken for what the scorer says itself.
-func (t *TermConfig) concurrent(takes bool) (component int) {
+func (t *ComponentConfig) concurrent(takes bool) (component int) {
 	if t.Concurrency == 0 || t.Scorer == PythonScorer {
 		return 0 // scorerOptions hands it to Python
 	}

@@ -25,14 +25,14 @@ func TestEveryEntryMayHaveAConcurrency(t *testing.T) {
     silent: {path: builtin://length}
 `)
 	var got []int
-	for _, term := range c.Profiles[config.DefaultProfile].Terms {
-		got = append(got, term.Concurrency)
+	for _, component := range c.Profiles[config.DefaultProfile].Components {
+		got = append(got, component.Concurrency)
 	}
 	assert.Equal(t, []int{4, 32, 3, 8, 2, 0, 0}, got)
 	assert.Contains(t, printed(t, c), "    silent:\n      path: \"builtin://length\"\n      weight: 1\n      required: false\n"+
 		"      # on_failure: group_mean for a sample that has a prompt group, else fail.\n      timeout: 120s\n      retries: 0\n      concurrency: auto\n")
 	single := parse(t, "reward: {custom_reward_function: {path: builtin://length, concurrency: 7}}\n")
-	assert.Equal(t, 7, single.Profiles[config.DefaultProfile].Terms[0].Concurrency)
+	assert.Equal(t, 7, single.Profiles[config.DefaultProfile].Components[0].Concurrency)
 }
 
 func TestARewardMayHaveACapacityOfItsOwn(t *testing.T) {
@@ -99,10 +99,10 @@ func TestAScorerWithAnOptionOfThatNameFollowsItAndOthersAreTakenAtTheirEntrysWor
 	require.NoError(t, err)
 	m := managers[config.DefaultProfile]
 	assert.Equal(t, []string{`{"concurrency":4}`, "", ""}, seen)
-	assert.Equal(t, []rewards.Component{
+	assert.Equal(t, []rewards.ComponentConcurrency{
 		{Key: "a", Concurrency: 1, Reason: "the option"},
 		{Key: "b", Concurrency: 5, Reason: "the concurrency of its entry"},
 		{Key: "c", Concurrency: 1, Reason: "the option"},
-	}, m.Components())
+	}, m.Concurrencies())
 	assert.Equal(t, 9, m.Capacity())
 }

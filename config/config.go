@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/workers"
 )
 
 // DefaultProfile is the name of the profile that the section reward describes.
@@ -22,17 +26,19 @@ type Config struct {
 	Profiles map[string]*Profile
 	// Loop is how samples are accepted, queued and answered.
 	Loop Loop
-	// Pool is what scores them: child processes, devices, decoded pictures.
+	// Workers bounds each of the workers of this process.
+	Workers workers.Config
+	// Pool is what scores samples: child processes, devices, decoded pictures.
 	Pool Pool
-	// Server is the HTTP edge.
-	Server Server
-	// Fabric joins processes on several machines.
-	Fabric Fabric
+	// Server is the HTTP route.
+	Server server.Config
+	// Queue joins processes on several machines.
+	Queue Queue
 	// Engines are the servers that judges ask, by name: those of the section engines,
 	// and those of the profiles' reward_model.
 	Engines map[string]*Engine
 	// Outbound is what leaves the process by HTTP.
-	Outbound Outbound
+	Outbound outbound.Policy
 	// RouterAddress is host:port of the reward router, RouterKey its key, set by the
 	// process that opens it. Functions in Python beside a reward_model get them as
 	// reward_router_address and reward_router_api_key.
@@ -47,14 +53,14 @@ type Config struct {
 	notes []Note
 }
 
-// Profile is one reward: its terms and how they become one number.
+// Profile is one reward: its components and how they become one number.
 type Profile struct {
 	Name string
-	// Single is true for a custom_reward_function: one term, reported as acc or
+	// Single is true for a custom_reward_function: one component, reported as acc or
 	// under the scorer's own names.
 	Single bool
-	// Terms are in the order of the file.
-	Terms           []TermConfig
+	// Components are in the order of the file.
+	Components      []ComponentConfig
 	Aggregation     rewards.Aggregation
 	OnSampleFailure rewards.SamplePolicy
 	// Engine names the engine of the profile's reward_model; "": it has none.
@@ -69,7 +75,7 @@ type Profile struct {
 	shownSandbox json.RawMessage
 	// GroupByPrompt makes groups of samples that have no uid by their prompts.
 	GroupByPrompt bool
-	// RouteBy names the field whose value chooses among terms by their When.
+	// RouteBy names the field whose value chooses among components by their When.
 	RouteBy string
 	// Verify are the tools that look at a sample before it is scored.
 	Verify []VerifyConfig
@@ -96,16 +102,16 @@ type VerifyConfig struct {
 
 // Overlong is verl's overlong_buffer_cfg beside its max_resp_len.
 type Overlong struct {
-	// MaxRespLen is the longest response, Len the last part of it where the penalty
-	// grows, both in tokens; PenaltyFactor is what it grows to.
-	MaxRespLen, Len int
-	PenaltyFactor   float64
-	// Log says that overlong_reward and overlong are among the columns.
-	Log bool
+	// MaxRespLen is the longest response, in tokens.
+	MaxRespLen int
+	// bufferKeys explains these.
+	Len           int
+	PenaltyFactor float64
+	Log           bool
 }
 
-// TermConfig is one entry of reward_functions, or the custom_reward_function.
-type TermConfig struct {
+// ComponentConfig is one entry of reward_functions, or the custom_reward_function.
+type ComponentConfig struct {
 	Key string
 	// Path is what the file says, "builtin://ocr"; of a Python file it is absolute.
 	// Scorer names the scorer in the registry: "ocr", and "python" for Python.
@@ -118,52 +124,32 @@ type TermConfig struct {
 	Fraction float64
 	// Function is the Python function or class; "" for other scorers.
 	Function string
-	// ExtraKeys are the scalars besides the score that a Python function returns;
-	// nil: those of its first success.
-	ExtraKeys map[string]rewards.FieldKind
-	// Pixels says in what a Python function gets them: auto, numpy or torch.
-	Pixels string
-	// Concurrency is how many calls of the scorer this process executes at a time; 0: as many
-	// as what executes them can. Of a Python function it is the calls of one of its processes;
-	// 0: one of a synchronous function, Python.Concurrency of an async one. AgentConcurrency
-	// is that of a synchronous class, where nothing else is said.
-	Concurrency, AgentConcurrency int
-	// MemoryBytes bounds a Python process; 0: Python.MemoryBytes does.
-	MemoryBytes int64
-	// Env names the variables that a Python function sees; nil: all but Config.HiddenEnv.
-	Env []string
-	// Probe names the kinds of known sample that a Python function is called with at start;
-	// nil: those that its parameters name, empty: it is not called.
-	Probe []string
-	// Weight defaults to 1.
-	Weight float64
-	// Required defaults to false, as in verl-omni; of a single function to true.
-	Required bool
-	// OnFailure is the zero policy where the file is silent: group_mean for a
-	// sample that has a group, else fail.
-	OnFailure rewards.TermPolicy
-	// Timeout bounds the term, retries included. Defaults to Loop.TermTimeout.
-	Timeout time.Duration
-	// Retries is how many more times a component is called whose failure is its own or that
-	// of a service it asks. Defaults to 0: one call.
-	Retries int
-	// InvalidValues are scores that mean failure.
+	// AgentConcurrency is the Concurrency of a synchronous class, where nothing else is said.
+	AgentConcurrency int
+
+	// functionKeys and entryKeys explain these. A nil ExtraKeys, Env or Probe is one that is
+	// left out; an empty one has no names. Concurrency and MemoryBytes are 0 where they are left
+	// out, and so is MinMembers, which is rewards.WholeGroup for all.
+	Timeout       time.Duration
+	Retries       int
+	Concurrency   int
 	InvalidValues []float64
-	// PostProcess is the key of a term with a Python class, whose post_process_scores
-	// makes this term's values out of that term's on every group; "": it has a Path.
-	PostProcess string
-	// When lists the samples that the term is for, by the profile's RouteBy; empty: all.
-	When []string
-	// Clip bounds the scorer's value, Scale multiplies it then; nil and 1: as it is.
-	Clip  *[2]float64
-	Scale float64
-	// Steps says that the scorer gives step scores; a judge that is told where steps end
-	// does without it.
-	Steps bool
-	// MinMembers is how many members a scorer of whole groups needs; 0: two,
-	// rewards.WholeGroup: all.
-	MinMembers int
-	Place      Place
+	When          []string
+	Clip          *[2]float64
+	Scale         float64
+	MinMembers    int
+	Steps         bool
+	ExtraKeys     map[string]rewards.FieldKind
+	Pixels        string
+	MemoryBytes   int64
+	Env           []string
+	Probe         []string
+	Weight        float64
+	Required      bool // of a single function true
+	OnFailure     rewards.ComponentPolicy
+	PostProcess   string
+
+	Place Place
 
 	shown     json.RawMessage // the options as Print shows them: no secrets
 	shownPath string          // the path as Print shows it; "": as it is
@@ -174,18 +160,18 @@ type TermConfig struct {
 }
 
 // ShownPath is the path as people may read it.
-func (t TermConfig) ShownPath() string { return cmp.Or(t.shownPath, redact.URL(t.Path)) }
+func (t ComponentConfig) ShownPath() string { return cmp.Or(t.shownPath, redact.URL(t.Path)) }
 
 // Default returns the configuration of an empty file: every setting at its
 // default, and no profile.
 func Default() *Config {
-	return &Config{
+	c := &Config{
 		NumWorkers: 8, // verl-omni's
 		Profiles:   map[string]*Profile{},
 		Engines:    map[string]*Engine{},
-		Loop:       defaultLoop(),
-		Pool:       defaultPool(),
-		Server:     defaultServer(),
-		Fabric:     defaultFabric(),
 	}
+	for _, s := range c.sections() {
+		keys.Fill(keys.Func(func(k *keys.Set) { *k = s.Set }))
+	}
+	return c
 }

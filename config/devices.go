@@ -36,7 +36,7 @@ func (c *Config) wants(reg *rewards.Registry) (out []want) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
 		p := c.Profiles[name]
-		for _, t := range p.Terms {
+		for _, t := range p.Components {
 			spec, _ := reg.Spec(t.Scorer)
 			if t.PostProcess == "" && takesOption(spec, "device") {
 				if w, ok := p.want(t, spec); ok {
@@ -61,16 +61,16 @@ func (c *Config) wants(reg *rewards.Registry) (out []want) {
 
 // want is the model of a component; ok is false where the options name none, or are wrong,
 // which is told elsewhere.
-func (p *Profile) want(t TermConfig, spec rewards.Spec) (w want, ok bool) {
-	var o struct{ Engine, Model, Device string }
-	if t.Options != nil && json.Unmarshal(t.Options, &o) != nil || o.Engine == "tesseract" {
+func (p *Profile) want(t ComponentConfig, spec rewards.Spec) (w want, ok bool) {
+	var o struct{ Reader, Model, Device string }
+	if t.Options != nil && json.Unmarshal(t.Options, &o) != nil || o.Reader == "tesseract" {
 		return w, false
 	}
 	for _, known := range spec.Options {
 		switch {
 		case known.Name == "device" && o.Device == "":
 			o.Device = known.Default
-		case known.Name == "model" && o.Model == "" && o.Engine == "":
+		case known.Name == "model" && o.Model == "" && o.Reader == "":
 			o.Model = known.Default
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 func TestDispatchAndStepsAreRead(t *testing.T) {
@@ -21,10 +22,10 @@ func TestDispatchAndStepsAreRead(t *testing.T) {
 		"loop.step_bytes=1MiB", "loop.step_age=60s", "loop.on_step_deadline=fail", "loop.deterministic=true",
 	}, nil)
 	require.NoError(t, err)
-	assert.Equal(t, config.Dispatch{Policy: dispatch.SpeedWeighted, BackupAfter: 2.5, BackupShare: 0.1}, c.Loop.Dispatch)
+	assert.Equal(t, dispatch.Config{Policy: dispatch.SpeedWeighted, BackupAfter: 2.5, BackupShare: 0.1}, c.Loop.Dispatch)
 	assert.EqualValues(t, 1<<20, c.Loop.StepBytes)
 	assert.Equal(t, time.Minute, c.Loop.StepAge)
-	assert.Equal(t, config.DeadlineFail, c.Loop.OnStepDeadline)
+	assert.Equal(t, wire.DeadlineFail, c.Loop.OnStepDeadline)
 	assert.True(t, c.Loop.Deterministic)
 	assert.Contains(t, fmt.Sprint(c.Notes()), "without effect beside loop.deterministic")
 }

@@ -11,10 +11,10 @@
 //  3. ${oc.env:NAME,default} is resolved.
 //  4. The tree is walked once. reward (the default profile) and rewards.<name>
 //     take the keys of verl-omni's reward section (reward.go and the files beside it).
-//     loop, pool, outbound, server and fabric have a file each, with the struct, its
-//     defaults, and a table of what each key means, which reads them and prints them
-//     (settings.go). Every fault is collected with its place, and the walk goes on.
-//  5. What the sections mean as a whole is checked: limits that contain each other, a
+//     loop, pool, outbound, server and queue are decoded into the Config of the package that
+//     uses them, whose method Keys says which keys there are (package config/keys); sections.go
+//     puts them together. Every fault is collected with its place, and the walk goes on.
+//  5. What several keys mean together is checked: limits that contain each other, a
 //     public address without a token.
 //  6. The faults come back together, in the order of the file. Without any there
 //     is a Config: plain values, all defaults filled in.
@@ -23,9 +23,10 @@
 //
 // No key is read and forgotten: it changes something, or it is a fault that says
 // what to write instead, or Config.Notes lists it as without effect. A new setting is a
-// field, its default and its line in the table of its section's file; the tests refuse one
-// that nobody reads.
+// field and its line in the Keys of the package that uses it; the tests refuse one that nobody
+// reads. A key that was renamed has a row in renamed (unbuilt.go).
 //
 // BuildManagers makes the reward managers of a Config from a registry of
-// scorers; Print shows a Config as a file that means the same.
+// scorers; Print shows a Config as a file that means the same; Reference and Schema explain
+// every key to people and to editors.
 package config

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/spool"
 )
 
 func TestADurableGatewayNeedsAFolderThatHoldsASample(t *testing.T) {
@@ -15,21 +16,21 @@ func TestADurableGatewayNeedsAFolderThatHoldsASample(t *testing.T) {
 	}
 	c, err := load()
 	require.NoError(t, err)
-	require.False(t, c.Fabric.Durable)
-	_, err = load("++fabric.durable=true", "++fabric.spool_bytes=1MiB")
-	require.ErrorContains(t, err, "needs fabric.spool_dir")
+	require.False(t, c.Queue.Durable)
+	_, err = load("++queue.durable=true", "++queue.spool_bytes=1MiB")
+	require.ErrorContains(t, err, "needs queue.spool_dir")
 	require.ErrorContains(t, err, "loop.message_bytes: 128MiB")
-	_, err = load("++fabric.spool_dir=spool")
-	require.ErrorContains(t, err, "is for fabric.durable: true")
-	_, err = load("++fabric.spool_fsync=group")
-	require.ErrorContains(t, err, "fabric.spool_fsync: is for fabric.durable: true")
-	_, err = load("++fabric.durable=true", "++fabric.spool_dir=spool", "++fabric.spool_fsync=always")
+	_, err = load("++queue.spool_dir=spool")
+	require.ErrorContains(t, err, "is for queue.durable: true")
+	_, err = load("++queue.spool_fsync=group")
+	require.ErrorContains(t, err, "queue.spool_fsync: is for queue.durable: true")
+	_, err = load("++queue.durable=true", "++queue.spool_dir=spool", "++queue.spool_fsync=always")
 	require.ErrorContains(t, err, "group")
-	c, err = load("++fabric.durable=true", "++fabric.spool_dir=spool", "++fabric.spool_fsync=group")
+	c, err = load("++queue.durable=true", "++queue.spool_dir=spool", "++queue.spool_fsync=group")
 	require.NoError(t, err)
-	require.Equal(t, config.FsyncGroup, c.Fabric.SpoolFsync)
-	c, err = load("++fabric.durable=true", "++fabric.spool_dir=spool")
+	require.Equal(t, spool.FsyncGroup, c.Queue.Spool.Fsync)
+	c, err = load("++queue.durable=true", "++queue.spool_dir=spool")
 	require.NoError(t, err)
-	require.Equal(t, "spool", c.Fabric.SpoolDir)
-	require.EqualValues(t, 16<<30, c.Fabric.SpoolBytes)
+	require.Equal(t, "spool", c.Queue.Spool.Dir)
+	require.EqualValues(t, 16<<30, c.Queue.Spool.MaxBytes)
 }

@@ -1,19 +1,27 @@
 package config
 
 import (
-	"fmt"
 	"maps"
-	"math"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/outbound"
 )
 
-// Engine is a group of servers that answer alike, such as the replicas of a vLLM.
+// Engine is an upstream, servers that answer alike, such as the replicas of a vLLM.
 // Judges ask it, and the reward router forwards to it.
 type Engine struct {
-	Name string
+	// UpstreamConfig has its name, where its servers listen, without the /v1 of OpenAI's paths, and
+	// how they are asked.
+	outbound.UpstreamConfig
+
+	// Chat says what is remembered of its answers, and what they cost.
+	Chat chat.Config
+	// Model is what requests name as their model.
+	Model string
 	// ONNX is the model that answers in this process's own pool of devices, a name of the
 	// catalogue or a folder, and Device where; with it nothing but Fraction, its share of each
 	// of its cards, is set. "": servers do.
@@ -21,24 +29,7 @@ type Engine struct {
 	Fraction     float64
 	// Parallel is over how many cards one server of a reward_model is spread.
 	Parallel Parallel
-	// URLs are where its servers listen, without the /v1 of OpenAI's paths.
-	URLs []string
-	// Model is what requests name as their model.
-	Model string
-	// KeyFile holds what is sent as Authorization: Bearer; "": nothing is.
-	KeyFile string
-	// Concurrency is how many requests are in flight at a time, all servers together.
-	Concurrency int
-	// RequestsPerMinute and TokensPerMinute bound what is sent; 0: no bound.
-	RequestsPerMinute, TokensPerMinute int
-	// Timeout bounds one request, Attempts how often one is sent.
-	Timeout  time.Duration
-	Attempts int
-	// CacheBytes bounds the answers that are remembered; 0: none.
-	CacheBytes int64
-	// PromptPrice and CompletionPrice are what a million tokens cost, for the metrics.
-	PromptPrice, CompletionPrice float64
-	Place                        Place
+	Place    Place
 
 	local    bool  // of a reward_model whose model is to run here
 	deviceAt Place // of the device, where it is written
@@ -46,55 +37,30 @@ type Engine struct {
 
 // newEngine has the defaults of every setting.
 func newEngine(name string) *Engine {
-	return &Engine{Name: name, Concurrency: 256, Timeout: 2 * time.Minute, Attempts: 3, CacheBytes: 64 << 20}
+	e := &Engine{UpstreamConfig: outbound.UpstreamConfig{Name: name}}
+	keys.Fill(e)
+	return e
 }
 
-// settings is the table of an engine's settings besides base_urls and model.
-func (e *Engine) settings() []setting {
-	return []setting{
-		text("key_file", &e.KeyFile, "File with the key that is sent as Authorization: Bearer."),
-		integer("concurrency", &e.Concurrency, 1, 65536, "Requests in flight, all servers and all processes together."),
-		integer("requests_per_minute", &e.RequestsPerMinute, 0, math.MaxInt32, "Requests that are sent in a minute. 0: no bound."),
-		integer("tokens_per_minute", &e.TokensPerMinute, 0, math.MaxInt32, "Tokens that are sent and asked for in a minute. 0: no bound."),
-		period("timeout", &e.Timeout, time.Millisecond, "One request; the term's timeout bounds all of them."),
-		integer("attempts", &e.Attempts, 1, 100, "How often a request is sent that fails with what may pass."),
-		size("cache_bytes", &e.CacheBytes, 0, "Answers that are remembered by model, text, pictures and parameters. 0: none."),
-		price("prompt_price", &e.PromptPrice, "What a million tokens of requests cost, for the metrics."),
-		price("completion_price", &e.CompletionPrice, "What a million tokens of answers cost."),
-	}
+// Keys implements keys.Described: an engine's keys besides base_urls and model.
+func (e *Engine) Keys(k *keys.Set) {
+	e.UpstreamConfig.Keys(k)
+	e.Chat.Keys(k)
 }
 
-func price(key string, p *float64, doc string) setting {
-	return setting{
-		key, doc, func(r *reader, v value) {
-			if x, ok := r.number(v); ok {
-				if x < 0 {
-					r.fault(v, "want 0 or more, got %v", x)
-					return
-				}
-				*p = x
-			}
-		},
-		func() string { return fmt.Sprint(*p) },
-	}
+// described are the keys of e.
+func (e *Engine) described() *keys.Set {
+	var k keys.Set
+	e.Keys(&k)
+	return &k
 }
 
-// engineKeys are the names of Engine.settings.
-func engineKeys() []string {
-	var out []string
-	for _, s := range newEngine("").settings() {
-		out = append(out, s.key)
-	}
-	return out
-}
+// engineKeys are the names of Engine.Keys.
+func engineKeys() []string { return new(Engine).described().Names() }
 
-// engineSettings reads what the table names.
+// engineSettings reads the keys of an engine.
 func (r *reader) engineSettings(o *object, e *Engine) {
-	for _, s := range e.settings() {
-		if v, ok := o.take(s.key); ok && !v.null() {
-			s.decode(r, v)
-		}
-	}
+	r.decodeKeys(o, e.described())
 }
 
 // engines reads the section engines.
@@ -128,7 +94,7 @@ func (r *reader) engines(c *Config, v value) {
 			r.fault(entry.value, "has no model: write the name that its servers know it by")
 		}
 		r.engineSettings(o, e)
-		o.refuseRest(append(engineKeys(), "base_urls", "model", "onnx"))
+		o.refuseRest(engineSection().Names())
 		c.Engines[e.Name] = e
 	}
 }
@@ -209,7 +175,7 @@ func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 	}
 	r.resourcePool(p, o, enabled)
 	for _, entry := range o.rest() {
-		r.withoutEffect(entry, entry.name, rewardModelKeys(), enabled)
+		r.withoutEffect(entry, entry.name, sectionNames("reward_model"), enabled)
 	}
 	if !enabled {
 		return
@@ -269,7 +235,7 @@ func (r *reader) rollout(e *Engine, o *object, enabled bool) {
 	}
 	r.parallel(e, o, enabled)
 	for _, entry := range o.rest() {
-		r.withoutEffect(entry, entry.name, rolloutKeys(), enabled)
+		r.withoutEffect(entry, entry.name, sectionNames("reward_model", "rollout"), enabled)
 	}
 }
 
@@ -281,7 +247,7 @@ func (r *reader) unless(enabled bool, v value) {
 }
 
 // withoutEffect reads a key of verl's that says how an engine is started.
-func (r *reader) withoutEffect(e entry, name string, known keys, enabled bool) {
+func (r *reader) withoutEffect(e entry, name string, known tree, enabled bool) {
 	switch {
 	case !slices.Contains(known.names(), name):
 		r.refuse(e, known.visible())

@@ -16,7 +16,7 @@ func isHTTP(p string) bool {
 }
 
 // httpPath reads the address of another server. How it is asked, its options say.
-func (r *reader) httpPath(t *TermConfig, pathValue, nameValue value) {
+func (r *reader) httpPath(t *ComponentConfig, pathValue, nameValue value) {
 	t.Scorer = HTTPScorer
 	u, err := url.Parse(t.Path)
 	switch {
@@ -32,7 +32,7 @@ func (r *reader) httpPath(t *TermConfig, pathValue, nameValue value) {
 	}
 }
 
-// httpOptions are the options of a term that asks another server, its address among them.
-func (t TermConfig) httpOptions() json.RawMessage {
+// httpOptions are the options of a component that asks another server, its address among them.
+func (t ComponentConfig) httpOptions() json.RawMessage {
 	return t.withOption("url", t.Path)
 }

@@ -12,14 +12,12 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 // maxFile is the largest configuration file.
 const maxFile = 1 << 20
-
-// errStdin refuses a configuration from standard input: it is read again at a reload, and paths
-// in it are relative to its file.
-var errStdin = errors.New("configuration: standard input (-) is not read: write it to a file, and name that")
 
 // Load reads the file at path and applies the overrides in order. An empty path
 // is an empty file: then the overrides are all there is. env looks up the
@@ -29,9 +27,6 @@ var errStdin = errors.New("configuration: standard input (-) is not read: write 
 func Load(path string, overrides []string, env func(string) (string, bool)) (*Config, error) {
 	if path == "" {
 		return Parse("", nil, overrides, env)
-	}
-	if path == "-" {
-		return nil, errStdin
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -73,11 +68,12 @@ func Parse(name string, data []byte, overrides []string, env func(string) (strin
 	return c, r.faults.sorted()
 }
 
-// top reads the sections of the file. The settings come first, because terms
+// top reads the sections of the file. The settings come first, because components
 // take defaults from them.
 func (r *reader) top(c *Config, v value) {
 	o := r.mapping(v)
-	r.decodeSections(o, c.sections())
+	sections := c.sections()
+	r.decodeSections(o, sections)
 
 	if v, ok := o.take("engines"); ok {
 		r.engines(c, v)
@@ -95,7 +91,7 @@ func (r *reader) top(c *Config, v value) {
 			r.named(c, e)
 		}
 	}
-	o.refuseRest(append(schema().visible(), "reward", "rewards", "engines"))
+	o.refuseRest(schema().visible())
 	if len(c.Profiles) == 0 && !r.incomplete {
 		at := "reward"
 		if len(described) > 0 {
@@ -104,9 +100,10 @@ func (r *reader) top(c *Config, v value) {
 		r.faultAt(at, "no reward is named: write reward.reward_functions.<key>.path (or reward.custom_reward_function.path), such as builtin://ocr")
 	}
 	r.onePool(c)
-	r.loop(c.Loop)
-	r.server(c.Server)
-	r.fabric(c)
+	if c.NumWorkers == 0 && !c.Queue.Networked() {
+		r.faultAt("reward.num_workers", "without workers here queue.nats or queue.nats_listen must say how others join")
+	}
+	r.checkSections(sections)
 }
 
 // named reads one profile of the section rewards. A profile with a fault is
@@ -134,7 +131,7 @@ func profileName() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za
 // parse turns the file into one mapping node, or records why it cannot.
 func (r *reader) parse(data []byte) *yaml.Node {
 	if len(data) > maxFile {
-		r.faultAt("", "the file is larger than %s", formatSize(maxFile))
+		r.faultAt("", "the file is larger than %s", keys.FormatSize(maxFile))
 		return nil
 	}
 	var doc, second yaml.Node

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
 const minimal = "reward: {reward_functions: {ocr: {path: \"builtin://ocr\"}}}\n"
@@ -53,20 +54,14 @@ func TestAMinimalFileTakesEveryDefault(t *testing.T) {
 	assert.Equal(t, want.Server, c.Server)
 	assert.Equal(t, 8, c.NumWorkers)
 	p := c.Profiles[config.DefaultProfile]
-	require.Len(t, p.Terms, 1)
+	require.Len(t, p.Components, 1)
 	assert.False(t, p.Single)
 	assert.Equal(t, rewards.WeightedSum, p.Aggregation)
 	assert.Equal(t, rewards.PolicyNone, p.OnSampleFailure.Policy)
-	term := p.Terms[0]
+	component := p.Components[0]
 	assert.Equal(t, []any{"ocr", "ocr", 1.0, false, 120 * time.Second, 0, "testdata/minimal.yaml:5:5"},
-		[]any{term.Key, term.Scorer, term.Weight, term.Required, term.Timeout, term.Retries, term.Place.String()})
-	assert.Nil(t, term.Options)
-}
-
-func TestStandardInputIsNoConfiguration(t *testing.T) {
-	t.Parallel()
-	_, err := config.Load("-", nil, nil)
-	require.ErrorContains(t, err, "standard input (-) is not read: write it to a file")
+		[]any{component.Key, component.Scorer, component.Weight, component.Required, component.Timeout, component.Retries, component.Place.String()})
+	assert.Nil(t, component.Options)
 }
 
 func TestAFullFileIsReadCompletely(t *testing.T) {
@@ -76,22 +71,22 @@ func TestAFullFileIsReadCompletely(t *testing.T) {
 	p := c.Profiles["default"]
 	assert.Equal(t, 4, c.NumWorkers)
 	assert.Equal(t, rewards.PolicyGroupMean, p.OnSampleFailure.Policy)
-	require.Len(t, p.Terms, 2)
-	assert.JSONEq(t, `{"preset":"flow_grpo"}`, string(p.Terms[0].Options))
-	assert.True(t, p.Terms[0].Required)
-	assert.Equal(t, 20*time.Second, p.Terms[0].Timeout)
-	assert.JSONEq(t, `{"quality":95}`, string(p.Terms[1].Options))
-	assert.Equal(t, rewards.TermPolicy{Policy: rewards.PolicyValue, Value: -0.5}, p.Terms[1].OnFailure)
-	assert.Equal(t, []float64{-999, -1}, p.Terms[1].InvalidValues)
+	require.Len(t, p.Components, 2)
+	assert.JSONEq(t, `{"preset":"flow_grpo"}`, string(p.Components[0].Options))
+	assert.True(t, p.Components[0].Required)
+	assert.Equal(t, 20*time.Second, p.Components[0].Timeout)
+	assert.JSONEq(t, `{"quality":95}`, string(p.Components[1].Options))
+	assert.Equal(t, rewards.ComponentPolicy{Policy: rewards.PolicyValue, Value: -0.5}, p.Components[1].OnFailure)
+	assert.Equal(t, []float64{-999, -1}, p.Components[1].InvalidValues)
 
 	text := c.Profiles["text"]
 	assert.True(t, text.Single)
-	assert.True(t, text.Terms[0].Required)
-	assert.Equal(t, "remote", text.Terms[0].Key)
+	assert.True(t, text.Components[0].Required)
+	assert.Equal(t, "remote", text.Components[0].Key)
 	assert.JSONEq(t, `{"api_key":"k-123","greeting":"hello world","nested":{"password":"hunter2",
-		"url":"https://user:pw@example.com/x","depth":[1,2.5,null,true]}}`, string(text.Terms[0].Options))
+		"url":"https://user:pw@example.com/x","depth":[1,2.5,null,true]}}`, string(text.Components[0].Options))
 
-	answer := c.Profiles["answer"].Terms[0]
+	answer := c.Profiles["answer"].Components[0]
 	assert.Equal(t, []string{"python", "default_compute_score"}, []string{answer.Scorer, answer.Function})
 	assert.JSONEq(t, `{"format_score":0.1}`, string(answer.Options))
 	assert.Equal(t, int64(4<<30), c.Pool.Python.MemoryBytes)
@@ -99,9 +94,9 @@ func TestAFullFileIsReadCompletely(t *testing.T) {
 
 	assert.Equal(t, int64(2<<30), c.Loop.MaxBytes)
 	assert.Equal(t, 10*time.Minute, c.Loop.SampleTimeout)
-	assert.Equal(t, map[string]float64{"ocr_run": 2, "other": 0.5}, c.Loop.RunWeights)
+	assert.Equal(t, map[string]float64{"ocr_run": 2, "other": 0.5}, c.Loop.Weights)
 	assert.Equal(t, 3, c.Profiles[config.DefaultProfile].Concurrency)
-	assert.Equal(t, config.Tesseract{PSM: 6, Language: "eng+deu", Timeout: 30 * time.Second}, c.Pool.Tesseract)
+	assert.Equal(t, tesseract.Config{PSM: 6, Language: "eng+deu", Timeout: 30 * time.Second}, c.Pool.Tesseract)
 	assert.Equal(t, "/etc/rewardloop/token", c.Server.TokenFile)
 }
 
@@ -152,7 +147,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"containment":        {ok + "loop: {message_bytes: 2GiB}\n", "loop.message_bytes: want at most 1GiB, which is loop.max_bytes"},
 		"contained":          {ok + "loop: {max_bytes: 64MiB, credit_bytes: 1MiB}\n", "c.yaml:2:19: loop.max_bytes: want at least 128MiB, which is loop.message_bytes"},
 		"longest deadline":   {ok + "loop: {max_sample_timeout: 10m}\n", "loop.max_sample_timeout: want at least 900s, which is loop.sample_timeout"},
-		"shortest claim":     {ok + "loop: {claim_timeout: 1m}\n", "loop.claim_timeout: want at least 120s, which is loop.term_timeout"},
+		"shortest claim":     {ok + "loop: {claim_timeout: 1m}\n", "loop.claim_timeout: want at least 120s, which is loop.component_timeout"},
 		"trainer":            {ok + "trainer: {nnodes: 1}\n", "trainer: belongs to the trainer"},
 		"legacy":             {ok + "custom_reward_function: {path: a.py}\n", "custom_reward_function: has moved: write reward.custom_reward_function"},
 		"legacy below":       {"reward: {reward_kwargs: {a: 1}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_kwargs.a: has moved: write reward.custom_reward_function.reward_kwargs.a"},
@@ -188,7 +183,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"invalid values":   {"reward: {reward_functions: {a: {path: \"builtin://a\", invalid_values: [.nan]}}}\n", "invalid_values[0]: want a finite number"},
 		"extra keys":       {"reward: {reward_functions: {a: {path: \"builtin://a\", extra_keys: [b]}}}\n", "extra_keys: is for Python functions"},
 		"infinite option":  {"reward: {reward_functions: {a: {path: \"builtin://a\", x: .inf}}}\n", "reward.reward_functions.a.x: want a finite number"},
-		"long term":        {"reward: {reward_functions: {a: {path: \"builtin://a\", timeout: 1000}}}\n", "want at most 600s, which is loop.claim_timeout"},
+		"long component":   {"reward: {reward_functions: {a: {path: \"builtin://a\", timeout: 1000}}}\n", "want at most 600s, which is loop.claim_timeout"},
 		"both kinds":       {"reward: {custom_reward_function: {path: \"builtin://a\"}, reward_functions: {a: {path: \"builtin://a\"}}}\n", "are both given; keep one"},
 		"kwargs alone":     {"reward: {custom_reward_function: {reward_kwargs: {a: 1}}}\n", "custom_reward_function has no path"},
 		"manager":          {"reward: {reward_manager: {name: prime}, custom_reward_function: {path: \"builtin://a\"}}\n", `the reward manager "prime" is not built; leave reward_manager out`},
@@ -206,8 +201,8 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"clip":             {"reward: {reward_functions: {a: {path: \"builtin://a\", clip: [2, 1]}}}\n", "clip: want the least and the largest value"},
 		"scale":            {"reward: {reward_functions: {a: {path: \"builtin://a\", scale: 0}}}\n", "scale: 0 would make every sample equal"},
 		"members":          {"reward: {reward_functions: {a: {path: \"builtin://a\", min_members: 0}}}\n", "min_members: want 1…65536, got 0"},
-		"post process":     {"reward: {reward_functions: {a: {path: \"builtin://a\"}, b: {post_process: c}}}\n", "reward.reward_functions.b.post_process: there is no term \"c\""},
-		"post of what":     {"reward: {reward_functions: {a: {path: \"builtin://a\"}, b: {post_process: a}}}\n", "the term \"a\" is no Python class"},
+		"post process":     {"reward: {reward_functions: {a: {path: \"builtin://a\"}, b: {post_process: c}}}\n", "reward.reward_functions.b.post_process: there is no component \"c\""},
+		"post of what":     {"reward: {reward_functions: {a: {path: \"builtin://a\"}, b: {post_process: a}}}\n", "the component \"a\" is no Python class"},
 		"post with path":   {"reward: {reward_functions: {a: {path: pkg://a}, b: {post_process: a, path: pkg://a}}}\n", "takes no path beside it"},
 		"post with option": {"reward: {reward_functions: {a: {path: pkg://a}, b: {post_process: a, name: x}}}\n", "has no effect beside post_process"},
 		"verify kind":      {"reward: {verify: {v: {}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.verify.v: has no kind: write http, sandbox_fusion, command"},
@@ -283,7 +278,7 @@ func TestSizesAndDurationsAreReadAsPeopleWriteThem(t *testing.T) {
 		"64MiB": 64 << 20, "64 MiB": 64 << 20, "1.5GiB": 3 << 29, "500MB": 500e6, "1048577": 1048577, "2KiB": 2048, "3TB": 3e12,
 	} {
 		c := parse(t, minimal, "loop.results_bytes="+in)
-		assert.Equal(t, want, c.Loop.ResultsBytes, in)
+		assert.Equal(t, want, c.Loop.KeepBytes, in)
 	}
 	for in, want := range map[string]time.Duration{
 		"120s": 2 * time.Minute, "120": 2 * time.Minute, "120.5": 120500 * time.Millisecond, "2m30s": 150 * time.Second, "0": 0,

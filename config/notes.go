@@ -54,7 +54,7 @@ func (r *reader) noteDifferences(p *Profile, path string) {
 		key := path + ".aggregation"
 		r.noteAt(r.places[key], key, fmt.Sprintf("verl-omni knows weighted_sum only; %s is rewardloop's", p.Aggregation))
 	}
-	for _, t := range p.Terms {
+	for _, t := range p.Components {
 		if t.Required || t.OnFailure.Policy != "" {
 			continue
 		}

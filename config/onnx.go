@@ -15,7 +15,7 @@ const onnxScheme = "onnx://"
 
 // onnxPath reads the model of a path: a name that `rewardloop models list` shows, or a
 // folder.
-func (r *reader) onnxPath(t *TermConfig, pathValue, nameValue value) {
+func (r *reader) onnxPath(t *ComponentConfig, pathValue, nameValue value) {
 	t.Scorer = ONNXScorer
 	if strings.TrimPrefix(t.Path, onnxScheme) == "" {
 		r.fault(pathValue, "names no model: write onnx:// and a name or a folder, such as onnx:///data/models/hpsv3")
@@ -25,14 +25,14 @@ func (r *reader) onnxPath(t *TermConfig, pathValue, nameValue value) {
 	}
 }
 
-// onnxOptions are the options of a term that runs a model, the model among them.
-func (t TermConfig) onnxOptions() json.RawMessage {
+// onnxOptions are the options of a component that runs a model, the model among them.
+func (t ComponentConfig) onnxOptions() json.RawMessage {
 	return t.withOption("model", strings.TrimPrefix(t.Path, onnxScheme))
 }
 
 // withOption are the options and one more. One that is given already stays: the scorer
 // names the fault.
-func (t TermConfig) withOption(name, text string) json.RawMessage {
+func (t ComponentConfig) withOption(name, text string) json.RawMessage {
 	all := map[string]json.RawMessage{}
 	if t.Options != nil && json.Unmarshal(t.Options, &all) != nil {
 		return t.Options // unreachable: encode made it
@@ -72,7 +72,7 @@ func (r *reader) fraction(v value) float64 {
 
 // share takes the fraction, which the plan of cards reads, out of the options of a scorer
 // that ships. The options of others are their own.
-func (r *reader) share(t *TermConfig, entries []entry) {
+func (r *reader) share(t *ComponentConfig, entries []entry) {
 	at := slices.IndexFunc(entries, func(e entry) bool { return e.name == "fraction" })
 	if at < 0 || t.Scorer == PythonScorer || t.Scorer == HTTPScorer {
 		return

@@ -33,13 +33,13 @@ func TestOverridesFollowHydra(t *testing.T) {
 	)
 	assert.Equal(t, 2, c.NumWorkers)
 	assert.Equal(t, 5, c.Loop.MaxAttempts)
-	assert.Equal(t, map[string]float64{"a": 3}, c.Loop.RunWeights)
+	assert.Equal(t, map[string]float64{"a": 3}, c.Loop.Weights)
 	p := c.Profiles["default"]
-	require.Len(t, p.Terms, 1)
-	assert.InDelta(t, 0.25, p.Terms[0].Weight, 0)
+	require.Len(t, p.Components, 1)
+	assert.InDelta(t, 0.25, p.Components[0].Weight, 0)
 	assert.JSONEq(t, `{"note":"a, b: c","list":[1,"two"],"map":{"a":1,"b":2},"text":"pkg://a.b # c","empty":"","none":null,"colon":"a: b"}`,
-		string(p.Terms[0].Options))
-	assert.Equal(t, `override "+reward.reward_functions.jpeg.path=builtin://jpeg"`, p.Terms[0].Place.String())
+		string(p.Components[0].Options))
+	assert.Equal(t, `override "+reward.reward_functions.jpeg.path=builtin://jpeg"`, p.Components[0].Place.String())
 	assert.True(t, c.Profiles["other"].Single)
 }
 
@@ -118,5 +118,5 @@ func TestEnvironmentVariablesAreResolved(t *testing.T) {
 	assert.Equal(t, 7, c.NumWorkers)
 	assert.Equal(t, "localhost:80", c.Server.Listen)
 	assert.JSONEq(t, `{"number":7,"text":"7","inner":7,"quoted":"x y","mixed":"a-7-b","literal":"c ${oc.env:N} d"}`,
-		string(c.Profiles["default"].Terms[0].Options))
+		string(c.Profiles["default"].Components[0].Options))
 }

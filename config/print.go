@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -63,15 +64,19 @@ func (p *printer) line(depth int, format string, args ...any) {
 
 func (p *printer) comment(depth int, text string) { p.line(depth, "# %s", text) }
 
-func (p *printer) section(depth int, s section) {
-	p.comment(depth, s.doc)
-	p.line(depth, "%s:", s.name)
-	for _, set := range s.settings {
-		p.comment(depth+1, set.doc)
-		p.line(depth+1, "%s: %s", set.key, set.show())
+func (p *printer) section(depth int, s *keys.Section) {
+	p.comment(depth, s.Doc)
+	p.line(depth, "%s:", s.Name)
+	p.keys(depth+1, s.Keys)
+	for _, below := range s.Sections {
+		p.section(depth+1, below)
 	}
-	for _, sub := range s.sections {
-		p.section(depth+1, sub)
+}
+
+func (p *printer) keys(depth int, list []*keys.Key) {
+	for _, k := range list {
+		p.comment(depth, k.Doc)
+		p.line(depth, "%s: %s", k.Name, show(k.Value()))
 	}
 }
 
@@ -79,18 +84,18 @@ func (p *printer) profile(depth int, r *Profile) {
 	p.comment(depth, concurrencyDoc)
 	p.line(depth, "concurrency: %s", showConcurrency(r.Concurrency))
 	if r.Single {
-		for _, t := range r.Terms {
+		for _, t := range r.Components {
 			p.line(depth, "custom_reward_function:")
 			p.line(depth+1, "path: %s", quote(t.ShownPath()))
 			p.python(depth+1, t)
-			p.term(depth+1, t)
+			p.component(depth+1, t)
 			if t.shown != nil {
 				p.line(depth+1, "reward_kwargs: %s", printable(t.shown))
 			}
 		}
 	} else {
 		p.line(depth, "reward_functions:")
-		for _, t := range r.Terms {
+		for _, t := range r.Components {
 			p.line(depth+1, "%s:", quote(t.Key))
 			if t.PostProcess != "" {
 				p.line(depth+2, "post_process: %s", quote(t.PostProcess))
@@ -103,7 +108,7 @@ func (p *printer) profile(depth int, r *Profile) {
 			if !t.Required {
 				p.onFailure(depth+2, t.OnFailure)
 			}
-			p.term(depth+2, t)
+			p.component(depth+2, t)
 			p.options(depth+2, t.shown)
 		}
 		p.comment(depth, "weighted_sum, weighted_mean, min, max or product.")
@@ -113,7 +118,7 @@ func (p *printer) profile(depth int, r *Profile) {
 	p.line(depth, "on_sample_failure: %s", policy(r.OnSampleFailure.Policy, r.OnSampleFailure.Value))
 }
 
-// shared is what a profile says for all its terms.
+// shared is what a profile says for all its components.
 func (p *printer) shared(depth int, c *Config, r *Profile) {
 	p.rewardModel(depth, c.Engines[r.Engine], r.Cards)
 	if o := r.Overlong; o != nil {
@@ -136,7 +141,7 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 			p.line(depth+1, "%s:", quote(v.Key))
 			p.line(depth+2, "kind: %s", v.Kind)
 			p.line(depth+2, "required: %v", v.Required)
-			p.line(depth+2, "timeout: %s", formatDuration(v.Timeout))
+			p.line(depth+2, "timeout: %s", keys.FormatDuration(v.Timeout))
 			p.options(depth+2, v.shown)
 		}
 	}
@@ -217,13 +222,10 @@ func (p *printer) engine(depth int, e *Engine) {
 		urls[i] = redact.URL(u)
 	}
 	p.line(depth, "base_urls: %s", printable(encode(urls)))
-	for _, s := range e.settings() {
-		p.comment(depth, s.doc)
-		p.line(depth, "%s: %s", s.key, s.show())
-	}
+	p.keys(depth, e.described().Keys)
 }
 
-func (p *printer) onFailure(depth int, f rewards.TermPolicy) {
+func (p *printer) onFailure(depth int, f rewards.ComponentPolicy) {
 	if f.Policy == "" {
 		p.comment(depth, "on_failure: group_mean for a sample that has a prompt group, else fail.")
 		return
@@ -231,7 +233,7 @@ func (p *printer) onFailure(depth int, f rewards.TermPolicy) {
 	p.line(depth, "on_failure: %s", policy(f.Policy, f.Value))
 }
 
-func (p *printer) python(depth int, t TermConfig) {
+func (p *printer) python(depth int, t ComponentConfig) {
 	if t.Scorer != PythonScorer {
 		return
 	}
@@ -241,7 +243,7 @@ func (p *printer) python(depth int, t TermConfig) {
 		p.line(depth, "extra_keys: %s", printable(encode(t.ExtraKeys)))
 	}
 	if t.MemoryBytes > 0 {
-		p.line(depth, "memory: %s", formatSize(t.MemoryBytes))
+		p.line(depth, "memory: %s", keys.FormatSize(t.MemoryBytes))
 	}
 	if t.Env != nil {
 		p.line(depth, "env: %s", printable(encode(t.Env)))
@@ -252,8 +254,8 @@ func (p *printer) python(depth int, t TermConfig) {
 	}
 }
 
-func (p *printer) term(depth int, t TermConfig) {
-	p.line(depth, "timeout: %s", formatDuration(t.Timeout))
+func (p *printer) component(depth int, t ComponentConfig) {
+	p.line(depth, "timeout: %s", keys.FormatDuration(t.Timeout))
 	p.line(depth, "retries: %d", t.Retries)
 	p.line(depth, "concurrency: %s", showConcurrency(t.Concurrency))
 	if len(t.When) > 0 {

@@ -51,7 +51,7 @@ reward:
     b: {path: "builtin://b", weight: 1e-9, required: "True", text: "tab\t nul\0 del\x7f nel\x85 \u2028 \U0001F600 ${oc.env:NOPE,<a>}"}
 rewards:
   null: {custom_reward_function: {path: builtin://c, invalid_values: -1}}
-loop: {run_weights: {"a: b": 0.1, c: 3}, term_timeout: 1.5, max_bytes: 1073741825}
+loop: {run_weights: {"a: b": 0.1, c: 3}, component_timeout: 1.5, max_bytes: 1073741825}
 server: {listen: "localhost:0", token_file: "/a b#c", body_bytes: 3MB}
 `, `
 reward:
@@ -101,11 +101,11 @@ outbound: {allow: [10.0.0.0/8, judge.local], proxy: "http://p:1"}
 				v.Place = again.Profiles[name].Verify[i].Place
 				assert.EqualExportedValues(t, v, again.Profiles[name].Verify[i])
 			}
-			for i, term := range p.Terms {
-				q := again.Profiles[name].Terms[i]
-				term.Place = q.Place
-				assert.Equal(t, string(term.Options), string(q.Options))
-				assert.EqualExportedValues(t, term, q)
+			for i, component := range p.Components {
+				q := again.Profiles[name].Components[i]
+				component.Place = q.Place
+				assert.Equal(t, string(component.Options), string(q.Options))
+				assert.EqualExportedValues(t, component, q)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
@@ -29,7 +30,7 @@ func isPython(p string) bool {
 
 // pythonPath reads the path and name of a Python function. A file that is not there
 // is a fault; whether a module is, and what either holds, its process finds out.
-func (r *reader) pythonPath(t *TermConfig, pathValue, nameValue value) {
+func (r *reader) pythonPath(t *ComponentConfig, pathValue, nameValue value) {
 	t.Function = defaultFunction
 	if !nameValue.null() {
 		if name, ok := r.text(nameValue); ok && !identifier().MatchString(name) {
@@ -163,7 +164,7 @@ func takePython(o *object, process bool) (k pythonKeys) {
 const agentConcurrency = 256
 
 // agent reads the key that the recipe async_reward_agent has beside a function or class.
-func (r *reader) agent(t *TermConfig, v value) {
+func (r *reader) agent(t *ComponentConfig, v value) {
 	if v.null() {
 		return
 	}
@@ -181,16 +182,16 @@ const postProcessMethod = "post_process_scores"
 
 // splitAgent makes two of the component of a class that works on finished groups: what it
 // gives each sample, which does not count, and what it makes of a group's, which does.
-func splitAgent(t TermConfig) []TermConfig {
-	group := TermConfig{
+func splitAgent(t ComponentConfig) []ComponentConfig {
+	group := ComponentConfig{
 		Key: postProcessMethod, PostProcess: "compute_score", Weight: 1, Required: true, Timeout: t.Timeout, Retries: t.Retries,
 		When: t.When, Scale: 1, MinMembers: 1, Place: t.Place,
 	}
-	t.Key, t.Weight, t.Required, t.OnFailure = group.PostProcess, 0, false, rewards.TermPolicy{Policy: rewards.PolicyZero}
+	t.Key, t.Weight, t.Required, t.OnFailure = group.PostProcess, 0, false, rewards.ComponentPolicy{Policy: rewards.PolicyZero}
 	if t.Concurrency == 0 {
 		t.Concurrency, t.AgentConcurrency = t.AgentConcurrency, 0
 	}
-	return []TermConfig{t, group}
+	return []ComponentConfig{t, group}
 }
 
 // hasMethod reports whether a class of a Python file has a method, by its text: where the
@@ -219,11 +220,11 @@ func hasMethod(path, class, method string) bool {
 }
 
 // process reads how the processes of a Python function are.
-func (r *reader) process(t *TermConfig, keys map[string]value) {
-	if v, ok := keys["memory"]; ok {
-		t.MemoryBytes, _ = r.size(v, 16<<20)
+func (r *reader) process(t *ComponentConfig, given map[string]value) {
+	if v, ok := given["memory"]; ok {
+		t.MemoryBytes, _ = r.size(v, 16<<20, keys.Largest)
 	}
-	if v, ok := keys["env"]; ok {
+	if v, ok := given["env"]; ok {
 		t.Env = []string{}
 		for _, item := range r.list(v) {
 			if name, ok := r.text(item); ok {
@@ -257,7 +258,7 @@ func (r *reader) probe(v value) []string {
 }
 
 // python reads the keys that only a Python function may have.
-func (r *reader) python(t *TermConfig, k pythonKeys) {
+func (r *reader) python(t *ComponentConfig, k pythonKeys) {
 	if t.Scorer != PythonScorer {
 		if k.hasExtra && t.Scorer == HTTPScorer {
 			r.fault(k.extra, "is for Python functions; a scorer on another server has extras: [{name: …, kind: number}]")
@@ -299,8 +300,8 @@ func (r *reader) python(t *TermConfig, k pythonKeys) {
 	}
 }
 
-// scorerOptions are what the registry builds the term's scorer from.
-func (t TermConfig) scorerOptions() json.RawMessage {
+// scorerOptions are what the registry builds the component's scorer from.
+func (t ComponentConfig) scorerOptions() json.RawMessage {
 	if t.Scorer == HTTPScorer {
 		return t.httpOptions()
 	}

@@ -52,7 +52,7 @@ rewards:
       reward_kwargs: {extra_keys: mine, pixels: 3}
 `), nil, env("KEY", "k-1"))
 	require.NoError(t, err)
-	answer, plain := c.Profiles["default"].Terms[0], c.Profiles["default"].Terms[1]
+	answer, plain := c.Profiles["default"].Components[0], c.Profiles["default"].Components[1]
 	assert.Equal(t, []string{file, "python", "judge", "torch"}, []string{answer.Path, answer.Scorer, answer.Function, answer.Pixels})
 	assert.Equal(t, map[string]rewards.FieldKind{"acc": rewards.Bool, "words": rewards.Number, "lang": rewards.String}, answer.ExtraKeys)
 	assert.JSONEq(t, `{"bonus": 0.5, "api_key": "k-1"}`, string(answer.Options))
@@ -60,7 +60,7 @@ rewards:
 	assert.Nil(t, plain.ExtraKeys)
 	assert.Nil(t, plain.Options)
 
-	one := c.Profiles["one"].Terms[0]
+	one := c.Profiles["one"].Components[0]
 	assert.True(t, one.Required)
 	assert.Equal(t, map[string]rewards.FieldKind{}, one.ExtraKeys, "declared, and none")
 	assert.JSONEq(t, `{"extra_keys": "mine", "pixels": 3}`, string(one.Options), "what stands below reward_kwargs is the function's own")
@@ -79,7 +79,7 @@ func TestARelativePathStartsWhereItWasWritten(t *testing.T) {
 	} {
 		c, err := config.Load(cfg, overrides, nil)
 		require.NoError(t, err, name)
-		assert.Equal(t, file, c.Profiles["default"].Terms[0].Path, name)
+		assert.Equal(t, file, c.Profiles["default"].Components[0].Path, name)
 	}
 	here, err := filepath.Abs("rewards/mine.py")
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestAFileInTheWorkingDirectoryIsPointedOut(t *testing.T) {
 		"; a relative path starts at the folder of this file; there is "+filepath.Join(here, "mine.py"))
 	c, err := config.Load("", []string{"reward.custom_reward_function.path=mine.py"}, nil)
 	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(here, "mine.py"), c.Profiles["default"].Terms[0].Path)
+	assert.Equal(t, filepath.Join(here, "mine.py"), c.Profiles["default"].Components[0].Path)
 }
 
 func TestAFunctionThatIsBuiltInAsWellIsNoted(t *testing.T) {
@@ -119,7 +119,7 @@ func TestWhatIsPrintedOfPythonMeansTheSameElsewhere(t *testing.T) {
 	c, err := config.Load(write(t, filepath.Join(dir, "cfg.yaml"), `
 reward: {reward_functions: {a: {path: mine.py, name: f, extra_keys: {x: number}, concurrency: 4, memory: 1GiB, env: [], greeting: hello}}}
 rewards: {b: {custom_reward_function: {path: mine.py, pixels: numpy, extra_keys: {}, reward_kwargs: {k: [1, "2"]}}}}
-pool: {python: {interpreter: /opt/python, processes: 3, memory: 2GiB, call_timeout: 5s}}
+pool: {python: {interpreter: /opt/python, processes: 3, memory: 2GiB, stall_timeout: 5s}}
 `), nil, nil)
 	require.NoError(t, err)
 	again, err := config.Parse(filepath.Join(t.TempDir(), "elsewhere.yaml"), []byte(printed(t, c)), nil, nil)
@@ -127,9 +127,9 @@ pool: {python: {interpreter: /opt/python, processes: 3, memory: 2GiB, call_timeo
 	assert.Equal(t, printed(t, c), printed(t, again))
 	assert.Equal(t, c.Pool, again.Pool)
 	for name, p := range c.Profiles {
-		term, other := p.Terms[0], again.Profiles[name].Terms[0]
-		term.Place = other.Place
-		assert.EqualExportedValues(t, term, other)
+		component, other := p.Components[0], again.Profiles[name].Components[0]
+		component.Place = other.Place
+		assert.EqualExportedValues(t, component, other)
 	}
 }
 
@@ -155,10 +155,10 @@ func TestTheKnownSamplesOfAFunctionAreChosen(t *testing.T) {
 	t.Parallel()
 	for written, want := range map[string][]string{"true": nil, "false": {}, "video": {"video"}, "[image, text]": {"image", "text"}, "[]": {}} {
 		c := parse(t, "reward: {reward_functions: {a: {path: pkg://m, probe: "+written+"}}}\n")
-		require.Equal(t, want, c.Profiles["default"].Terms[0].Probe, written)
+		require.Equal(t, want, c.Profiles["default"].Components[0].Probe, written)
 		again, err := config.Parse("again.yaml", []byte(printed(t, c)), nil, nil)
 		require.NoError(t, err)
-		require.Equal(t, want, again.Profiles["default"].Terms[0].Probe, written)
+		require.Equal(t, want, again.Profiles["default"].Components[0].Probe, written)
 	}
 	_, err := config.Parse("c.yaml", []byte("reward: {reward_functions: {a: {path: pkg://m, probe: [sound]}, b: {path: builtin://x, probe: false}}}\n"), nil, nil)
 	require.ErrorContains(t, err, `c.yaml:1:56: reward.reward_functions.a.probe[0]: want true, false or a list of image, video, text, got "sound"`)

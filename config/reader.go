@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
@@ -274,37 +275,36 @@ func (r *reader) number(v value) (float64, bool) {
 	return f, true
 }
 
-func (r *reader) size(v value, low int64) (int64, bool) {
+func (r *reader) size(v value, low, high int64) (int64, bool) {
 	s, ok := r.scalar(v, "a size such as 64MiB")
 	if !ok {
 		return 0, false
 	}
-	n, err := parseSize(s)
+	n, err := keys.ParseSize(s)
 	switch {
 	case err != nil:
 		r.fault(v, "%v", err)
 	case n < low:
-		r.fault(v, "want at least %s, got %s", formatSize(low), formatSize(n))
-	case n > 1<<50:
-		r.fault(v, "want at most 1024TiB, got %s", formatSize(n))
+		r.fault(v, "want at least %s, got %s", keys.FormatSize(low), keys.FormatSize(n))
+	case n > high:
+		r.fault(v, "want at most %s, got %s", keys.FormatSize(high), keys.FormatSize(n))
 	default:
 		return n, true
 	}
 	return 0, false
 }
 
-func (r *reader) duration(v value, low time.Duration) (time.Duration, bool) {
+func (r *reader) duration(v value, low, high time.Duration) (time.Duration, bool) {
 	s, ok := r.scalar(v, "a duration such as 120s")
 	if !ok {
 		return 0, false
 	}
-	const longest = 7 * 24 * time.Hour
-	d, err := parseDuration(s)
+	d, err := keys.ParseDuration(s)
 	switch {
 	case err != nil:
 		r.fault(v, "%v", err)
-	case d < low || d > longest:
-		r.fault(v, "want %s…%s, got %s", formatDuration(low), formatDuration(longest), formatDuration(d))
+	case d < low || d > high:
+		r.fault(v, "want %s…%s, got %s", keys.FormatDuration(low), keys.FormatDuration(high), keys.FormatDuration(d))
 	default:
 		return d, true
 	}

@@ -42,7 +42,7 @@ func TestTheWorkersOfARewardModelWithAPoolFollowFromItsCards(t *testing.T) {
 		"at least one":                              {with(onPool, "reward.reward_model.n_gpus_per_node=1"), 1},
 		"those of this machine":                     {with(onPool, "reward.reward_model.nnodes=4"), 4},
 		"as written":                                {with(onPool, "reward.num_workers=3"), 3},
-		"none":                                      {with(onPool, "reward.num_workers=0", "fabric.nats_listen=127.0.0.1:0"), 0},
+		"none":                                      {with(onPool, "reward.num_workers=0", "queue.nats_listen=127.0.0.1:0"), 0},
 		"a model that runs here":                    {[]string{scored, enabled, path, pooled, "reward.reward_model.nnodes=1", "reward.reward_model.n_gpus_per_node=3", "reward.reward_model.rollout.name=onnx"}, 3},
 		"a pool of functions":                       {[]string{scored, pooled, "reward.reward_model.nnodes=1"}, 8},
 	} {
@@ -145,7 +145,7 @@ func TestComponentsAndEnginesHaveTheCardsThatTheirDevicesName(t *testing.T) {
     b: {path: builtin://model, model: other, device: "cuda:1", fraction: 0.25}
     c: {path: "onnx:///data/third"}
     same: {path: builtin://model, device: cuda}
-    read: {path: builtin://model, engine: tesseract, device: "cuda:7"}
+    read: {path: builtin://model, reader: tesseract, device: "cuda:7"}
     plain: {path: builtin://plain, device: "cuda:7"}
   reward_model: {enable_resource_pool: true, n_gpus_per_node: 2, nnodes: 1}
 rewards:
@@ -180,7 +180,7 @@ engines:
 
 	again := parse(t, printed(t, c))
 	assert.InDelta(t, 0.25, again.Engines["e"].Fraction, 0)
-	assert.InDelta(t, 0.5, again.Profiles["default"].Terms[0].Fraction, 0)
+	assert.InDelta(t, 0.5, again.Profiles["default"].Components[0].Fraction, 0)
 	assert.False(t, parse(t, "", scored).AsksForCards(reg))
 }
 
@@ -198,7 +198,7 @@ func TestTheFractionIsTheConfigurationsAndNoOptionOfTheScorer(t *testing.T) {
 	require.ErrorContains(t, err, `fraction: the scorer "plain" runs no model here that could share a card; leave it out`)
 
 	c = parse(t, `reward: {reward_functions: {a: {path: pkg://mine, fraction: 7}}}`)
-	assert.JSONEq(t, `{"fraction": 7}`, string(c.Profiles["default"].Terms[0].Options), "of a function in Python it is its own")
+	assert.JSONEq(t, `{"fraction": 7}`, string(c.Profiles["default"].Components[0].Options), "of a function in Python it is its own")
 
 	for _, wrong := range []string{"0", "-0.5", "1.5", "half"} {
 		_, err := config.Load("", []string{"+reward.reward_functions.a.path=builtin://model", "+reward.reward_functions.a.fraction=" + wrong}, nil)

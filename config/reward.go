@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -61,9 +62,9 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 		p.Single = true
 		r.faultAt(singlePath, "and %s are both given; keep one (for several rewards write _multi_reward_placeholder as name here, or leave it out)", severalPath)
 	case single != nil:
-		p.Single, p.Terms = len(single) == 1, single
+		p.Single, p.Components = len(single) == 1, single
 	default:
-		p.Terms = several
+		p.Components = several
 	}
 	manager := r.managerSection(o, several != nil, severalPath)
 	r.rewardModel(c, p, o)
@@ -74,7 +75,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	r.routeBy(p, o)
 	r.verify(p, o, c.Loop.ClaimTimeout)
 	r.sandbox(p, o)
-	o.refuseRest(rewardKeys().visible())
+	o.refuseRest(sectionNames().visible())
 	if single == nil && several == nil {
 		return nil
 	}
@@ -91,7 +92,7 @@ func (r *reader) checkWeights(p *Profile, path string) {
 		return
 	}
 	var sum float64
-	for _, t := range p.Terms {
+	for _, t := range p.Components {
 		sum += t.Weight
 	}
 	if sum <= 0 {
@@ -99,10 +100,10 @@ func (r *reader) checkWeights(p *Profile, path string) {
 	}
 }
 
-// customFunction reads custom_reward_function: one term, or nil for none and for
+// customFunction reads custom_reward_function: one component, or nil for none and for
 // verl-omni's placeholder, or two for a class that works on finished groups as well. The
 // path is where it was read.
-func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, at string) {
+func (r *reader) customFunction(c *Config, parent *object) (components []ComponentConfig, at string) {
 	v, ok := parent.take("custom_reward_function")
 	if !ok || v.null() {
 		return nil, v.path
@@ -111,7 +112,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 	pathValue, hasPath := o.take("path")
 	nameValue, hasName := o.take("name")
 	ignored := hasName && nameValue.node.Value == placeholder
-	t := TermConfig{Weight: 1, Required: true, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(pathValue.node)}
+	t := ComponentConfig{Weight: 1, Required: true, Scale: 1, Timeout: c.Loop.ComponentTimeout, Place: r.place(pathValue.node)}
 	r.common(o, &t, c.Loop.ClaimTimeout)
 	if v, ok := o.take("steps"); ok && !v.null() {
 		t.Steps, _ = r.boolean(v)
@@ -124,7 +125,7 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		options = r.mapping(kwargs).rest()
 		r.options(&t, kwargs.path, options)
 	}
-	o.refuseRest(rewardKeys()["custom_reward_function"].visible())
+	o.refuseRest(sectionNames("custom_reward_function").visible())
 	if ignored || !hasPath || pathValue.null() {
 		if t.Options != nil {
 			r.fault(kwargs, "no function takes it: custom_reward_function has no path")
@@ -144,12 +145,12 @@ func (r *reader) customFunction(c *Config, parent *object) (terms []TermConfig, 
 		r.note(nameValue, t.Function+"."+postProcessMethod+" works on finished groups: what it returns is the reward")
 		return splitAgent(t), v.path
 	}
-	return []TermConfig{t}, v.path
+	return []ComponentConfig{t}, v.path
 }
 
-// functions reads reward_functions: its terms in the order of the file, nil
+// functions reads reward_functions: its components in the order of the file, nil
 // where there are none.
-func (r *reader) functions(c *Config, parent *object) (terms []TermConfig, at string) {
+func (r *reader) functions(c *Config, parent *object) (components []ComponentConfig, at string) {
 	v, ok := parent.take("reward_functions")
 	if !ok {
 		return nil, v.path
@@ -158,14 +159,14 @@ func (r *reader) functions(c *Config, parent *object) (terms []TermConfig, at st
 		if e.name == "" || strings.ContainsAny(e.name, "/ \t\n") {
 			r.fault(e.value, "%q cannot name a reward: want a word without slashes or spaces", shorten(e.name))
 		}
-		terms = append(terms, r.function(c, e))
+		components = append(components, r.function(c, e))
 	}
-	return terms, v.path
+	return components, v.path
 }
 
-func (r *reader) function(c *Config, e entry) TermConfig {
+func (r *reader) function(c *Config, e entry) ComponentConfig {
 	o := r.mapping(e.value)
-	t := TermConfig{Key: e.name, Weight: 1, Scale: 1, Timeout: c.Loop.TermTimeout, Place: r.place(e.node)}
+	t := ComponentConfig{Key: e.name, Weight: 1, Scale: 1, Timeout: c.Loop.ComponentTimeout, Place: r.place(e.node)}
 	if _, made := r.origin[e.node]; !made {
 		t.Place = r.place(e.key)
 	}
@@ -174,14 +175,12 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 			t.Weight = w
 		}
 	}
-	if v, ok := o.take("required"); ok {
-		if b, ok := r.boolean(v); ok {
-			t.Required = b
-		}
-	}
+	var typed keys.Set
+	entryKeys(&typed, &t)
+	r.decodeKeys(o, &typed)
 	if v, ok := o.take("on_failure"); ok && !v.null() {
 		if s, ok := r.scalar(v, "group_mean, fail, zero or value:<number>"); ok {
-			policy, err := rewards.ParseTermPolicy(s)
+			policy, err := rewards.ParseComponentPolicy(s)
 			if err != nil {
 				r.fault(v, "%v", err)
 			}
@@ -220,21 +219,14 @@ func (r *reader) function(c *Config, e entry) TermConfig {
 	return t
 }
 
-// common reads what every term may say. Longest is how
+// common reads what every component may say. Longest is how
 // long a worker may keep a sample.
-func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
-	if v, ok := o.take("timeout"); ok && !v.null() {
-		if d, ok := r.duration(v, time.Millisecond); ok {
-			t.Timeout = d
-			if d > longest {
-				r.fault(v, "want at most %s, which is loop.claim_timeout", formatDuration(longest))
-			}
-		}
-	}
-	if v, ok := o.take("retries"); ok && !v.null() {
-		if n, ok := r.integer(v, 0, 20); ok {
-			t.Retries = n
-		}
+func (r *reader) common(o *object, t *ComponentConfig, longest time.Duration) {
+	var typed keys.Set
+	functionKeys(&typed, t)
+	r.decodeKeys(o, &typed)
+	if at := o.path + ".timeout"; t.Timeout > longest && r.places[at] != (Place{}) {
+		r.faultAt(at, "want at most %s, which is loop.claim_timeout", keys.FormatDuration(longest))
 	}
 	t.Concurrency = r.concurrency(o)
 	r.transform(o, t)
@@ -249,7 +241,7 @@ func (r *reader) common(o *object, t *TermConfig, longest time.Duration) {
 
 // scorer reads path and name. With builtin:// the path says all, and a name can
 // only be what a recipe of verl-omni left behind; in Python it is the function.
-func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
+func (r *reader) scorer(t *ComponentConfig, pathValue, nameValue value) {
 	p, ok := r.text(pathValue)
 	if !ok {
 		return
@@ -301,7 +293,7 @@ func (r *reader) scorer(t *TermConfig, pathValue, nameValue value) {
 }
 
 // options are the keys of a component that its scorer reads itself, which stand below key.
-func (r *reader) options(t *TermConfig, key string, entries []entry) {
+func (r *reader) options(t *ComponentConfig, key string, entries []entry) {
 	t.optionsKey, t.optionsAt = key, make(map[string]Place, len(entries))
 	for _, e := range entries {
 		t.optionsAt[e.name] = r.keyPlace(e)
@@ -358,9 +350,9 @@ func (r *reader) managerSection(parent *object, several bool, functions string) 
 				r.fault(v, "there is no reward manager %q; leave it out", shorten(s))
 			}
 		}
-		m.refuseRest([]string{"path", "name"})
+		m.refuseRest(sectionNames("reward_manager", "module").visible())
 	}
-	o.refuseRest(rewardKeys()["reward_manager"].visible())
+	o.refuseRest(sectionNames("reward_manager").visible())
 	return name
 }
 
@@ -395,10 +387,13 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 		c.MaxRespLen, _ = r.integer(maxLen, 1, math.MaxInt32)
 	}
 	buffer, _ := o.take("overlong_buffer_cfg")
-	enabled := r.overlongBuffer(c, r.mapping(buffer))
-	for _, e := range o.rest() {
-		r.refuse(e, []string{"max_resp_len", "overlong_buffer_cfg"})
-	}
+	var enabled bool
+	var inner keys.Set
+	c.bufferKeys(&inner, &enabled)
+	below := r.mapping(buffer)
+	r.decodeKeys(below, &inner)
+	below.refuseRest(inner.Names())
+	o.refuseRest(sectionNames("reward_kwargs?").visible())
 	switch {
 	case !enabled:
 	case manager != dapo:
@@ -412,25 +407,12 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 	}
 }
 
-// overlongBuffer reads verl's overlong_buffer_cfg.
-func (r *reader) overlongBuffer(c *Overlong, o *object) (enabled bool) {
-	if v, ok := o.take("enable"); ok && !v.null() {
-		enabled, _ = r.boolean(v)
-	}
-	if v, ok := o.take("len"); ok && !v.null() {
-		c.Len, _ = r.integer(v, 0, math.MaxInt32)
-	}
-	if v, ok := o.take("penalty_factor"); ok && !v.null() {
-		c.PenaltyFactor, _ = r.number(v)
-		if c.PenaltyFactor < 0 {
-			r.fault(v, "want 0 or more, got %v", c.PenaltyFactor)
-		}
-	}
-	if v, ok := o.take("log"); ok && !v.null() {
-		c.Log, _ = r.boolean(v)
-	}
-	o.refuseRest([]string{"enable", "len", "penalty_factor", "log"})
-	return enabled
+// bufferKeys are verl's overlong_buffer_cfg.
+func (o *Overlong) bufferKeys(k *keys.Set, enable *bool) {
+	k.Bool(enable, "enable", "The penalty is added.")
+	k.Int(&o.Len, "len", 0, "The last part of the longest response, where the penalty grows, in tokens.")
+	k.Float(&o.PenaltyFactor, "penalty_factor", 1, "What the penalty grows to.")
+	k.Bool(&o.Log, "log", "overlong_reward and overlong are among the columns.")
 }
 
 // sandbox reads sandbox_fusion, which without an address has no effect.
@@ -460,7 +442,7 @@ func (r *reader) sandbox(p *Profile, parent *object) {
 			}
 		}
 	}
-	o.refuseRest(rewardKeys()["sandbox_fusion"].visible())
+	o.refuseRest(sectionNames("sandbox_fusion").visible())
 	if on {
 		p.Sandbox = encode(options)
 		options["url"] = shownOptions{r: r}.text("url", at.node, at.node.Value)

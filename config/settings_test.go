@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,53 +10,59 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
-// TestEveryFieldOfASectionHasAKeyThatReadsItAndShowsIt changes one field after the other:
-// exactly one setting shows the change, says in a sentence what it is, and reads what it
-// shows into the same field of another Config.
-func TestEveryFieldOfASectionHasAKeyThatReadsItAndShowsIt(t *testing.T) {
+// TestEveryKeyOfASectionIsReadAndShown changes the field of one key after the other: that key
+// alone shows the change, says in a sentence what it is, and reads what it shows into the same
+// field of another Config.
+func TestEveryKeyOfASectionIsReadAndShown(t *testing.T) {
 	t.Parallel()
-	fields := 0
-	for _, name := range []string{"Loop", "Pool", "Outbound", "Server", "Fabric"} {
-		at := []int{reflectField(t, reflect.TypeFor[Config](), name)}
-		for _, path := range leaves(reflect.TypeFor[Config]().Field(at[0]).Type, at) {
-			fields++
-			c := Default()
-			before := shown(c.sections(), "")
-			alter(t, reflect.ValueOf(c).Elem().FieldByIndex(path))
-			var key, text string
-			for k, now := range shown(c.sections(), "") {
-				if now.show() != before[k].text {
-					assert.Empty(t, key, "%s and %s are the same field", key, k)
-					key, text = k, now.show()
-					assert.Regexp(t, `^.{8,}\.$`, now.doc, "%s has no sentence", k)
-				}
+	all := listed(Default())
+	require.Greater(t, len(all), 70)
+	for name := range all {
+		c := Default()
+		changed := listed(c)
+		alter(t, changed[name])
+		text := show(changed[name].Value())
+		for other, k := range listed(c) {
+			if other != name {
+				assert.Equal(t, show(all[other].Value()), show(k.Value()), "%s and %s are the same field", name, other)
 			}
-			require.NotEmpty(t, key, "no setting shows %s", fieldName(path))
-			again := readBack(t, key, text)
-			assert.Equal(t, c, again, "%s reads %q into something else", key, text)
+		}
+		assert.NotEqual(t, show(all[name].Value()), text, name)
+		assert.Regexp(t, `^.{8,}\.$`, changed[name].Doc, "%s has no sentence", name)
+		again := listed(readBack(t, name, text))
+		assert.Equal(t, changed[name].Value(), again[name].Value(), "%s reads %q into something else", name, text)
+	}
+}
+
+// TestEveryFieldOfASectionHasAKey holds the fields that the sections have of their own.
+func TestEveryFieldOfASectionHasAKey(t *testing.T) {
+	t.Parallel()
+	c, has := Default(), map[any]bool{}
+	for _, k := range listed(c) {
+		has[k.Field] = true
+	}
+	for _, in := range []any{&c.Loop, &c.Pool, &c.Queue} {
+		of := reflect.ValueOf(in).Elem()
+		for f, v := range of.Fields() {
+			if f.Type.Kind() != reflect.Struct {
+				assert.True(t, has[v.Addr().Interface()], "no key sets %s.%s", of.Type(), f.Name)
+			}
 		}
 	}
-	assert.Equal(t, len(shown(Default().sections(), "")), fields, "a key for each field")
 }
 
-// line is a setting and what it showed when it was asked first.
-type line struct {
-	setting
-
-	text string
-}
-
-// shown are the settings of a table by their whole keys.
-func shown(sections []section, below string) map[string]line {
-	out := map[string]line{}
-	for _, s := range sections {
-		for _, set := range s.settings {
-			out[below+s.name+"."+set.key] = line{set, set.show()}
+// listed are the keys of a Config by their whole names.
+func listed(c *Config) map[string]*keys.Key {
+	out := map[string]*keys.Key{}
+	for _, top := range c.sections() {
+		for path, s := range top.All {
+			for _, k := range s.Keys {
+				out[top.Name+"."+path+k.Name] = k
+			}
 		}
-		maps.Copy(out, shown(s.sections, below+s.name+"."))
 	}
 	return out
 }
@@ -82,40 +87,10 @@ func readBack(t *testing.T, key, text string) *Config {
 	return c
 }
 
-func reflectField(t *testing.T, in reflect.Type, name string) int {
+// alter gives the field of a key another value that it may have.
+func alter(t *testing.T, k *keys.Key) {
 	t.Helper()
-	f, ok := in.FieldByName(name)
-	require.True(t, ok, name)
-	return f.Index[0]
-}
-
-// leaves are the paths of the fields below a struct that are no structs.
-func leaves(of reflect.Type, at []int) [][]int {
-	var out [][]int
-	for f := range of.Fields() {
-		path := append(append([]int{}, at...), f.Index...)
-		if f.Type.Kind() == reflect.Struct {
-			out = append(out, leaves(f.Type, path)...)
-		} else {
-			out = append(out, path)
-		}
-	}
-	return out
-}
-
-func fieldName(path []int) string {
-	of, names := reflect.TypeFor[Config](), []string{}
-	for _, i := range path {
-		names = append(names, of.Field(i).Name)
-		of = of.Field(i).Type
-	}
-	return strings.Join(names, ".")
-}
-
-// alter gives a setting another value that it may have.
-func alter(t *testing.T, v reflect.Value) {
-	t.Helper()
-	switch p := v.Addr().Interface().(type) {
+	switch p := k.Field.(type) {
 	case *int:
 		*p++
 	case *int64:
@@ -131,15 +106,11 @@ func alter(t *testing.T, v reflect.Value) {
 	case *map[string]float64:
 		*p = map[string]float64{"a": 2}
 	case *string:
-		for _, words := range [][]string{
-			{DeadlineMask, DeadlineFail}, {dispatch.Random, dispatch.SpeedWeighted}, {IsolationProcess, IsolationInline}, {FsyncNone, FsyncGroup},
-		} {
-			if *p == words[0] {
-				*p = words[1]
-				return
-			}
+		if k.Words != nil {
+			*p = k.Words[1]
+		} else {
+			*p += "/x: y"
 		}
-		*p += "/x: y"
 	default:
 		t.Fatalf("a setting of type %T: say here how it is changed", p)
 	}

@@ -28,24 +28,24 @@ reward:
 func TestAComponentDeclaresThatItGivesStepScores(t *testing.T) {
 	t.Parallel()
 	c := parse(t, stepping(t, "weighted_mean", ""))
-	terms := c.Profiles[config.DefaultProfile].Terms
-	require.Len(t, terms, 4)
-	assert.False(t, terms[0].Steps, "its stop tokens say so")
-	assert.JSONEq(t, `{"engine":"big","template":"{response}","steps":["<|im_end|>"]}`, string(terms[0].Options))
-	assert.True(t, terms[1].Steps)
-	assert.Nil(t, terms[1].Options)
-	assert.JSONEq(t, `{"steps":20}`, string(terms[2].Options), "what is neither true nor false is the function's own")
-	assert.Nil(t, terms[3].Options)
+	components := c.Profiles[config.DefaultProfile].Components
+	require.Len(t, components, 4)
+	assert.False(t, components[0].Steps, "its stop tokens say so")
+	assert.JSONEq(t, `{"engine":"big","template":"{response}","steps":["<|im_end|>"]}`, string(components[0].Options))
+	assert.True(t, components[1].Steps)
+	assert.Nil(t, components[1].Options)
+	assert.JSONEq(t, `{"steps":20}`, string(components[2].Options), "what is neither true nor false is the function's own")
+	assert.Nil(t, components[3].Options)
 	text := printed(t, c)
 	assert.Contains(t, text, "steps: true\n")
 	assert.Equal(t, text, printed(t, parse(t, text)))
 
 	single := parse(t, `reward: {custom_reward_function: {path: "pkg://mine", steps: true}}`)
-	assert.True(t, single.Profiles[config.DefaultProfile].Terms[0].Steps)
+	assert.True(t, single.Profiles[config.DefaultProfile].Components[0].Steps)
 	assert.Contains(t, printed(t, single), "steps: true\n")
 	assert.Contains(t, faults(t, `reward: {custom_reward_function: {path: "pkg://mine", steps: 3}}`)[0], `want true or false, got "3"`)
 	overridden := parse(t, stepping(t, "max", ""), "reward.reward_functions.mine.steps=false", "~reward.reward_functions.turns")
-	assert.Len(t, overridden.Profiles[config.DefaultProfile].Terms, 3)
+	assert.Len(t, overridden.Profiles[config.DefaultProfile].Components, 3)
 }
 
 func TestStepScoresBesideAnAggregationWithoutStepsAreRefusedAtTheirLines(t *testing.T) {

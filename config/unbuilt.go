@@ -9,10 +9,11 @@ import (
 // This file knows what verl and verl-omni write that rewardloop writes
 // differently, or does not have yet, and what to write instead.
 
-// legacyAdvice answers a key that stands where older versions of verl, or the
-// trainer's part of a recipe, have it. It returns "" for any other key.
-func legacyAdvice(key string) string {
-	moved := map[string]string{
+// renamed are the keys that have another name now, and those of verl's and of a trainer's recipe
+// that stand elsewhere. A row holds for the key and for all below it, so that a section has one
+// row: "old": "new" answers old.key with new.key.
+func renamed() map[string]string {
+	return map[string]string{
 		"custom_reward_function":                "reward.custom_reward_function",
 		"reward_functions":                      "reward.reward_functions",
 		"reward_manager":                        "reward.reward_manager",
@@ -29,6 +30,8 @@ func legacyAdvice(key string) string {
 		"reward_model.sandbox_fusion":           "reward.sandbox_fusion",
 		"reward_model.model.path":               "reward.reward_model.model_path",
 		"max_concurrency":                       "reward.custom_reward_function.max_concurrency",
+		"fabric":                                "queue",
+		"loop.term_timeout":                     "loop.component_timeout",
 		"pool.python.hosts":                     "pool.python.processes",
 		"pool.python.memory_bytes":              "pool.python.memory",
 		"reward.reward_kwargs":                  "reward.custom_reward_function.reward_kwargs",
@@ -44,10 +47,15 @@ func legacyAdvice(key string) string {
 		"reward.custom_reward_function.kwargs":  "reward.custom_reward_function.reward_kwargs",
 		"reward.custom_reward_function.options": "reward.custom_reward_function.reward_kwargs",
 	}
+}
+
+// legacyAdvice answers a key that stands where older versions of verl, or the
+// trainer's part of a recipe, have it. It returns "" for any other key.
+func legacyAdvice(key string) string {
 	if strings.HasPrefix(key, "reward.reward_kwargs.overlong_buffer_cfg.") {
 		return ""
 	}
-	for at, below := key, ""; ; {
+	for at, below, moved := key, "", renamed(); ; {
 		if now, ok := moved[at]; ok {
 			return "has moved: write " + now + below
 		}
@@ -58,9 +66,9 @@ func legacyAdvice(key string) string {
 		at, below = at[:i], at[i:]+below
 	}
 	switch first, rest, _ := strings.Cut(key, "."); first {
-	case "fabric":
+	case "queue":
 		if rest == "pool" {
-			return "has been removed: each reward has a queue of its own; write fabric.rewards for what this process's workers serve"
+			return "has been removed: each reward has a queue of its own; write queue.rewards for what this process's workers serve"
 		}
 	case "store":
 		return "storing samples is not built yet; leave store out"

@@ -22,45 +22,53 @@ import (
 
 const (
 	configPath = "github.com/rewardloop/rewardloop/config"
+	keysPath   = "github.com/rewardloop/rewardloop/config/keys"
 	program    = "github.com/rewardloop/rewardloop/cmd/rewardloop"
 )
 
-// TestNoFieldOfTheConfigurationGoesUnread holds every exported field of a Config, and of the
-// structs in it, against the program: a field that is only read from the file, checked and
-// printed changes nothing. That somebody adds one and forgets it is tried as well.
+// TestNoFieldOfTheConfigurationGoesUnread holds against the program every exported field of a
+// Config and of the structs of package config in it, and every field of another package that a
+// key sets: a field that is only read from the file, checked and printed changes nothing. That
+// somebody adds one and forgets it is tried as well.
 func TestNoFieldOfTheConfigurationGoesUnread(t *testing.T) {
 	t.Parallel()
 	packages := dependencies(t)
 	assert.Empty(t, unread(t, packages, source(nil)))
 
-	plant := strings.NewReplacer(
-		"type Decode struct {", "type Decode struct {\n\tPlanted, Told int",
-		"Decode{MaxPixels:", "Decode{Planted: 7, MaxPixels:",
-		`integer("max_pixels",`, `integer("planted", &p.Decode.Planted, 0, 9, "Nothing."),`+"\n"+`integer("max_pixels",`,
-		"// defaultPool", "func (r *reader) planted(p *Pool) { p.Decode.Planted = max(1, p.Decode.Planted) }\n\n"+
-			"// Tells is how another package would ask.\nfunc (d Decode) Tells() int { return d.Told }\n\n// defaultPool",
+	own := strings.NewReplacer(
+		"	Decode    media.Config\n}", "	Decode    media.Config\n	Planted, Told int\n}\n\n"+
+			"func (r *reader) planted(p *Pool) { p.Planted = max(1, p.Planted) }\n\n"+
+			"// Tells is how another package would ask.\nfunc (p Pool) Tells() int { return p.Told }\n",
+		`k.Text(&p.ModelsDir,`, `k.Int(&p.Planted, "planted", 0, "Nothing.")`+"\n\t"+`k.Text(&p.ModelsDir,`,
 	)
-	assert.Equal(t, []string{"Decode.Planted"}, unread(t, packages, source(func(file, text string) string {
-		if file == "pool.go" {
-			return plant.Replace(text)
+	theirs := strings.NewReplacer(
+		"type Config struct {", "type Config struct {\n	Planted int",
+		`k.Int(&c.MaxPixels,`, `k.Int(&c.Planted, "planted", 0, "Nothing.")`+"\n\t"+`k.Int(&c.MaxPixels,`,
+	)
+	assert.Equal(t, []string{"Pool.Planted", "media.Config.Planted"}, unread(t, packages, source(func(file, text string) string {
+		switch file {
+		case "config/sections.go":
+			return own.Replace(text)
+		case "media/decoder.go":
+			return theirs.Replace(text)
 		}
 		return text
 	})))
 }
 
-// source reads a file of this package, with what a test makes of it.
+// source reads a file, with what a test makes of it.
 func source(change func(file, text string) string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) {
 		text, err := os.ReadFile(path)
-		if err == nil && change != nil && filepath.Base(filepath.Dir(path)) == "config" {
-			text = []byte(change(filepath.Base(path), string(text)))
+		if err == nil && change != nil {
+			text = []byte(change(filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path), string(text)))
 		}
 		return text, err
 	}
 }
 
-// unread type-checks the packages of the program that know the configuration and returns
-// the fields that none of them reads.
+// unread type-checks the packages of the program that know the configuration, or have settings
+// that it decodes into, and returns the fields that none of them reads.
 func unread(t *testing.T, packages []dependency, read func(path string) ([]byte, error)) []string {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -69,11 +77,12 @@ func unread(t *testing.T, packages []dependency, read func(path string) ([]byte,
 	fields, reads := map[types.Object]string{}, map[types.Object]bool{}
 	for _, p := range packages {
 		know.packages[p.ImportPath] = p
-		if p.ImportPath != configPath && !slices.Contains(p.Deps, configPath) {
+		settings := p.ImportPath != keysPath && slices.Contains(p.Imports, keysPath)
+		if !settings && !slices.Contains(p.Deps, configPath) {
 			continue
 		}
 		var files []*ast.File
-		for _, name := range p.GoFiles {
+		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
 			path := filepath.Join(p.Dir, name)
 			text, err := read(path)
 			require.NoError(t, err)
@@ -82,7 +91,7 @@ func unread(t *testing.T, packages []dependency, read func(path string) ([]byte,
 			files = append(files, f)
 		}
 		info := &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}
-		whole := types.Config{Importer: know, Error: func(error) {}} // of what other packages bring nothing is known
+		whole := types.Config{Importer: know, FakeImportC: true, Error: func(error) {}} // of what other packages bring nothing is known
 		made, _ := whole.Check(p.ImportPath, fset, files, info)
 		know.checked[p.ImportPath] = made
 		if p.ImportPath == configPath {
@@ -90,7 +99,10 @@ func unread(t *testing.T, packages []dependency, read func(path string) ([]byte,
 		}
 		for _, f := range files {
 			for _, d := range f.Decls {
-				if p.ImportPath != configPath || !ofTheFile(d) {
+				if settings && isKeys(d) && p.ImportPath != configPath {
+					collectKeys(p.Name, d, info, fields)
+				}
+				if !settings || !ofTheFile(d) {
 					noteReads(d, info, reads)
 				}
 			}
@@ -111,7 +123,8 @@ func unread(t *testing.T, packages []dependency, read func(path string) ([]byte,
 type dependency struct {
 	ImportPath, Name, Dir, Export string
 	Standard                      bool
-	GoFiles, Deps, Imports        []string
+	GoFiles, CgoFiles             []string
+	Deps, Imports                 []string
 }
 
 // dependencies are all packages of the program, each behind those that it imports. Those of
@@ -121,8 +134,8 @@ func dependencies(t *testing.T) []dependency {
 	all := goList(t, "-deps", program)
 	var standard []string
 	for _, p := range all {
-		if p.ImportPath == configPath || slices.Contains(p.Deps, configPath) {
-			standard = append(standard, slices.DeleteFunc(slices.Clone(p.Imports), func(path string) bool { return strings.Contains(path, ".") })...)
+		if slices.Contains(p.Imports, keysPath) || slices.Contains(p.Deps, configPath) {
+			standard = append(standard, slices.DeleteFunc(slices.Clone(p.Imports), func(path string) bool { return strings.Contains(path, ".") || path == "C" })...)
 		}
 	}
 	exports := map[string]string{}
@@ -137,7 +150,10 @@ func dependencies(t *testing.T) []dependency {
 
 func goList(t *testing.T, args ...string) []dependency {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Name,Dir,Export,Standard,GoFiles,Deps,Imports"}, args...)...)
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts go")
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Name,Dir,Export,Standard,GoFiles,CgoFiles,Deps,Imports"}, args...)...)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
 	require.NoError(t, err, "go list")
@@ -200,9 +216,32 @@ func collect(in types.Type, into map[types.Object]string) {
 	}
 }
 
-// ofTheFile reports whether a declaration of package config reads the file, checks what it
-// read, or prints it: a reader's or printer's method, Print, or a table of settings. The
-// fields that it looks at are not used by that.
+// isKeys reports whether a declaration is a method that says which keys set the fields of a
+// struct.
+func isKeys(d ast.Decl) bool {
+	f, ok := d.(*ast.FuncDecl)
+	return ok && f.Recv != nil && strings.HasSuffix(f.Name.Name, "Keys") && len(f.Type.Params.List) == 1 &&
+		types.ExprString(f.Type.Params.List[0].Type) == "*keys.Set"
+}
+
+// collectKeys finds the fields that keys set: what is there of the form &c.Field.
+func collectKeys(pkg string, d ast.Decl, info *types.Info, into map[types.Object]string) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		address, ok := n.(*ast.UnaryExpr)
+		if !ok {
+			return true
+		}
+		if field, ok := address.X.(*ast.SelectorExpr); ok && info.Selections[field] != nil {
+			of := types.TypeString(info.Selections[field].Recv(), func(*types.Package) string { return "" })
+			into[info.Selections[field].Obj()] = pkg + "." + strings.TrimLeft(of, "*") + "." + field.Sel.Name
+		}
+		return true
+	})
+}
+
+// ofTheFile reports whether a declaration of a package with settings reads the file, says which
+// keys there are, fills or checks what was read, or prints it. The fields that it looks at are
+// not used by that.
 func ofTheFile(d ast.Decl) bool {
 	f, ok := d.(*ast.FuncDecl)
 	if !ok {
@@ -214,9 +253,14 @@ func ofTheFile(d ast.Decl) bool {
 			names = append(names, strings.TrimLeft(types.ExprString(part.List[0].Type), "*[]"))
 		}
 	}
-	return f.Name.Name == "Print" || slices.ContainsFunc(names, func(n string) bool {
-		return slices.Contains([]string{"reader", "printer", "section", "setting"}, n)
+	return isKeys(d) || checks(f) || slices.Contains([]string{"Print", "WithDefaults", "Validate", "sections"}, f.Name.Name) || slices.ContainsFunc(names, func(n string) bool {
+		return slices.Contains([]string{"reader", "printer"}, n)
 	})
+}
+
+// checks reports whether a function checks several keys together.
+func checks(f *ast.FuncDecl) bool {
+	return slices.ContainsFunc(f.Type.Params.List, func(p *ast.Field) bool { return types.ExprString(p.Type) == "keys.Report" })
 }
 
 // noteReads notes the fields that a declaration looks at; what it only assigns to, it does not.

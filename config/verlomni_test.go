@@ -29,8 +29,8 @@ func TestRewardLinesOfVerlOmniRecipesPassWithAnEngineThatRunsAlready(t *testing.
 		overrides[slices.Index(overrides, rewardEngine+"=vllm")] = rewardEngine + "=external"
 		c := parse(t, "", append(overrides, "+reward.reward_model.rollout.base_urls=[http://127.0.0.1:8000/v1,http://127.0.0.1:8001]")...)
 		p := c.Profiles["default"]
-		assert.Equal(t, config.PythonScorer, p.Terms[0].Scorer)
-		assert.Equal(t, "compute_score_ocr", p.Terms[0].Function)
+		assert.Equal(t, config.PythonScorer, p.Components[0].Scorer)
+		assert.Equal(t, "compute_score_ocr", p.Components[0].Function)
 		e := c.Engines[p.Engine]
 		require.NotNil(t, e)
 		assert.Equal(t, []string{"http://127.0.0.1:8000", "http://127.0.0.1:8001"}, e.URLs)
@@ -73,9 +73,9 @@ func TestARecipeThatAsksAnotherServerIsAConfiguration(t *testing.T) {
 		"+reward.reward_functions.ocr.weight=1.0",
 		"+reward.reward_functions.ocr.server_url=http://localhost:19082",
 	)
-	term := c.Profiles["default"].Terms[0]
-	assert.Equal(t, config.PythonScorer, term.Scorer)
-	assert.JSONEq(t, `{"server_url": "http://localhost:19082"}`, string(term.Options))
+	component := c.Profiles["default"].Components[0]
+	assert.Equal(t, config.PythonScorer, component.Scorer)
+	assert.JSONEq(t, `{"server_url": "http://localhost:19082"}`, string(component.Options))
 	assert.Contains(t, notes(c), "reward.reward_functions.ocr.path: runs in Python and asks another server: server_url must not be this one's")
 }
 
@@ -94,7 +94,7 @@ func TestTheAdviceForARecipeLeadsToAConfiguration(t *testing.T) {
 	)
 	p := c.Profiles["default"]
 	assert.False(t, p.Single)
-	assert.Equal(t, "ocr", p.Terms[0].Scorer)
+	assert.Equal(t, "ocr", p.Components[0].Scorer)
 	assert.Contains(t, notes(c), "reward.reward_functions.ocr.name: has no effect beside builtin://ocr")
 	assert.Contains(t, notes(c), "`on_failure: zero` below it restores verl-omni's way")
 }

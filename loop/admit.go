@@ -109,7 +109,7 @@ func (m *Manager) accept(s *stream.Session, f *wire.Frame, received time.Time) e
 	policy, _ := m.profile(sample.Reward)
 	if !slices.Contains(m.rewards, sample.Reward) {
 		f.Release()
-		return refuse(rewards.UnknownReward, sample.ID, "no reward named %q; known are %q", sample.Reward, m.rewards)
+		return refuse(rewards.UnknownReward, sample.ID, "%s", m.unknownReward(sample.Reward))
 	}
 	if own != nil {
 		policy = *own

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,7 +48,7 @@ func (m gateway) Hello(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 		return nil, err
 	}
 	if !slices.Contains(m.rewards, h.Reward) {
-		return nil, fmt.Errorf("%w: no reward named %q; known are %q", rewards.UnknownReward, h.Reward, m.rewards)
+		return nil, fmt.Errorf("%w: %s", rewards.UnknownReward, m.unknownReward(h.Reward))
 	}
 	var policy *rewards.SamplePolicy
 	if h.OnSampleFailure != "" {
@@ -71,7 +70,7 @@ func (m gateway) Hello(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 	}
 	hi := stream.Greeting{Client: m.client, Reward: h.Reward, Booked: m.bookedFor(h.Reward), Policy: policy, Welcome: m.welcome(h.Reward), Draining: m.draining}
 	if resumed {
-		hi.Welcome.Resumed, hi.Got = true, h.Resume.Got
+		hi.Welcome.Resumed, hi.Confirmed = true, h.Resume.Confirmed
 	}
 	m.flow.Attach(s, c, hi)
 	m.core.alarms.clear(&m.core.runs[h.Run].alarm)
@@ -193,53 +192,6 @@ func (m gateway) Left(s *stream.Session, c stream.Conn) {
 	grants.Send()
 }
 
-// Confirmed implements stream.Gateway: the run forgets what the client has.
-func (m gateway) Confirmed(s *stream.Session, seq uint64) {
-	answers := s.Confirm(seq)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.current(s)
-	if r == nil {
-		return // it has forgotten all of them
-	}
-	for _, a := range answers {
-		r.done.confirmed(sampleKey{r.name, r.epoch, a.Result.ID}, a)
-	}
-}
-
-// Wants implements stream.Gateway.
-func (m gateway) Wants(s *stream.Session, w *wire.Want) {
-	now := time.Now()
-	m.mu.Lock()
-	grants := m.flow.Want(now, s, *w)
-	m.mu.Unlock()
-	grants.Send()
-}
-
-// Yields implements stream.Gateway.
-func (m gateway) Yields(s *stream.Session, y *wire.Yield) {
-	now := time.Now()
-	m.mu.Lock()
-	grants := m.flow.Yield(now, s, *y)
-	m.mu.Unlock()
-	grants.Send()
-}
-
-// Declare implements stream.Gateway.
-func (m gateway) Declare(s *stream.Session, msg *wire.Step) error { return m.declare(s, msg) }
-
-// EndStep implements stream.Gateway.
-func (m gateway) EndStep(s *stream.Session, msg *wire.EndOfStep) error { return m.endStep(s, msg) }
-
-// Rewards implements stream.Gateway.
-func (m gateway) Rewards(ctx context.Context, s *stream.Session, t *wire.Take) (*wire.Rewards, error) {
-	res, err := m.Manager.Rewards(ctx, s.Run(), s.Epoch(), *t)
-	if errors.Is(err, ErrStopped) {
-		return nil, nil // Stop ends the connection, and the next gateway says what became of the step
-	}
-	return res, err
-}
-
 // Refused implements stream.Gateway.
 func (m gateway) Refused(class rewards.Class, sample bool) {
 	m.metrics.refused.WithLabelValues(string(class)).Inc()
@@ -258,4 +210,4 @@ func (c client) deliver(s *stored) { c.Deliver(&s.Answer) }
 
 func (c client) expects(by int64) { c.Expects(by) }
 
-func (c client) parks(more bool, what wire.CreditTotals) { c.Parks(more, what) }
+func (c client) waits(more bool, what wire.CreditTotals) { c.Parks(more, what) }

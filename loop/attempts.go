@@ -29,7 +29,7 @@ func (c *core) hold(e *entry, number int, backup bool, worker string, now time.T
 	if e.back != nil {
 		e.back.waits = ""
 	}
-	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.spare.sent {
+	if c.cfg.Dispatch.BackupAfter > 0 && e.unit == nil && !e.backup.sent {
 		dispatch.Running(e)
 	}
 }
@@ -55,7 +55,7 @@ func (e *entry) elsewhere() bool { return e.offer != nil || e.busy() }
 // chargedFor is what was booked for the ticket of an attempt.
 func (e *entry) chargedFor(a attempt) *time.Duration {
 	if a.backup {
-		return &e.spare.charged
+		return &e.backup.charged
 	}
 	return &e.charged
 }
@@ -80,7 +80,7 @@ func (c *core) watch(e *entry) {
 func (c *core) overdue(now time.Time, e *entry, fx *effects) {
 	if e.offer != nil && !now.Before(e.offer.published.Add(c.cfg.RepublishAfter)) {
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
-		c.dropSpare(e)
+		c.dropBackup(e)
 	}
 	for i := 0; i < len(e.attempts); {
 		if now.Before(e.attempts[i].since.Add(c.cfg.ClaimTimeout)) {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -25,7 +25,7 @@ type late struct {
 func onLateStep(t *testing.T, cfg loop.Config, test func(t *testing.T, s *late)) {
 	t.Helper()
 	cfg.Dispatch.BackupAfter = 2.5
-	onStage(t, rig.Options{Profiles: profiles(t, term(hanging)), Loop: cfg}, func(t *testing.T, on *stage) {
+	onStage(t, rig.Options{Profiles: profiles(t, component(hanging)), Loop: cfg}, func(t *testing.T, on *stage) {
 		t.Helper()
 		s := &late{stage: on, peer: on.connect(t, wire.Hello{Run: "run", Client: "c"}), a: on.stub(t, "a")}
 		s.Manager.Declare(s.peer.session, wire.Step{Step: 1, Expected: 10, Total: true})
@@ -213,9 +213,9 @@ func TestABackupThatNobodyClaimsIsTakenBack(t *testing.T) {
 		t.Helper()
 		s.whole(t)
 		time.Sleep(3 * time.Second)
-		require.Equal(t, 1, s.engine.Depth())
+		require.Equal(t, 1, s.queue.Depth())
 		time.Sleep(5 * time.Second)
-		require.Zero(t, s.engine.Depth())
+		require.Zero(t, s.queue.Depth())
 		require.NoError(t, s.Manager.Audit(0))
 		s.answer(t, s.a, s.held, 4)
 		require.InDelta(t, 4.0, *s.peer.result(t, "x").RewardScore, 0)
@@ -240,12 +240,12 @@ func TestABackupWhoseTicketTheEngineForgotIsForgottenToo(t *testing.T) {
 		t.Helper()
 		s.whole(t)
 		time.Sleep(3 * time.Second)
-		require.Equal(t, 1, s.engine.Depth())
-		s.engine.Lose()
+		require.Equal(t, 1, s.queue.Depth())
+		s.queue.Lose()
 		s.Manager.Republish()
 		require.NoError(t, s.Manager.Audit(0))
 		synctest.Wait()
-		require.Zero(t, s.engine.Depth(), "a sample has one backup")
+		require.Zero(t, s.queue.Depth(), "a sample has one backup")
 		begin := time.Now()
 		s.a.fail(t, s.held, rewards.Unavailable)
 		s.answer(t, s.b, s.claim(t, s.b), 3)

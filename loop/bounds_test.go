@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -25,9 +25,9 @@ func TestFramesAndUnusedCreditTogetherStayWithinTheBound(t *testing.T) {
 	t.Parallel()
 	const bound, clients = 64 << 10, 8
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2},
+		Workers: 1, Worker: rig.Settings{Places: 2},
 		Loop:     loop.Config{MaxBytes: bound, CreditBytes: bound, MessageBytes: 8 << 10, CreditSamples: 64},
-		Profiles: profiles(t, term(hashing(300*time.Millisecond))),
+		Profiles: profiles(t, component(hashing(300*time.Millisecond))),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		peers, spent, sent, most := make([]*peer, clients), make([]int64, clients), 0, int64(0)
@@ -83,7 +83,7 @@ func TestFramesAndUnusedCreditTogetherStayWithinTheBound(t *testing.T) {
 //
 // It runs alone: it looks at the memory of the process.
 func TestASizeThatAClientSaysCostsNothingUntilItComes(t *testing.T) { //nolint:paralleltest // see above
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -93,7 +93,7 @@ func TestASizeThatAClientSaysCostsNothingUntilItComes(t *testing.T) { //nolint:p
 		runtime.ReadMemStats(&before)
 		p.send(t, huge)
 		require.Equal(t, rewards.Scored, p.result(t, huge.ID).Outcome)
-		res := s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		runtime.ReadMemStats(&after)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<20), "bytes taken meanwhile")
 		require.Equal(t, wire.StepShort, res.State)
@@ -105,7 +105,7 @@ func TestASizeThatAClientSaysCostsNothingUntilItComes(t *testing.T) { //nolint:p
 
 func TestASampleLargerThanAMessageMayBeIsRefusedWhereverItComesFrom(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Loop: loop.Config{MessageBytes: 1000}, Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Loop: loop.Config{MessageBytes: 1000}, Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		_, err := s.Manager.Submit(t.Context(), loop.Submission{Run: "_run", Sample: rig.Sample("big", 3000)})
 		require.ErrorIs(t, err, loop.ErrRefused)
@@ -117,7 +117,7 @@ func TestASampleLargerThanAMessageMayBeIsRefusedWhereverItComesFrom(t *testing.T
 
 func TestAnIDIsOneSamplesOnlyWhileItIsInFlight(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		first := s.submit(t, "_run", rig.Sample("x", 3))
 		_, err := s.Manager.Submit(t.Context(), loop.Submission{Run: "_run", Sample: rig.Sample("x", 3)})
@@ -130,7 +130,7 @@ func TestAnIDIsOneSamplesOnlyWhileItIsInFlight(t *testing.T) {
 
 func TestNoClientCanNameTheGatewaysOwnEntries(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -145,6 +145,9 @@ func TestNoClientCanNameTheGatewaysOwnEntries(t *testing.T) {
 
 func TestRunsAreBoundedUntilSomeAreForgotten(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	onStage(t, rig.Options{}, func(t *testing.T, s *stage) {
 		t.Helper()
 		const most = 1024
@@ -229,7 +232,7 @@ func TestDeclaredIDsStayWithinTheBytesOfSteps(t *testing.T) {
 // A client that cancels whatever it begins leaves a lane behind for each step.
 func TestTheLanesOfStepsThatNeverEndAreBounded(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -242,14 +245,17 @@ func TestTheLanesOfStepsThatNeverEndAreBounded(t *testing.T) {
 			s.Manager.Cancel(p.session, sample.ID)
 		}
 		require.LessOrEqual(t, s.Manager.Lanes("run"), 128)
-		s.Add(t, rig.Settings{ID: "w", Slots: 1})
+		s.Add(t, rig.Settings{ID: "w", Places: 1})
 		require.Equal(t, rewards.Scored, p.result(t, "kept").Outcome, "it has kept its place")
 	})
 }
 
 func TestClosedGroupsAreRememberedForThePageOnlySoMany(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 64}, Profiles: profiles(t, term(hashing(0)))}
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
+	o := rig.Options{Workers: 1, Worker: rig.Settings{Places: 64}, Profiles: profiles(t, component(hashing(0)))}
 	o.Loop.CreditSamples = 10_000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -277,7 +283,7 @@ func TestDetailsCountAgainstWhatIsRemembered(t *testing.T) {
 		lines := []any{strings.Repeat("x", 40_000), map[string]any{"deep": []any{1.0, nil}}}
 		return rewards.Score{Value: 1, Details: map[string]any{"lines": lines}}, nil
 	}
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(score)), Loop: loop.Config{KeepBytes: 100_000}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(score)), Loop: loop.Config{KeepBytes: 100_000}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -293,7 +299,7 @@ func TestDetailsCountAgainstWhatIsRemembered(t *testing.T) {
 
 func TestAnAnswerThatNobodyConfirmsKeepsNoneOfThoseThatWereConfirmed(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p, q := s.connect(t, wire.Hello{Run: "run", Client: "p"}), s.connect(t, wire.Hello{Run: "run", Client: "q"})
 		defer p.drop()

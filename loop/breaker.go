@@ -46,10 +46,9 @@ const (
 	sameAgain = 2
 )
 
-// Breaker says when a worker gets no more samples of a profile.
+// Breaker says when a worker gets no more samples of a profile; Keys says how many Failures that
+// takes.
 type Breaker struct {
-	// Failures is how many answers in a row, blamed on the worker, take it out of a
-	// profile. Defaults to 5.
 	Failures int
 	// Pause is how long it is out before one sample tries it; it doubles with every one
 	// that fails, up to MaxPause. Default to 1 s and 30 s.
@@ -388,11 +387,11 @@ func (c *core) compare(now time.Time, profile string) {
 
 // failureOf is the failure that decided about a result, of a group's that of its first
 // member; empty: it has none.
-func failureOf(res *wire.Result) rewards.TermError {
+func failureOf(res *wire.Result) rewards.ComponentError {
 	if errs := firstErrors(res); res.Outcome != rewards.Scored && len(errs) > 0 {
 		return errs[0]
 	}
-	return rewards.TermError{}
+	return rewards.ComponentError{}
 }
 
 // another reports whether a sample that a worker failed may be tried by another: the workers
@@ -403,8 +402,8 @@ func (e *entry) another(cfg *Config, a attempt) bool {
 	if !slices.Contains(e.avoid, a.worker) {
 		failed++
 	}
-	e.spare.failed = e.spare.failed || a.backup
-	if e.spare.failed {
+	e.backup.failed = e.backup.failed || a.backup
+	if e.backup.failed {
 		failed--
 	}
 	return failed < cfg.MaxAttempts && e.claims-e.bounces < sameAgain*cfg.MaxAttempts

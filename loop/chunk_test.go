@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -28,7 +28,7 @@ func (w *stub) says(t *testing.T, ticket wire.Ticket, res wire.Result) {
 
 func TestAChunkHasEveryNumericColumnAndTheStepScoresOfItsRows(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Profiles: profiles(t, component(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		w := s.stub(t, "w")
 		defer w.release()
@@ -54,7 +54,7 @@ func TestAChunkHasEveryNumericColumnAndTheStepScoresOfItsRows(t *testing.T) {
 				w.fail(t, ticket, rewards.BadInput)
 			}
 		}
-		res := s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		require.True(t, res.Done)
 		assert.Equal(t, []string{"a", "b", "c"}, res.IDs, "without places in the batch, by id")
 		assert.Equal(t, [][]float64{{1, 0.5}, {}, {}}, res.StepScores, "none is not null")
@@ -82,7 +82,7 @@ func TestAStepOfWhichNothingCameHasItsRowsForAsLongAsAnother(t *testing.T) {
 				defer p.drop()
 				s.Manager.Declare(p.session, wire.Step{Step: 1, Expected: 3, IDs: c.ids, DeadlineMS: 10_000})
 				time.Sleep(5 * time.Minute) // the trainer takes its time
-				res := s.take(t, wire.Take{Req: 1, Step: 1})
+				res := s.take(t, wire.Fetch{Req: 1, Step: 1})
 				require.True(t, res.Done)
 				require.Equal(t, wire.StepShort, res.State)
 				require.Equal(t, []int64{0, 1, 2}, indices(res))
@@ -90,7 +90,7 @@ func TestAStepOfWhichNothingCameHasItsRowsForAsLongAsAnother(t *testing.T) {
 				require.Equal(t, []*float64{nil, nil, nil}, res.Scores)
 				require.Len(t, res.Without, 3)
 				time.Sleep(time.Hour)
-				_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Take{Req: 2, Step: 1})
+				_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 2, Step: 1})
 				require.ErrorIs(t, err, rewards.Expired, "not for ever")
 				require.Zero(t, s.Manager.StepBytes())
 			})
@@ -105,7 +105,7 @@ func TestAStepThatWasEndedWithoutASampleIsDoneAtOnce(t *testing.T) {
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		s.Manager.Declare(p.session, wire.Step{Step: 1}) // end_of_step
-		res := s.take(t, wire.Take{Req: 1, Step: 1})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1})
 		require.True(t, res.Ready)
 		require.True(t, res.Done)
 		require.Equal(t, wire.StepComplete, res.State)
@@ -117,7 +117,7 @@ func TestAStepThatWasEndedWithoutASampleIsDoneAtOnce(t *testing.T) {
 // others are half there; the trainer learns which.
 func TestRowsThatNobodyFilledAreFoundByTheirPlace(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -125,15 +125,15 @@ func TestRowsThatNobodyFilledAreFoundByTheirPlace(t *testing.T) {
 		for _, i := range []int{0, 1, 2, 3, 4, 6} {
 			p.send(t, rowOf(1, i))
 		}
-		first := s.take(t, wire.Take{Req: 1, Step: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
+		first := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(first))
-		early := s.take(t, wire.Take{Req: 2, Step: 1, Chunk: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
+		early := s.take(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
 		assert.False(t, early.Ready)
 		assert.EqualValues(t, 1, early.Chunk, "the number of the chunk that is not there yet")
 		d, err := s.Manager.Step("run", "", 1)
 		require.NoError(t, err)
 		assert.Zero(t, d.GroupsReady)
-		rest := s.take(t, wire.Take{Req: 3, Step: 1, Chunk: 1, Order: wire.ByIndex, WaitMS: 60_000})
+		rest := s.take(t, wire.Fetch{Req: 3, Step: 1, Chunk: 1, Order: wire.ByIndex, WaitMS: 60_000})
 		assert.Equal(t, wire.StepShort, rest.State)
 		assert.Equal(t, []int64{4, 5, 6, 7, 8, 9, 10, 11}, indices(rest), "a row for each, in order")
 		assert.Len(t, rest.Without, 6)
@@ -144,7 +144,7 @@ func TestRowsThatNobodyFilledAreFoundByTheirPlace(t *testing.T) {
 // members are told instead.
 func TestGroupsThatLackMembersAreNamedWhereRowsCannotBe(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -161,7 +161,7 @@ func TestGroupsThatLackMembersAreNamedWhereRowsCannotBe(t *testing.T) {
 		ready, err = s.Manager.Step("run", "", 1)
 		require.NoError(t, err)
 		require.Equal(t, 1, ready.GroupsReady, "g0, which nobody has asked for")
-		res := s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		require.True(t, res.Done)
 		require.Len(t, res.IDs, 7)
 		require.Equal(t, []wire.Missing{
@@ -175,7 +175,7 @@ func TestGroupsThatLackMembersAreNamedWhereRowsCannotBe(t *testing.T) {
 func TestAStepIsShortAlthoughEverythingCame(t *testing.T) {
 	t.Parallel()
 	slow := map[string]time.Duration{"s1-2": time.Hour}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -183,7 +183,7 @@ func TestAStepIsShortAlthoughEverythingCame(t *testing.T) {
 		for i := range 4 {
 			p.send(t, rowOf(1, i))
 		}
-		res := s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		require.Equal(t, wire.StepShort, res.State)
 		require.Equal(t, []bool{true, true, false, true}, res.Valid)
 		require.Len(t, res.Without, 1)
@@ -194,7 +194,7 @@ func TestAStepIsShortAlthoughEverythingCame(t *testing.T) {
 // A step that ended in time stays complete, whatever is said of it later.
 func TestAStepThatEndedInTimeIsNotShortAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -203,10 +203,10 @@ func TestAStepThatEndedInTimeIsNotShortAtItsDeadline(t *testing.T) {
 		for i := range 4 {
 			p.send(t, rowOf(1, i))
 		}
-		require.Equal(t, wire.StepComplete, s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000}).State)
+		require.Equal(t, wire.StepComplete, s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000}).State)
 		s.Manager.Declare(p.session, say) // as a client that comes back does
 		time.Sleep(time.Minute)
-		require.Equal(t, wire.StepComplete, s.take(t, wire.Take{Req: 1, Step: 1}).State)
+		require.Equal(t, wire.StepComplete, s.take(t, wire.Fetch{Req: 1, Step: 1}).State)
 		require.NoError(t, s.Manager.TryDeclare(p.session, say), "its deadline has not ended it")
 	})
 }
@@ -231,7 +231,7 @@ func TestNobodyDeclaresAStepThatIsOver(t *testing.T) {
 		require.ErrorContains(t, err, "new epoch")
 		require.ErrorContains(t, s.Manager.TryEndStep(p.session, wire.EndOfStep{Step: 2}), "new epoch")
 		old := p.welcome().Epoch
-		_, err = s.Manager.Rewards(t.Context(), "run", old, wire.Take{Req: 1, Step: 1})
+		_, err = s.Manager.Rewards(t.Context(), "run", old, wire.Fetch{Req: 1, Step: 1})
 		require.ErrorContains(t, err, "new epoch")
 		_, err = s.Manager.Step("run", "", 2)
 		require.ErrorIs(t, err, loop.ErrUnknown, "the new epoch knows of no step")
@@ -241,7 +241,7 @@ func TestNobodyDeclaresAStepThatIsOver(t *testing.T) {
 // Rows are dropped while samples are in flight: the deadline of the step still ends them.
 func TestAStepWhoseRowsWereDroppedEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hanging))}
+	o := rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hanging))}
 	o.Loop.StepBytes = 1000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -253,7 +253,7 @@ func TestAStepWhoseRowsWereDroppedEndsAtItsDeadline(t *testing.T) {
 		}
 		s.Manager.Cancel(p.session, "s1-3")
 		start := time.Now()
-		_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Take{Req: 1, Step: 1})
+		_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 1, Step: 1})
 		require.ErrorContains(t, err, "loop.step_bytes = 1000 is full")
 		trace, err := s.Manager.Trace("run", "", 1)
 		require.ErrorIs(t, err, rewards.Expired)
@@ -278,10 +278,10 @@ func TestWhoWaitsForRewardsIsToldOfTheStop(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ask, wait := s.Manager.Asks(ctx, p.session, p)
-		ask(wire.Take{Req: 1, Step: 1, WaitMS: 600_000})
+		ask(wire.Fetch{Req: 1, Step: 1, WaitMS: 600_000})
 		ended := make(chan error, 1)
 		go func() {
-			_, err := s.Manager.Rewards(ctx, "run", 0, wire.Take{Req: 2, Step: 1, WaitMS: 600_000})
+			_, err := s.Manager.Rewards(ctx, "run", 0, wire.Fetch{Req: 2, Step: 1, WaitMS: 600_000})
 			ended <- err
 		}()
 		synctest.Wait()
@@ -298,7 +298,10 @@ func TestWhoWaitsForRewardsIsToldOfTheStop(t *testing.T) {
 // One group alone may be larger than what a connection takes.
 func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, term(hashing(time.Millisecond)))}
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
+	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, component(hashing(time.Millisecond)))}
 	o.Loop.CreditSamples = 2000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -314,14 +317,14 @@ func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) 
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ask, wait := s.Manager.Asks(ctx, p.session, p)
-		ask(wire.Take{Req: 7, Step: 1, Groups: 1, WaitMS: 60_000})
+		ask(wire.Fetch{Req: 7, Step: 1, Groups: 1, WaitMS: 60_000})
 		wait()
 		refused := got[*wire.Error](p)
 		require.Len(t, refused, 1)
 		require.EqualValues(t, 7, refused[0].Req)
 		require.Equal(t, rewards.TooLarge, refused[0].Code)
 		require.Contains(t, refused[0].Message, "read it over HTTP")
-		require.Len(t, s.take(t, wire.Take{Step: 1}).IDs, n)
+		require.Len(t, s.take(t, wire.Fetch{Step: 1}).IDs, n)
 	})
 }
 
@@ -329,7 +332,7 @@ func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) 
 // reads in chunks.
 func TestAPlainReadHandsNothingOut(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -339,23 +342,23 @@ func TestAPlainReadHandsNothingOut(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		for range 2 {
-			some := s.take(t, wire.Take{Step: 1, Chunk: step.All})
+			some := s.take(t, wire.Fetch{Step: 1, Chunk: step.All})
 			assert.True(t, some.Ready)
 			assert.False(t, some.Done)
 			assert.Equal(t, []int64{0, 1, 2, 3}, indices(some))
 		}
-		first := s.take(t, wire.Take{Step: 1, Groups: 1})
+		first := s.take(t, wire.Fetch{Step: 1, Groups: 1})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(first))
-		assert.Equal(t, []int64{0, 1, 2, 3}, indices(s.take(t, wire.Take{Step: 1, Chunk: step.All})), "although they were handed out")
+		assert.Equal(t, []int64{0, 1, 2, 3}, indices(s.take(t, wire.Fetch{Step: 1, Chunk: step.All})), "although they were handed out")
 		for _, i := range []int{5, 6, 7} {
 			p.send(t, rowOf(1, i))
 		}
 		begun := time.Now()
-		all := s.take(t, wire.Take{Step: 1, Chunk: step.All, WaitMS: 60_000})
+		all := s.take(t, wire.Fetch{Step: 1, Chunk: step.All, WaitMS: 60_000})
 		assert.Less(t, time.Since(begun), 5*time.Second)
 		assert.True(t, all.Done)
 		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7}, indices(all))
-		rest := s.take(t, wire.Take{Step: 1, Chunk: 1})
+		rest := s.take(t, wire.Fetch{Step: 1, Chunk: 1})
 		assert.Equal(t, []int64{4, 5, 6, 7}, indices(rest))
 		assert.True(t, rest.Done)
 	})

@@ -14,9 +14,9 @@ import (
 
 // Claim gives a worker the payload of a ticket: its start notice. The frame is the
 // worker's to release when every goroutine of the attempt has returned. wire.ErrGone
-// means that the sample needs no scoring any more. Kept is what its terms have said before it
+// means that the sample needs no scoring any more. Kept is what its components have said before it
 // was returned, which need not run again.
-func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.TermResult, err error) {
+func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.ComponentResult, err error) {
 	h, err := m.claim(t, worker)
 	return h.frame, h.kept, err
 }
@@ -24,7 +24,7 @@ func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (f *wir
 // handed is what a worker gets: a frame, and what is finished of the sample; or a group.
 type handed struct {
 	frame *wire.Frame
-	kept  []rewards.TermResult
+	kept  []rewards.ComponentResult
 	group *wire.Group
 }
 
@@ -52,19 +52,19 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (handed, effec
 	if e == nil || !e.open(t.Attempt) || t.Group != (e.unit != nil) {
 		return handed{}, effects{}, wire.ErrGone
 	}
-	backup := t.Attempt == e.spare.attempt
+	backup := t.Attempt == e.backup.attempt
 	if gone, fx := c.exhausted(now, e, backup, worker); gone {
 		return handed{}, fx, wire.ErrGone
 	}
 	if e.state == published && backup { // it was promoted
-		e.spare.charged, e.charged = e.charged, 0
+		e.backup.charged, e.charged = e.charged, 0
 	}
 	if e.claimed.IsZero() {
 		e.claimed = now
 	}
 	e.item.Accepted()
 	if backup {
-		e.spare.claims++
+		e.backup.claims++
 	} else {
 		e.claims++
 	}
@@ -86,7 +86,7 @@ func (e *entry) open(attempt int) bool {
 	case published:
 		return attempt == e.attempt
 	case running:
-		return attempt == e.attempt || e.spare.attempt != 0 && attempt == e.spare.attempt
+		return attempt == e.attempt || e.backup.attempt != 0 && attempt == e.backup.attempt
 	}
 	return false
 }
@@ -96,10 +96,10 @@ func (e *entry) open(attempt int) bool {
 func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (bool, effects) {
 	switch {
 	case backup && e.state == running && slices.ContainsFunc(e.attempts, func(a *attempt) bool { return a.worker == worker && !a.backup && a.state == claimed }):
-		c.dropSpare(e) // it came round to the one that has the sample
+		c.dropBackup(e) // it came round to the one that has the sample
 		return true, effects{}
 	case backup:
-		return e.spare.claims >= c.cfg.MaxAttempts, effects{}
+		return e.backup.claims >= c.cfg.MaxAttempts, effects{}
 	case e.claims-e.answers < c.cfg.MaxAttempts:
 		return false, effects{}
 	case e.state == running && (e.offer != nil || slices.ContainsFunc(e.attempts, func(a *attempt) bool { return a.backup && a.state == claimed })):
@@ -111,7 +111,7 @@ func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (b
 // lose ends a sample whose workers kept vanishing.
 func (c *core) lose(now time.Time, e *entry) effects {
 	var fx effects
-	errs := []rewards.TermError{{
+	errs := []rewards.ComponentError{{
 		Class: rewards.Lost, Message: fmt.Sprintf("handed out %d times, %d of them without an answer", e.claims, e.claims-e.answers), Attempts: e.claims,
 		Blame: rewards.BlameWorker,
 	}}

@@ -97,12 +97,12 @@ func (c *core) unserve(now time.Time, fx *effects) {
 }
 
 // unscorable fails a queued entry that no worker will score.
-func (c *core) unscorable(now time.Time, e *entry, why rewards.TermError, fx *effects) {
+func (c *core) unscorable(now time.Time, e *entry, why rewards.ComponentError, fx *effects) {
 	if e.unit != nil {
-		c.failGroup(now, e, rewards.Failed, append([]rewards.TermError{why}, e.errors...), fx)
+		c.failGroup(now, e, rewards.Failed, append([]rewards.ComponentError{why}, e.errors...), fx)
 		return
 	}
-	c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{why}}, fx)
+	c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.ComponentError{why}}, fx)
 }
 
 // lastCall is when a queued sample fails for which no worker's breaker lets it pass: a
@@ -127,10 +127,10 @@ func (c *core) due() time.Time {
 // alarm.
 func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effects) (wire.Ticket, bool) {
 	switch {
-	case e.state == held:
-		c.releaseHeld(now, e, fx)
+	case e.state == awaitsMean:
+		c.releaseWaiting(now, e, fx)
 	case !now.Before(e.deadline) && e.unit != nil:
-		c.failGroup(now, e, rewards.OutcomeExpired, []rewards.TermError{{
+		c.failGroup(now, e, rewards.OutcomeExpired, []rewards.ComponentError{{
 			Class: rewards.Expired, Message: fmt.Sprintf("group %q was not scored before the deadline of a member; it was %s", e.unit.key.uid, e.state),
 		}}, fx)
 	case !now.Before(e.deadline):
@@ -141,17 +141,17 @@ func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effe
 		if n := len(e.attempts); n > 0 {
 			where += " on " + e.attempts[n-1].worker
 		}
-		if e.state == gathered {
+		if e.state == awaitsGroup {
 			where = e.awaited()
 		}
 		c.settle(now, e, &wire.Result{
 			Outcome: rewards.OutcomeExpired,
-			Errors: []rewards.TermError{{
+			Errors: []rewards.ComponentError{{
 				Class: rewards.Expired, Message: e.lateness() + where, Blame: rewards.BlameNobody,
 			}},
 		}, fx)
-		if e.state == held { // its group may outlive it, its deadline does not
-			c.releaseHeld(now, e, fx)
+		if e.state == awaitsMean { // its group may outlive it, its deadline does not
+			c.releaseWaiting(now, e, fx)
 		}
 	case e.state == queued && !now.Before(e.lastCall()):
 		c.alarms.put(&e.alarm, e.deadline)

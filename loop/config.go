@@ -4,75 +4,46 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Config bounds a gateway. The zero value of a field takes its default.
+// Config bounds a gateway. The zero value of a field takes its default. What Keys lists is set by
+// the configuration file, and Keys says what it means; the rest is the program's.
 type Config struct {
 	// Gateway names this process to workers. Defaults to a random name.
 	Gateway string
-	// MaxBytes bounds the bytes of all frames held plus all credit granted and not
-	// yet used. A quarter of it is never granted, so that samples from inside the
-	// process find room beside idle streams. Defaults to 1 GiB.
-	MaxBytes int64
-	// MessageBytes bounds one sample's frame. Defaults to 128 MiB.
-	MessageBytes int64
-	// CreditBytes and CreditSamples are what a connection may send before a buffer
-	// is released again. CreditBytes defaults to 64 MiB, CreditSamples to 256 or, where that
-	// is more, twice what live workers can use of the connection's profile at a time.
-	CreditBytes   int64
-	CreditSamples int64
-	// MaxAttempts bounds how often one sample is handed to a worker. Defaults to 3.
-	MaxAttempts int
-	// SampleTimeout is the time from a sample's arrival to its final result when
-	// the client names none. Defaults to 900 s.
-	SampleTimeout time.Duration
-	// MaxSampleTimeout bounds what a client may ask for. Defaults to 1 h.
+
+	MaxBytes         int64
+	MessageBytes     int64
+	CreditSamples    int
+	CreditBytes      int64
+	MaxAttempts      int
+	SampleTimeout    time.Duration
 	MaxSampleTimeout time.Duration
-	// StepTimeout is how long a step may take from its first word or sample on. The step
-	// that closes first goes first; one that was declared ends then, with whatever is
-	// missing, by OnStepDeadline. Defaults to 1800 s.
-	StepTimeout time.Duration
-	// OnStepDeadline is wire.DeadlineMask, DeadlineFail or DeadlineShortfall, for steps
-	// whose client names none. Defaults to DeadlineMask.
-	OnStepDeadline string
-	// StepBytes and StepAge bound what is kept of the samples of steps for trainers that
-	// read them as a whole, all runs together; the oldest goes first. Default to 256 MiB
-	// and 30 min.
-	StepBytes int64
-	StepAge   time.Duration
-	// Dispatch says which worker gets a sample, and when a second one does.
-	Dispatch dispatch.Config
-	// Breaker says when a worker gets no more samples of a profile that it fails.
-	Breaker Breaker
-	// RepublishAfter is how long a ticket may lie unclaimed while a place is free
-	// before it is published once more: the engine may have lost it. Defaults to 5 s.
-	RepublishAfter time.Duration
-	// ClaimTimeout is how long a claimed sample may stay without a result before it
-	// is given to another worker although its lease says nothing; it must exceed
-	// the longest term. Defaults to 600 s.
-	ClaimTimeout time.Duration
-	// UnavailableAfter is how long a sample waits, all its waits together, while no worker
-	// takes samples of its profile, before it fails. 0: until a little before its deadline.
+	StepTimeout      time.Duration
+	OnStepDeadline   string
+	StepBytes        int64
+	StepAge          time.Duration
+	NumExamine       int
+	ClaimTimeout     time.Duration
 	UnavailableAfter time.Duration
-	// Weights gives runs their share of the places under load, by run name. A run
-	// that is not named weighs 1.
-	Weights map[string]float64
-	// KeepResults, KeepBytes and KeepFor bound what is remembered of answered
-	// samples until the client confirms them. Default to 100,000, 64 MiB (per run)
-	// and 10 min.
-	KeepResults int
-	KeepBytes   int64
-	KeepFor     time.Duration
-	// ResumeGrace is how long samples wait for a client of their run to come back, or to fetch
-	// rewards, before they are cancelled; those of declared steps are not. Defaults to 60 s.
-	ResumeGrace time.Duration
+	Weights          map[string]float64
+	KeepResults      int
+	KeepBytes        int64
+	KeepFor          time.Duration
+	ResumeGrace      time.Duration
+	Dispatch         dispatch.Config
+	Breaker          Breaker
+
+	// RepublishAfter is how long a ticket may lie unclaimed while a place is free
+	// before it is published once more: the queue may have lost it. Defaults to 5 s.
+	RepublishAfter time.Duration
 	// Profiles are the names of the rewards that may be asked for; "" is the default one.
 	Profiles []string
 	// Queues are the names of their queues of tickets, by profile: workers take what they
@@ -82,8 +53,6 @@ type Config struct {
 	// GroupByPrompt are the profiles whose samples of the same prompt are one group where
 	// they have a group_size and no uid.
 	GroupByPrompt []string
-	// NumExamine is how many samples of each step are handed to Options.Examine.
-	NumExamine int
 	// GroupProfiles are those of them that need whole prompt groups: a group that
 	// cannot fit into MaxBytes is then refused with its first member.
 	GroupProfiles []string
@@ -91,28 +60,47 @@ type Config struct {
 	OnSampleFailure map[string]rewards.SamplePolicy
 }
 
+// Keys implements keys.Described: the section loop.
+func (c *Config) Keys(k *keys.Set) {
+	k.Size(&c.MaxBytes, "max_bytes", 1<<30, "Bytes of samples in flight and of credit not yet used, all clients together. "+
+		"A quarter of it is never granted as credit, so that samples from HTTP requests find room.").Min(1 << 20)
+	k.Size(&c.MessageBytes, "message_bytes", 128<<20, "The largest sample. At most max_bytes.").Min(1 << 10)
+	k.Int(&c.CreditSamples, "credit_samples", 0, "Samples one connection may send ahead of those whose buffers are free again. "+
+		"0: 256, or twice what live workers can use of its profile at a time, whichever is more.").Max(1_000_000)
+	k.Size(&c.CreditBytes, "credit_bytes", 64<<20, "Bytes one connection may send ahead. At most max_bytes.").Min(1 << 10)
+	k.Int(&c.MaxAttempts, "max_attempts", 3, "How many workers may fail a sample by a fault of their own, or vanish with it, before it fails.").Between(1, 100)
+	k.Duration(&c.SampleTimeout, "sample_timeout", 900*time.Second, "From arrival to result, for samples of the websocket that name no deadline.").Min(time.Second)
+	k.Duration(&c.MaxSampleTimeout, "max_sample_timeout", time.Hour, "The longest deadline a client may ask for.").Min(time.Second)
+	k.Duration(&c.StepTimeout, "step_timeout", 1800*time.Second, "How long a step may take from its first message or sample on. Of several steps the one whose time is over first is scored first.").Min(time.Second)
+	k.Choice(&c.OnStepDeadline, "on_step_deadline", []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall},
+		"What a declared step's rewards are when its time is over with samples missing, if its client does not say: those rows masked, an error, or the step without them.")
+	k.Size(&c.StepBytes, "step_bytes", 256<<20, "Bytes of the rows of steps that trainers read as a whole, all runs together. The oldest rows go first.").Min(1 << 10)
+	k.Duration(&c.StepAge, "step_age", 30*time.Minute, "How long rows of steps are kept for trainers that read them as a whole.").Min(time.Second)
+	k.Int(&c.NumExamine, "num_examine", 0, "Samples of each step that are printed with their rewards.").Max(10_000)
+	k.Duration(&c.ClaimTimeout, "claim_timeout", 600*time.Second, "How long a worker may keep a sample before another gets it. At least the longest component.").Min(time.Second)
+	k.Duration(&c.UnavailableAfter, "unavailable_after", 0, "How long a sample waits, all its waits together, while no worker takes samples of its profile because an engine or a service "+
+		"is down or no worker is there, before it fails. 0: until 5 s, or a tenth of its time if that is less, before its deadline.")
+	k.Weights(&c.Weights, "run_weights", "Shares of training runs under load by name, such as {ocr: 2}; a run not named has 1.")
+	k.Int(&c.KeepResults, "results_kept", 100_000, "Results of a run kept for a client that comes back.").Between(1, 10_000_000)
+	k.Size(&c.KeepBytes, "results_bytes", 64<<20, "Bytes of the results of a run that are kept for a client that comes back.").Min(1 << 10)
+	k.Duration(&c.KeepFor, "results_age", 10*time.Minute, "How long results are kept for a client that comes back.").Min(time.Second)
+	k.Duration(&c.ResumeGrace, "resume_grace", time.Minute, "Time for which samples wait for a client of their run to connect again, or to fetch rewards, before they are cancelled. "+
+		"Samples of declared steps are not cancelled.").Min(time.Second)
+	k.Section("dispatch", "Which worker gets a sample, and when a second one does.", &c.Dispatch)
+	k.AtMost("message_bytes", "max_bytes")
+}
+
+// Keys implements keys.Described: keys of the section loop.workers.
+func (b *Breaker) Keys(k *keys.Set) {
+	k.Int(&b.Failures, "breaker_failures", 5, "Failures in a row of one worker at one profile, blamed on the worker, after which it gets no samples of that profile for 1 s to 30 s.").Between(1, 65536)
+}
+
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
-	c.MaxBytes = cmp.Or(c.MaxBytes, 1<<30)
-	c.MessageBytes = cmp.Or(c.MessageBytes, 128<<20)
-	c.CreditBytes = cmp.Or(c.CreditBytes, 64<<20)
-	c.MaxAttempts = cmp.Or(c.MaxAttempts, 3)
-	c.SampleTimeout = cmp.Or(c.SampleTimeout, 900*time.Second)
-	c.MaxSampleTimeout = cmp.Or(c.MaxSampleTimeout, time.Hour)
-	c.StepTimeout = cmp.Or(c.StepTimeout, 1800*time.Second)
-	c.OnStepDeadline = cmp.Or(c.OnStepDeadline, wire.DeadlineMask)
-	c.StepBytes = cmp.Or(c.StepBytes, 256<<20)
-	c.StepAge = cmp.Or(c.StepAge, 30*time.Minute)
-	c.Dispatch = c.Dispatch.WithDefaults()
-	c.Breaker.Failures = cmp.Or(c.Breaker.Failures, 5)
+	keys.Fill(&c, &c.Breaker)
 	c.Breaker.Pause = cmp.Or(c.Breaker.Pause, time.Second)
 	c.Breaker.MaxPause = cmp.Or(c.Breaker.MaxPause, 30*time.Second)
 	c.RepublishAfter = cmp.Or(c.RepublishAfter, 5*time.Second)
-	c.ClaimTimeout = cmp.Or(c.ClaimTimeout, 600*time.Second)
-	c.KeepResults = cmp.Or(c.KeepResults, 100_000)
-	c.KeepBytes = cmp.Or(c.KeepBytes, 64<<20)
-	c.KeepFor = cmp.Or(c.KeepFor, 10*time.Minute)
-	c.ResumeGrace = cmp.Or(c.ResumeGrace, time.Minute)
 	if len(c.Profiles) == 0 {
 		c.Profiles = []string{""}
 	}
@@ -121,44 +109,11 @@ func (c Config) WithDefaults() Config {
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
-	positive := func(name string, v int64) {
-		if v <= 0 {
-			errs = append(errs, fmt.Errorf("loop: %s must be positive, not %d", name, v))
-		}
+	err := keys.Validate("loop", &c, &c.Breaker)
+	if b := c.Breaker; b.Pause <= 0 || b.MaxPause < b.Pause {
+		err = errors.Join(err, fmt.Errorf("loop: breaker: pauses from %v to %v, want more than 0, the shorter first", b.Pause, b.MaxPause))
 	}
-	positive("max_bytes", c.MaxBytes)
-	positive("message_bytes", c.MessageBytes)
-	positive("credit_bytes", c.CreditBytes)
-	if c.CreditSamples < 0 {
-		errs = append(errs, fmt.Errorf("loop: credit_samples must not be negative, not %d", c.CreditSamples))
-	}
-	positive("max_attempts", int64(c.MaxAttempts))
-	positive("sample_timeout", int64(c.SampleTimeout))
-	positive("step_timeout", int64(c.StepTimeout))
-	positive("step_bytes", c.StepBytes)
-	positive("step_age", int64(c.StepAge))
-	if !slices.Contains([]string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall}, c.OnStepDeadline) {
-		errs = append(errs, fmt.Errorf("loop: on_step_deadline is %q, want %s, %s or %s", c.OnStepDeadline, wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall))
-	}
-	if c.UnavailableAfter < 0 {
-		errs = append(errs, fmt.Errorf("loop: unavailable_after must not be negative, not %v", c.UnavailableAfter))
-	}
-	positive("keep_results", int64(c.KeepResults))
-	positive("resume_grace", int64(c.ResumeGrace))
-	positive("breaker.failures", int64(c.Breaker.Failures))
-	positive("breaker.pause", int64(c.Breaker.Pause))
-	positive("breaker.max_pause", int64(c.Breaker.MaxPause))
-	errs = append(errs, c.Dispatch.Validate())
-	if c.MessageBytes > c.MaxBytes {
-		errs = append(errs, fmt.Errorf("loop: message_bytes (%d) exceeds max_bytes (%d): such a sample could never be held", c.MessageBytes, c.MaxBytes))
-	}
-	for run, w := range c.Weights {
-		if !(w > 0) {
-			errs = append(errs, fmt.Errorf("loop: the weight of run %q must be positive, not %v", run, w))
-		}
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // defaultCredit is how many samples a connection may send at least.

@@ -69,7 +69,7 @@ type effects struct {
 	wake      bool // the dispatcher has something to look at
 	whole     bool // the last sample of a step has arrived
 	examined  []Examined
-	parked    bool         // a sample has begun to wait for its group, and its credit is free
+	waiting   bool         // a sample has begun to wait for its group, and its credit is free
 	over      []*step.Step // steps that have just ended
 	faults    []string     // what must not be
 	strangers []stranger   // workers of another configuration, seen for the first time

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -22,7 +22,7 @@ func TestASampleBeyondTheCreditIsAnsweredAndTheConnectionLives(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 8}, Loop: cfg, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+			onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 8}, Loop: cfg, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()
@@ -65,7 +65,7 @@ func TestFramesThatOverrunScorersHoldDoNotShutTheClientOut(t *testing.T) {
 		return hashing(0)(ctx, s)
 	}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 8, MaxAbandoned: 8}, Loop: loop.Config{CreditSamples: 4, MaxAttempts: 1}, Profiles: profiles(t, term(score)),
+		Workers: 1, Worker: rig.Settings{Places: 8, MaxAbandoned: 8}, Loop: loop.Config{CreditSamples: 4, MaxAttempts: 1}, Profiles: profiles(t, component(score)),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
@@ -84,12 +84,12 @@ func TestFramesThatOverrunScorersHoldDoNotShutTheClientOut(t *testing.T) {
 	})
 }
 
-// A failed sample's slot rests, but its bytes are free at once.
-func TestASampleThatFailedHoldsNoCreditWhileItsSlotRests(t *testing.T) {
+// A failed sample's place rests, but its bytes are free at once.
+func TestASampleThatFailedHoldsNoCreditWhileItsPlaceRests(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{
 		Workers: 1, Loop: loop.Config{MaxAttempts: 1, CreditSamples: 1},
-		Profiles: profiles(t, term(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+		Profiles: profiles(t, component(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 			if s.ID == "bad" {
 				return rewards.Score{}, rewards.Crashed
 			}
@@ -113,7 +113,7 @@ func TestASampleThatFailedHoldsNoCreditWhileItsSlotRests(t *testing.T) {
 func TestAClientMaySendItsWholeWindowAgainAfterACut(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{CreditSamples: 8}, Profiles: profiles(t, term(hashing(time.Second))),
+		Workers: 1, Worker: rig.Settings{Places: 2}, Loop: loop.Config{CreditSamples: 8}, Profiles: profiles(t, component(hashing(time.Second))),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		h := wire.Hello{Run: "run"}
@@ -137,7 +137,7 @@ func TestAClientMaySendItsWholeWindowAgainAfterACut(t *testing.T) {
 func TestCreditOfAClientThatLeftGoesToTheOthers(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{
-		Workers: 1, Loop: loop.Config{MaxBytes: 40_000, MessageBytes: 10_000, CreditBytes: 30_000}, Profiles: profiles(t, term(hashing(time.Second))),
+		Workers: 1, Loop: loop.Config{MaxBytes: 40_000, MessageBytes: 10_000, CreditBytes: 30_000}, Profiles: profiles(t, component(hashing(time.Second))),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		a := s.connect(t, wire.Hello{Run: "run", Client: "a"})
@@ -160,7 +160,7 @@ func TestCreditOfAClientThatLeftGoesToTheOthers(t *testing.T) {
 
 func TestFramesThatAreNoneHurtOnlyThemselves(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Loop: loop.Config{MessageBytes: 1000}, Profiles: profiles(t, term(hashing(0)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Loop: loop.Config{MessageBytes: 1000}, Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()

@@ -12,13 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 )
 
-// ledger books slot time by run.
+// ledger books place time by run.
 type ledger struct {
 	mu   sync.Mutex
 	time map[string]time.Duration
@@ -30,7 +30,7 @@ func (l *ledger) book(run string, d time.Duration) {
 	l.time[run] += d
 }
 
-func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
+func TestTwoRunsUnderLoadSharePlaceTimeByTheirWeights(t *testing.T) {
 	t.Parallel()
 	for name, times := range map[string][2]time.Duration{
 		"with equal samples":                    {200 * time.Millisecond, 200 * time.Millisecond},
@@ -59,7 +59,7 @@ func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
 				cfg.Dispatch.Policy = dispatch.SpeedWeighted
 			}
 			onStage(t, rig.Options{
-				Workers: 4, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, term(score)), Loop: cfg,
+				Workers: 4, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, component(score)), Loop: cfg,
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
 				for i := range 3000 { // more than can be scored meanwhile: both are under load to the end
@@ -71,7 +71,7 @@ func TestTwoRunsUnderLoadShareSlotTimeByTheirWeights(t *testing.T) {
 				books.mu.Lock()
 				defer books.mu.Unlock()
 				ratio := books.time["_heavy"].Seconds() / books.time["_light"].Seconds()
-				t.Logf("slot time %v, ratio %.3f", books.time, ratio)
+				t.Logf("place time %v, ratio %.3f", books.time, ratio)
 				require.InEpsilon(t, 3.0, ratio, 0.05)
 			})
 		})
@@ -88,7 +88,7 @@ func TestTheStepThatClosesFirstGoesFirst(t *testing.T) {
 		mu.Unlock()
 		return hashing(100*time.Millisecond)(ctx, s)
 	}
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(score))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(score))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		var futures []*loop.Future
 		submit := func(id string, step int64) {
@@ -116,14 +116,14 @@ func TestTheStepThatClosesFirstGoesFirst(t *testing.T) {
 
 func TestTwoProfilesShareOnePool(t *testing.T) {
 	t.Parallel()
-	fixed := func(v float64) rewards.Term {
-		return term(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+	fixed := func(v float64) rewards.Component {
+		return component(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 			return rewards.Score{Value: v}, pause(ctx, 50*time.Millisecond)
 		})
 	}
 	ocr := fixed(2)
 	ocr.Key = "ocr"
-	both := map[string]*rewards.Manager{"": profile(t, fixed(1)), "ocr": profile(t, ocr, rewards.Term{Key: "second", Weight: 10, Scorer: fixed(4).Scorer})}
+	both := map[string]*rewards.Manager{"": profile(t, fixed(1)), "ocr": profile(t, ocr, rewards.Component{Key: "second", Weight: 10, Scorer: fixed(4).Scorer})}
 	onStage(t, rig.Options{Workers: 3, Profiles: both}, func(t *testing.T, s *stage) {
 		t.Helper()
 		futures := map[string][]*loop.Future{}
@@ -158,7 +158,7 @@ func TestAFailedSampleGoesToAnotherWorkerEachTime(t *testing.T) {
 	var mu sync.Mutex
 	tried := map[string][]string{}
 	failing := func(worker string) map[string]*rewards.Manager {
-		return profiles(t, term(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
+		return profiles(t, component(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			tried[s.ID] = append(tried[s.ID], worker)
@@ -166,7 +166,7 @@ func TestAFailedSampleGoesToAnotherWorkerEachTime(t *testing.T) {
 		}))
 	}
 	onStage(t, rig.Options{
-		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: rig.Settings{Slots: 8}, Loop: loop.Config{MaxAttempts: 4, Breaker: loop.Breaker{Failures: 1000}},
+		Workers: 4, Profiles: failing(""), ProfilesOf: failing, Worker: rig.Settings{Places: 8}, Loop: loop.Config{MaxAttempts: 4, Breaker: loop.Breaker{Failures: 1000}},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for i := range 20 {
@@ -204,7 +204,7 @@ func TestAFailureThatWouldMeetTheNextWorkerTooIsNotTriedAgain(t *testing.T) {
 			score := func(context.Context, *rewards.Sample) (rewards.Score, error) {
 				return rewards.Score{Value: nan()}, err
 			}
-			onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, term(score))}, func(t *testing.T, s *stage) {
+			onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, component(score))}, func(t *testing.T, s *stage) {
 				t.Helper()
 				for i := range 20 {
 					start := time.Now()
@@ -239,7 +239,7 @@ func TestASampleIsTriedAgainAlthoughADeadWorkerHeldIt(t *testing.T) {
 			for _, w := range s.Workers {
 				if w.Info().Busy > 0 {
 					w.Kill()
-					s.engine.Kill(w.ID)
+					s.queue.Kill(w.ID)
 				}
 			}
 			return rewards.Score{}, pause(ctx, time.Hour)
@@ -248,7 +248,7 @@ func TestASampleIsTriedAgainAlthoughADeadWorkerHeldIt(t *testing.T) {
 		}
 		return hashing(0)(ctx, sample)
 	}
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term(score)}, Timeout: time.Minute})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component(score)}, Timeout: time.Minute})
 	require.NoError(t, err)
 	onStage(t, rig.Options{Workers: 3, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, on *stage) {
 		t.Helper()
@@ -263,7 +263,7 @@ func TestASampleIsTriedAgainAlthoughADeadWorkerHeldIt(t *testing.T) {
 
 func TestALeaseIsExtendedForAsLongAsTheScorerMayTake(t *testing.T) {
 	t.Parallel()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term(hashing(20 * time.Second))}, Timeout: time.Minute})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component(hashing(20 * time.Second))}, Timeout: time.Minute})
 	require.NoError(t, err)
 	onStage(t, rig.Options{Workers: 2, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -275,7 +275,7 @@ func TestALeaseIsExtendedForAsLongAsTheScorerMayTake(t *testing.T) {
 
 func TestASampleWithoutAnAnswerIsExpiredAndSaysWhere(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, component(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for i := range 50 { // never "lost": the worker's clock and the gateway's go off at the same moment
 			start := time.Now()
@@ -286,7 +286,7 @@ func TestASampleWithoutAnAnswerIsExpiredAndSaysWhere(t *testing.T) {
 			require.Equal(t, time.Second, time.Since(start))
 		}
 	})
-	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, component(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		res := result(t, s.submitFor(t, "_run", rig.Sample("nobody", 3), time.Second))
 		require.Equal(t, rewards.Failed, res.Outcome, "a little before its deadline")
@@ -302,12 +302,12 @@ func TestASampleWhoseWorkersKeepVanishingIsLost(t *testing.T) {
 		for _, w := range s.Workers {
 			if w.Info().Busy > 0 {
 				w.Kill()
-				s.engine.Kill(w.ID)
+				s.queue.Kill(w.ID)
 			}
 		}
 		return rewards.Score{}, pause(ctx, time.Hour)
 	}
-	onStage(t, rig.Options{Workers: 5, Profiles: profiles(t, term(score))}, func(t *testing.T, on *stage) {
+	onStage(t, rig.Options{Workers: 5, Profiles: profiles(t, component(score))}, func(t *testing.T, on *stage) {
 		t.Helper()
 		s = on
 		res := result(t, s.submit(t, "_run", rig.Sample("x", 3)))
@@ -329,7 +329,7 @@ func TestEveryOutcomeHasTheSameKeys(t *testing.T) {
 		}
 		return rewards.Score{Value: 1, Extra: map[string]any{"length": 3, "text": "abc"}}, nil
 	}
-	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: profiles(t, term(extra))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: profiles(t, component(extra))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		scored := result(t, s.submit(t, "_run", rig.Sample("scored", 3)))
 		require.Equal(t, rewards.Scored, scored.Outcome)
@@ -358,7 +358,7 @@ func TestEveryOutcomeHasTheSameKeys(t *testing.T) {
 
 func TestALateResultIsDroppedAndDoesNotAnswerTwice(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, component(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		f := s.submit(t, "_run", rig.Sample("x", 3))
 		a, b := s.stub(t, "a"), s.stub(t, "b")
@@ -382,7 +382,7 @@ func TestALateResultIsDroppedAndDoesNotAnswerTwice(t *testing.T) {
 func TestAFailureOfAnEarlierAttemptSaysNothingAboutTheNext(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{
-		Workers: 0, Profiles: profiles(t, term(hanging)), Loop: loop.Config{ClaimTimeout: 2 * time.Second},
+		Workers: 0, Profiles: profiles(t, component(hanging)), Loop: loop.Config{ClaimTimeout: 2 * time.Second},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		f := s.submit(t, "_run", rig.Sample("x", 3))
@@ -401,17 +401,17 @@ func TestAFailureOfAnEarlierAttemptSaysNothingAboutTheNext(t *testing.T) {
 
 func TestTicketsThatTheEngineLosesOrRefusesAreSentAgain(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 10 {
 			futures = append(futures, s.submit(t, "_run", rig.Sample(fmt.Sprint(i), 3)))
 		}
 		time.Sleep(500 * time.Millisecond)
-		s.engine.Lose()
-		s.engine.RefusePublish(errors.New("away"))
+		s.queue.Lose()
+		s.queue.RefusePublish(errors.New("away"))
 		time.Sleep(2 * time.Second)
-		s.engine.RefusePublish(nil)
+		s.queue.RefusePublish(nil)
 		start := time.Now()
 		for _, f := range futures {
 			require.Equal(t, rewards.Scored, result(t, f).Outcome)

@@ -32,7 +32,7 @@ func (m *Manager) dispatch(ctx context.Context) {
 const (
 	publishBatch   = 64                     // tickets taken under one lock
 	publishTimeout = 500 * time.Millisecond // deadlines may slip by no more
-	publishPause   = 100 * time.Millisecond // after the engine refused one
+	publishPause   = 100 * time.Millisecond // after the queue refused one
 	presencePoll   = 100 * time.Millisecond // while samples wait for a place that is not there
 )
 
@@ -74,7 +74,7 @@ func (m *Manager) round(ctx context.Context) time.Duration {
 	}
 }
 
-// publish hands tickets to the engine; those that it does not take go back to
+// publish hands tickets to the queue; those that it does not take go back to
 // their queues.
 func (m *Manager) publish(ctx context.Context, tickets []wire.Ticket) bool {
 	if len(tickets) == 0 {
@@ -83,7 +83,7 @@ func (m *Manager) publish(ctx context.Context, tickets []wire.Ticket) bool {
 	pctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	for i, t := range tickets {
-		err := m.engine.Publish(pctx, t)
+		err := m.queue.Publish(pctx, t)
 		if err == nil {
 			continue
 		}
@@ -99,18 +99,18 @@ func (m *Manager) publish(ctx context.Context, tickets []wire.Ticket) bool {
 	return true
 }
 
-// complainEvery is how often the log says that the engine takes no tickets: while it is
+// complainEvery is how often the log says that the queue takes no tickets: while it is
 // away, ten are tried a second.
 const complainEvery = 10 * time.Second
 
-// complain says that the engine did not take a ticket. It is the dispatcher's.
+// complain says that the queue did not take a ticket. It is the dispatcher's.
 func (m *Manager) complain(ctx context.Context, t wire.Ticket, err error) {
 	m.untaken++
 	now := time.Now()
 	if now.Sub(m.complained) < complainEvery {
 		return
 	}
-	m.log.WarnContext(ctx, "engine did not take a ticket; it stays queued", "sample_id", t.ID, "run", t.Run, "error", err, "since_last_said", m.untaken)
+	m.log.WarnContext(ctx, "queue did not take a ticket; it stays queued", "sample_id", t.ID, "run", t.Run, "error", err, "since_last_said", m.untaken)
 	m.complained, m.untaken = now, 0
 }
 

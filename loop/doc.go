@@ -18,7 +18,7 @@
 //  5. Manager.Finish takes the worker's answer. The first one that counts wins and
 //     settles the entry; a later one is counted and dropped. A failure that the worker is
 //     to blame for sends the entry back to 3, for another worker (breaker.go).
-//     A sample whose reward needs its whole group is gathered instead: its frame
+//     A sample whose reward needs its whole group waits for its group instead: its frame
 //     stays, its place is free, and when the last member has come that far the group
 //     gets an entry of its own, which goes from 3 to 5 with all frames and settles
 //     all members (gather.go).
@@ -42,13 +42,13 @@
 //
 // core is the state machine, without goroutines, clocks or I/O; Manager gives it a
 // mutex, a dispatcher and a clock; package loop/stream gives it websockets. The
-// simulation tests run the same core under testing/synctest with an engine in
+// simulation tests run the same core under testing/synctest with a queue in
 // memory.
 //
 // Where what is, in the order in which a sample meets it; a Manager's method stands
 // before the core's that it calls:
 //
-//	config, engine, errors      what it is told, what it needs, what its errors wrap
+//	config, queue, errors       what it is told, what it needs, what its errors wrap
 //	manager, dispatcher         start, drain, stop; the one goroutine; clock: what is due when
 //	attach                      what a client's messages ask for; its session and its epoch
 //	submit                      a sample from inside the process
@@ -60,7 +60,7 @@
 //	waits                       samples that wait for an engine or a service that is down
 //	breaker, unserved           workers that fail a profile, by their own word or by
 //	                            comparison; profiles without a worker
-//	tickets, claim, attempts    into the engine, out to a worker, who has it
+//	tickets, claim, attempts    into the queue, out to a worker, who has it
 //	finish, settle, finalise    an answer, the end of the scoring, the one final result
 //	withdraw, loss              taken back by a client, a restart or a stop; what was lost
 //	groups, gather              prompt groups: their statistics, those scored as a whole

@@ -339,7 +339,7 @@ func (m *Manager) restoreSample(now time.Time, r *run, k *spool.Kept) error {
 		return err
 	}
 	if _, known := m.profile(meta.Reward); !known {
-		return fmt.Errorf("%w: no reward named %q; known are %q", rewards.UnknownReward, meta.Reward, m.rewards)
+		return fmt.Errorf("%w: %s", rewards.UnknownReward, m.unknownReward(meta.Reward))
 	}
 	h, err := wire.ReadHeader(k.Body, wire.Limits{MessageBytes: k.Size})
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -79,8 +79,8 @@ func (g *laggard) Flush() error {
 
 func (l *lives) begin(o rig.Options) *life {
 	l.t.Helper()
-	e := memengine.New(uint64(len(l.all)+1), lease)
-	o.Engine = e
+	e := memqueue.New(uint64(len(l.all)+1), lease)
+	o.Queue = e
 	o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
 	if o.Worker.Heartbeat == 0 {
 		o.Worker.Heartbeat = time.Second
@@ -93,7 +93,7 @@ func (l *lives) begin(o rig.Options) *life {
 		late = &laggard{Spool: sp}
 		o.Spool = late
 	}
-	v := &life{late: late, stage: &stage{Rig: rig.New(l.t, o), engine: e}, spool: sp, dir: l.dir}
+	v := &life{late: late, stage: &stage{Rig: rig.New(l.t, o), queue: e}, spool: sp, dir: l.dir}
 	l.all = append(l.all, v)
 	return v
 }
@@ -117,7 +117,7 @@ func (l *lives) kill(v *life) {
 
 func (v *life) end() {
 	v.Stop()
-	v.engine.Close()
+	v.queue.Close()
 }
 
 // durably runs a test of several lives in a bubble; after it nothing is left of any.
@@ -142,7 +142,7 @@ func durably(t *testing.T, test func(t *testing.T, l *lives)) {
 // slowly scores each sample in a second, one at a time, and counts.
 func slowly(t *testing.T, runs *atomic.Int64) rig.Options {
 	t.Helper()
-	return rig.Options{Workers: 1, Worker: rig.Settings{Slots: 1}, Profiles: profiles(t, term(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+	return rig.Options{Workers: 1, Worker: rig.Settings{Places: 1}, Profiles: profiles(t, component(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		score, err := hashing(time.Second)(ctx, s)
 		if err == nil {
 			runs.Add(1)
@@ -153,7 +153,7 @@ func slowly(t *testing.T, runs *atomic.Int64) rig.Options {
 
 // again is the hello of a client whose gateway has died.
 func again(p *peer, h wire.Hello, got uint64) wire.Hello {
-	h.Resume = &wire.Resume{Session: p.welcome().Session, Got: got}
+	h.Resume = &wire.Resume{Session: p.welcome().Session, Confirmed: got}
 	return h
 }
 
@@ -279,7 +279,7 @@ func TestADeadlineGoesOnWhileTheGatewayIsDead(t *testing.T) {
 		expired := q.result(t, "late")
 		assert.Equal(t, rewards.OutcomeExpired, expired.Outcome)
 		assert.Contains(t, expired.Errors[0].Message, "no result within 20s")
-		assert.InDelta(t, 0.25, *expired.Substitute.Value, 0, "the policy of the session that sent it")
+		assert.InDelta(t, 0.25, *expired.Fallback.Value, 0, "the policy of the session that sent it")
 		assert.Equal(t, rewards.Scored, q.result(t, "early").Outcome)
 		assert.EqualValues(t, 1, runs.Load())
 	})
@@ -339,7 +339,7 @@ func TestAGroupFormsAgainWithTheMembersThatWereAnswered(t *testing.T) {
 	t.Parallel()
 	durably(t, func(t *testing.T, l *lives) {
 		t.Helper()
-		o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: twoTerms(t, "m3")}
+		o := rig.Options{Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: twoComponents(t, "m3")}
 		first := l.begin(o)
 		h := wire.Hello{Run: "run"}
 		p := first.connect(t, h)
@@ -380,7 +380,7 @@ func TestAGroupThatIsScoredAsAWholeIsScoredInTheNextLife(t *testing.T) {
 	durably(t, func(t *testing.T, l *lives) {
 		t.Helper()
 		c := &comparison{takes: time.Second}
-		o := rig.Options{Workers: 1, Worker: rig.Settings{Slots: 8}, Profiles: compared(t, c)}
+		o := rig.Options{Workers: 1, Worker: rig.Settings{Places: 8}, Profiles: compared(t, c)}
 		sample := func(i int) *rewards.Sample {
 			s := rig.Sample(fmt.Sprint("m", i), 3)
 			s.UID, s.GroupSize = "prompt", 4
@@ -426,7 +426,7 @@ func TestAnOpenGroupOfAnsweredMembersEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	durably(t, func(t *testing.T, l *lives) {
 		t.Helper()
-		o := rig.Options{Workers: 1, Profiles: twoTerms(t), Loop: loop.Config{SampleTimeout: time.Minute}}
+		o := rig.Options{Workers: 1, Profiles: twoComponents(t), Loop: loop.Config{SampleTimeout: time.Minute}}
 		first := l.begin(o)
 		p := first.connect(t, wire.Hello{Run: "run"})
 		p.send(t, member(1))
@@ -576,11 +576,11 @@ func onSlowDisk(t *testing.T, test func(t *testing.T, s *stage, d *slowDisk, sp 
 		sp, err := spool.Open(spool.Config{Dir: t.TempDir()})
 		require.NoError(t, err)
 		d := &slowDisk{Spool: sp, written: make(chan error)}
-		e := memengine.New(1, lease)
+		e := memqueue.New(1, lease)
 		defer e.Close()
-		s := &stage{engine: e, Rig: rig.New(t, rig.Options{
-			Workers: 1, Worker: rig.Settings{Slots: 4, Heartbeat: time.Second}, Profiles: profiles(t, term(hashing(time.Second))),
-			Engine: e, Source: func(worker string) workers.Source { return e.NewSource(worker) }, Spool: d,
+		s := &stage{queue: e, Rig: rig.New(t, rig.Options{
+			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: time.Second}, Profiles: profiles(t, component(hashing(time.Second))),
+			Queue: e, Source: func(worker string) workers.Source { return e.NewSource(worker) }, Spool: d,
 		})}
 		test(t, s, d, sp)
 		s.Stop()
@@ -656,7 +656,10 @@ func TestASampleThatCannotBeWrittenIsRefusedAndMayComeAgain(t *testing.T) {
 func TestHistoriesOfKilledGatewaysYieldOneResultEach(t *testing.T) {
 	t.Parallel()
 	n := uint64(200)
-	if raceEnabled || testing.Short() {
+	switch {
+	case testing.Short():
+		n = 4
+	case raceEnabled:
 		n = 40
 	}
 	for seed := range n {
@@ -673,7 +676,7 @@ func killedHistory(t *testing.T, seed uint64) {
 	l := &lives{t: t, dir: t.TempDir(), late: true}
 	scored := map[string]int{} // guarded by mu
 	var mu sync.Mutex
-	o := rig.Options{Workers: 2, Worker: rig.Settings{Slots: 1 + rng.IntN(3)}, Profiles: profiles(t, term(
+	o := rig.Options{Workers: 2, Worker: rig.Settings{Places: 1 + rng.IntN(3)}, Profiles: profiles(t, component(
 		func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 			score, err := hashing(time.Duration(100+idNumber(s.ID)%900)*time.Millisecond)(ctx, s)
 			if err == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -34,9 +34,9 @@ func BenchmarkAccept(b *testing.B) {
 			name = "durable"
 		}
 		b.Run(name, func(b *testing.B) {
-			engine := memengine.New(1, time.Second)
-			defer engine.Close()
-			o := loop.Options{Engine: engine, Presence: engine}
+			queue := memqueue.New(1, time.Second)
+			defer queue.Close()
+			o := loop.Options{Queue: queue, Presence: queue}
 			if durable {
 				sp, err := spool.Open(spool.Config{Dir: b.TempDir()})
 				require.NoError(b, err)

@@ -44,20 +44,20 @@ type entry struct {
 	bounces  int        // how many of them tried a worker whose breaker was open, and found it no better
 	offer    *attempt   // the attempt that nobody has claimed: its first, or its backup beside others; nil: none
 	attempts []*attempt // attempts that workers have claimed and not answered
-	spare    spare      // the backup request
+	backup   backup     // the backup request
 	avoid    []string   // workers that failed it
-	errors   []rewards.TermError
+	errors   []rewards.ComponentError
 	claimed  time.Time // of the first claim
 	charged  time.Duration
 	alarm    alarm // the deadline, or an earlier look
 
-	result *wire.Result // while held
+	result *wire.Result // while it waits for the mean of its group
 
-	// While gathered: what the sample's own terms said, since when, and whose credit
+	// While it waits for its group: what the sample's own components said, since when, and whose credit
 	// its frame does not count against.
-	partial  *wire.Result
-	gathered time.Time
-	parked   owner
+	partial    *wire.Result
+	waitsSince time.Time
+	waiting    owner
 
 	// How long the sample has waited unserved (waits.go), and what is known of it since a worker
 	// returned it; nil: none has.
@@ -75,11 +75,11 @@ type entry struct {
 // giveBack is what is known of a sample that a worker has returned because a dependency is
 // down.
 type giveBack struct {
-	kept     []rewards.TermResult // what components have said
-	waits    string               // the dependency; "": a worker has it again
-	whole    bool                 // all of the profile wait for it there
-	returned []string             // workers that returned it since it rested last
-	outage   rewards.TermError    // the failure that it would be
+	kept     []rewards.ComponentResult // what components have said
+	waits    string                    // the dependency; "": a worker has it again
+	whole    bool                      // all of the profile wait for it there
+	returned []string                  // workers that returned it since it rested last
+	outage   rewards.ComponentError    // the failure that it would be
 }
 
 // gave is what is known since a worker returned the sample, if one has.
@@ -96,15 +96,15 @@ type attempt struct {
 	state  attemptState
 	backup bool // it was asked because another one takes long
 
-	published time.Time // when the ticket was given to the engine
+	published time.Time // when the ticket was given to the queue
 	slow      []string  // workers that are to leave it to faster ones
 
 	worker string
 	since  time.Time // when the worker claimed it
 }
 
-// spare is the second request for a sample that runs long. A sample has one.
-type spare struct {
+// backup is the second request for a sample that runs long. A sample has one.
+type backup struct {
 	attempt int  // of its ticket; 0: there is none that counts
 	sent    bool // it has had its one
 	claims  int
@@ -122,7 +122,7 @@ type owner interface {
 	expects(by int64)
 	// parks says that a frame stays although its place is free, or no longer does. The
 	// caller holds the manager's mutex.
-	parks(more bool, what wire.CreditTotals)
+	waits(more bool, what wire.CreditTotals)
 }
 
 // answer is a final result on its way to an owner.

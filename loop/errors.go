@@ -3,6 +3,7 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -28,6 +29,9 @@ func (e *refusal) Error() string {
 	return fmt.Sprintf("sample %q refused: %s: %s", e.id, e.class, e.text)
 }
 
+// Reason is why, without what names the sample.
+func (e *refusal) Reason() string { return e.text }
+
 // SampleID is the sample that was not accepted.
 func (e *refusal) SampleID() string { return e.id }
 
@@ -36,4 +40,10 @@ func (e *refusal) Unwrap() []error { return []error{ErrRefused, e.class} }
 // refuse makes an error of a class for one sample.
 func refuse(class rewards.Class, id, format string, args ...any) error {
 	return &refusal{id, class, fmt.Sprintf(format, args...)}
+}
+
+// unknownReward says that no reward has a name, and which names there are.
+func (m *Manager) unknownReward(name string) string {
+	known := slices.DeleteFunc(slices.Clone(m.rewards), func(name string) bool { return name == "" })
+	return fmt.Sprintf("no reward named %q; known are %q", name, known)
 }

@@ -43,7 +43,7 @@ func (g *said) Left(*stream.Session, stream.Conn) {}
 
 func (g *said) Receive(*stream.Session, io.Reader) error { return g.fault }
 
-func (g *said) Rewards(ctx context.Context, s *stream.Session, t *wire.Take) (*wire.Rewards, error) {
+func (g *said) Rewards(ctx context.Context, s *stream.Session, t *wire.Fetch) (*wire.Rewards, error) {
 	g.asked.Add(1)
 	defer g.asked.Done()
 	return g.gateway.Rewards(ctx, s, t)
@@ -94,26 +94,29 @@ func (m *Manager) Lanes(run string) int {
 	defer m.mu.Unlock()
 	n := 0
 	for _, p := range m.core.board.Profiles() {
-		n += p.Run(run, 1).Lanes()
+		n += p.Run(run, 1).StepQueues()
 	}
 	return n
 }
 
 // Want says for a client what it has ready beyond its credit.
 func (m *Manager) Want(s *stream.Session, bytes int64) {
-	gateway{Manager: m}.Wants(s, &wire.Want{Bytes: bytes})
+	_ = gateway{Manager: m}.Message(s, &wire.Want{Bytes: bytes})
 }
 
 // Yield hands credit back for a client, all in all.
 func (m *Manager) Yield(s *stream.Session, bytes int64) {
-	gateway{Manager: m}.Yields(s, &wire.Yield{Bytes: bytes})
+	_ = gateway{Manager: m}.Message(s, &wire.Yield{Bytes: bytes})
 }
 
 // Cancel takes samples back for their client.
-func (m *Manager) Cancel(s *stream.Session, ids ...string) { gateway{Manager: m}.Cancel(s, ids) }
+func (m *Manager) Cancel(s *stream.Session, ids ...string) { m.takeBack(s, ids) }
 
 // Confirm confirms results.
-func (m *Manager) Confirm(s *stream.Session, seq uint64) { gateway{Manager: m}.Confirmed(s, seq) }
+func (m *Manager) Confirm(s *stream.Session, seq uint64) { m.confirm(s, seq) }
+
+// Hear does what a client's control message says.
+func (m *Manager) Hear(s *stream.Session, msg any) error { return gateway{Manager: m}.Message(s, msg) }
 
 // CreditState shows a session's credit.
 func (m *Manager) CreditState(s *stream.Session) string {
@@ -165,8 +168,8 @@ func (m *Manager) Audit(over int64) error {
 		if fault := e.fault(); fault != "" {
 			return fmt.Errorf("sample %s is %s, and %s", e.key.id, e.state, fault)
 		}
-		if e.state == published && e.offer == nil || e.state == gathered && e.parked == nil {
-			return fmt.Errorf("sample %s is %s, without a ticket, or its bytes are not parked", e.key.id, e.state)
+		if e.state == published && e.offer == nil || e.state == awaitsGroup && e.waiting == nil {
+			return fmt.Errorf("sample %s is %s, without a ticket, or its bytes are not waiting", e.key.id, e.state)
 		}
 		for _, h := range e.attempts {
 			if h.state == claimed {
@@ -177,7 +180,7 @@ func (m *Manager) Audit(over int64) error {
 				busy[p][h.worker]++
 			}
 		}
-		if e.state == running && len(e.attempts) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == held || e.unit != nil) {
+		if e.state == running && len(e.attempts) == 0 || e.alarm.place == 0 || (e.frame == nil) != (e.state == awaitsMean || e.unit != nil) {
 			return fmt.Errorf("sample %s is %s with %d attempts, alarm %d, frame %v", e.key.id, e.state, len(e.attempts), e.alarm.place, e.frame != nil)
 		}
 	}
@@ -214,7 +217,7 @@ func (m *Manager) Audit(over int64) error {
 
 // Asks lets a test ask as a client does over its socket; wait returns when nothing of it
 // runs any more.
-func (m *Manager) Asks(ctx context.Context, s *stream.Session, c stream.Conn) (ask func(wire.Take), wait func()) {
+func (m *Manager) Asks(ctx context.Context, s *stream.Session, c stream.Conn) (ask func(wire.Fetch), wait func()) {
 	g := &said{gateway: gateway{Manager: m}, session: s}
 	handler, over, served := make(chan wsconn.Handler), make(chan struct{}), make(chan struct{})
 	go func() { // ends with wait
@@ -226,7 +229,7 @@ func (m *Manager) Asks(ctx context.Context, s *stream.Session, c stream.Conn) (a
 		}})
 	}()
 	h := <-handler
-	ask = func(t wire.Take) {
+	ask = func(t wire.Fetch) {
 		if b, err := wire.EncodeControl(&t); err == nil {
 			_ = h.Text(b)
 		}
@@ -264,8 +267,8 @@ func counted(c prometheus.Counter) float64 {
 	return all[0].GetMetric()[0].GetCounter().GetValue()
 }
 
-// RewardGauges are those that a manager registers.
-func RewardGauges(m *Manager) prometheus.Collector { return stats.NewGauges(m.latestStats) }
+// RewardGauges registers those that a manager registers.
+func RewardGauges(reg prometheus.Registerer, m *Manager) { stats.Gauges(reg, m.latestStats) }
 
 // OpenGroup is the mean of a group's rewards while it is open, and their spread when it
 // is about to close.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -52,12 +52,12 @@ func TestEveryFailureIsLoggedAndRemembered(t *testing.T) {
 		return rewards.Score{}, fmt.Errorf("%w: ValueError: row %s", rewards.Internal, s.ID)
 	}
 	all := map[string]*rewards.Manager{
-		"":      profile(t, term(hashing(0))),
-		"judge": profile(t, rewards.Term{Key: "boom", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(boom)}),
-		"mixed": profile(t, term(hashing(0)), rewards.Term{Key: "boom", Weight: 1, OnFailure: rewards.TermPolicy{Policy: rewards.PolicyZero}, Scorer: rewards.ScorerFunc(boom)}),
+		"":      profile(t, component(hashing(0))),
+		"judge": profile(t, rewards.Component{Key: "boom", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(boom)}),
+		"mixed": profile(t, component(hashing(0)), rewards.Component{Key: "boom", Weight: 1, OnFailure: rewards.ComponentPolicy{Policy: rewards.PolicyZero}, Scorer: rewards.ScorerFunc(boom)}),
 	}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: all, Loop: loop.Config{SampleTimeout: time.Minute}, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: all, Loop: loop.Config{SampleTimeout: time.Minute}, Log: slog.New(slog.NewTextHandler(log, nil)),
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for _, reward := range []string{"", "judge", "mixed"} {
@@ -102,7 +102,7 @@ func TestEveryFailureIsLoggedAndRemembered(t *testing.T) {
 // has not failed.
 func TestWhatExpiredIsAFailureAndWhatWasCancelledIsNone(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hanging)), Loop: loop.Config{MaxAttempts: 1}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hanging)), Loop: loop.Config{MaxAttempts: 1}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		gone := s.submitFor(t, "_run", rig.Sample("gone", 3), time.Hour)
 		late := s.submitFor(t, "_run", rig.Sample("late", 3), time.Second)
@@ -127,9 +127,9 @@ func TestAFailedSampleCountsInTheTimesOfItsStep(t *testing.T) {
 		}
 		return hashing(time.Second)(ctx, s)
 	}
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term(score)}, Timeout: time.Minute})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component(score)}, Timeout: time.Minute})
 	require.NoError(t, err)
-	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 8}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 8}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()

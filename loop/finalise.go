@@ -59,7 +59,7 @@ func (c *core) noteFailures(now time.Time, e *entry, res *wire.Result, fx *effec
 		return
 	}
 	for _, err := range res.Errors {
-		c.metrics.failures.WithLabelValues(shown(e.profile), err.Term, string(err.Class)).Inc()
+		c.metrics.failures.WithLabelValues(shown(e.profile), err.Component, string(err.Class)).Inc()
 	}
 	k := e.step.Key()
 	fx.failures = append(fx.failures, c.failures.Note(now, shown(e.profile), failures.Sample{

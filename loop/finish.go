@@ -26,7 +26,7 @@ func (m *Manager) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) err
 	now := time.Now()
 	fx := m.core.finish(now, &own)
 	var grants stream.Grants
-	if fx.parked {
+	if fx.waiting {
 		grants = m.relieve(now, &fx)
 	}
 	m.mu.Unlock()
@@ -41,7 +41,7 @@ func (m *Manager) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) err
 func (c *core) finish(now time.Time, res *wire.Result) effects {
 	var fx effects
 	e := c.entries[sampleKey{res.Attempt.Run, res.Attempt.Epoch, res.ID}]
-	if e == nil || e.state == held || e.state == gathered {
+	if e == nil || e.state == awaitsMean || e.state == awaitsGroup {
 		c.metrics.late.Inc()
 		return fx
 	}
@@ -71,7 +71,7 @@ func (c *core) finish(now time.Time, res *wire.Result) effects {
 	case res.Outcome == rewards.OutcomeCancelled:
 		c.again(e, &fx)
 	case elsewhere:
-		c.tryElsewhere(e, res, &fx)
+		c.tryRemote(e, res, &fx)
 	default:
 		c.settle(now, e, res, &fx)
 	}
@@ -94,7 +94,7 @@ func (c *core) answered(e *entry, res *wire.Result) (attempt, bool) {
 func (c *core) account(now time.Time, e *entry, a attempt, res *wire.Result) {
 	outcome := string(res.Outcome)
 	if res.Partial != nil {
-		outcome = string(gathered) // its own terms are scored; the group's answer counts
+		outcome = string(awaitsGroup) // its own components are scored; the group's answer counts
 	}
 	if res.Waits != "" {
 		outcome = returnedOutcome
@@ -126,8 +126,8 @@ func (c *core) account(now time.Time, e *entry, a attempt, res *wire.Result) {
 	}
 }
 
-// tryElsewhere sends an entry to another worker than the one that failed it.
-func (c *core) tryElsewhere(e *entry, res *wire.Result, fx *effects) {
+// tryRemote sends an entry to another worker than the one that failed it.
+func (c *core) tryRemote(e *entry, res *wire.Result, fx *effects) {
 	e.errors = append(e.errors, firstErrors(res)...)
 	if !slices.Contains(e.avoid, res.Worker) {
 		e.avoid = append(e.avoid, res.Worker)
@@ -151,6 +151,6 @@ func (c *core) again(e *entry, fx *effects) {
 	dispatch.Over(e)
 	e.issued++
 	e.attempt = e.issued
-	e.spare.attempt = 0 // it has had its backup
+	e.backup.attempt = 0 // it has had its backup
 	c.move(e, queued)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // This file is about samples whose reward needs their whole prompt group. Such a
-// sample is first scored alone, like any other, by the terms that look at one sample.
-// Then it is gathered: its frame stays, its place is free. When the last member has
+// sample is first scored alone, like any other, by the components that look at one sample.
+// Then it waits for its group: its frame stays, its place is free. When the last member has
 // come that far, the group gets an entry of its own, which goes through queue, ticket,
 // claim and retries as a sample does; whoever claims it has all members' frames. Its
 // answer ends all of them at once, with the statistics of the group.
@@ -31,15 +31,15 @@ func (nobody) deliver(*stored) {}
 
 func (nobody) expects(int64) {}
 
-func (nobody) parks(_ bool, _ wire.CreditTotals) {}
+func (nobody) waits(_ bool, _ wire.CreditTotals) {}
 
-// gather keeps a sample whose own terms have been scored for its group.
+// gather keeps a sample whose own components have been scored for its group.
 func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	g := e.group
 	refused := func(class rewards.Class, format string, args ...any) {
 		c.settle(now, e, &wire.Result{
 			Outcome: rewards.Failed, Worker: res.Worker, TimingMS: res.TimingMS,
-			Errors: []rewards.TermError{{Class: class, Message: fmt.Sprintf(format, args...)}},
+			Errors: []rewards.ComponentError{{Class: class, Message: fmt.Sprintf(format, args...)}},
 		}, fx)
 	}
 	switch {
@@ -54,11 +54,11 @@ func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
 		return
 	}
 	c.recall(now, e, fx)
-	c.move(e, gathered)
-	e.partial, e.gathered = res, now
-	e.parked = e.owner
-	e.parked.parks(true, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
-	fx.parked = true
+	c.move(e, awaitsGroup)
+	e.partial, e.waitsSince = res, now
+	e.waiting = e.owner
+	e.waiting.waits(true, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
+	fx.waiting = true
 	c.alarms.put(&e.alarm, e.deadline)
 	if len(g.waiting) == 0 {
 		g.profile = e.profile
@@ -125,7 +125,7 @@ func (c *core) finishGroup(now time.Time, unit *entry, res *wire.Result, live, e
 	case len(res.Members) == 0 && !live:
 		c.metrics.late.Inc() // a failure of an attempt that is over says nothing
 	case live && elsewhere:
-		c.tryElsewhere(unit, res, fx)
+		c.tryRemote(unit, res, fx)
 	case len(res.Members) == 0:
 		c.failGroup(now, unit, res.Outcome, res.Errors, fx)
 	default:
@@ -134,7 +134,7 @@ func (c *core) finishGroup(now time.Time, unit *entry, res *wire.Result, live, e
 }
 
 // firstErrors are the errors of a result, of a group's those of its first member.
-func firstErrors(res *wire.Result) []rewards.TermError {
+func firstErrors(res *wire.Result) []rewards.ComponentError {
 	if len(res.Members) > 0 {
 		return res.Members[0].Errors
 	}
@@ -142,7 +142,7 @@ func firstErrors(res *wire.Result) []rewards.TermError {
 }
 
 // failGroup ends every waiting member in the same way.
-func (c *core) failGroup(now time.Time, unit *entry, outcome rewards.Outcome, errs []rewards.TermError, fx *effects) {
+func (c *core) failGroup(now time.Time, unit *entry, outcome rewards.Outcome, errs []rewards.ComponentError, fx *effects) {
 	res := &wire.Result{}
 	for _, e := range inOrder(maps.Values(unit.unit.waiting)) {
 		res.Members = append(res.Members, &wire.Result{ID: e.key.id, Outcome: outcome, Errors: slices.Clone(errs)})
@@ -163,7 +163,7 @@ func (c *core) resolve(now time.Time, unit *entry, res *wire.Result, fx *effects
 	for _, e := range waiting {
 		m := answers[e.key.id]
 		if m == nil {
-			m = &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+			m = &wire.Result{Outcome: rewards.Failed, Errors: []rewards.ComponentError{{
 				Class: rewards.Internal, Message: fmt.Sprintf("worker %s left the sample out of its group's answer", res.Worker),
 			}}}
 		}
@@ -177,9 +177,9 @@ func (c *core) resolve(now time.Time, unit *entry, res *wire.Result, fx *effects
 func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *entry, fx *effects) {
 	own := *m
 	own.Worker = res.Worker
-	own.TimingMS = map[string]float64{"gathered": millis(now.Sub(e.gathered))}
+	own.TimingMS = map[string]float64{"group_wait": millis(now.Sub(e.waitsSince))}
 	maps.Copy(own.TimingMS, e.partial.TimingMS)
-	maps.Copy(own.TimingMS, m.TimingMS) // has the sample's own terms, too
+	maps.Copy(own.TimingMS, m.TimingMS) // has the sample's own components, too
 	for k, v := range res.TimingMS {    // claim and score, once alone and once with the group
 		own.TimingMS[k] += v
 	}
@@ -192,9 +192,9 @@ func (c *core) endMember(now time.Time, e *entry, m, res *wire.Result, unit *ent
 	e.claims += max(unit.claims-1, 0) // the group's own pass goes on with the first attempt
 	own.Attempts = e.claims
 	e.result = &own
-	c.move(e, held)
+	c.move(e, awaitsMean)
 	e.row.Scored(now)
-	e.group.settle(e.key.id, member{values: own.Values, held: e})
+	e.group.settle(e.key.id, member{values: own.Values, waiting: e})
 }
 
 // dropUnit ends a group's own entry.
@@ -213,8 +213,8 @@ func (c *core) dropUnit(now time.Time, g *group, fx *effects) {
 // ungather takes a member that has ended out of those who wait, and ends a group's entry
 // for which nobody waits any more.
 func (c *core) ungather(now time.Time, e *entry, fx *effects) {
-	e.parked.parks(false, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
-	e.parked = nil
+	e.waiting.waits(false, wire.CreditTotals{Samples: 1, Bytes: e.bytes})
+	e.waiting = nil
 	g := e.group
 	delete(g.waiting, e.key.id)
 	if len(g.waiting) == 0 && g.unit != nil {
@@ -223,7 +223,7 @@ func (c *core) ungather(now time.Time, e *entry, fx *effects) {
 	}
 }
 
-// awaited says for whom a gathered sample waits.
+// awaited says for whom a sample that waits for its group waits.
 func (e *entry) awaited() string {
 	g := e.group
 	if g.begun {
@@ -265,7 +265,7 @@ func (c *core) evict(now time.Time, r *run, fx *effects) {
 	}
 	oldest.begun = true
 	for _, e := range inOrder(maps.Values(oldest.waiting)) {
-		c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+		c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.ComponentError{{
 			Class: rewards.TooLarge, Message: fmt.Sprintf("loop.max_bytes = %d is full of samples that wait for the rest of %d groups: "+
 				"send one group after the other, or raise it", c.cfg.MaxBytes, open),
 		}}}, fx)

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -65,12 +65,12 @@ func (c *comparison) calls() [][]string {
 	return slices.Clone(c.seen)
 }
 
-// compared is a profile with a term of a sample's own, whose value is the number at the
+// compared is a profile with a component of a sample's own, whose value is the number at the
 // end of its id and which lasts as many seconds, and a comparison of weight 10. "bad"
-// in a response fails the own term.
-func compared(t *testing.T, c rewards.GroupScorer, change ...func(own, group *rewards.Term)) map[string]*rewards.Manager {
+// in a response fails the own component.
+func compared(t *testing.T, c rewards.GroupScorer, change ...func(own, group *rewards.Component)) map[string]*rewards.Manager {
 	t.Helper()
-	own := rewards.Term{Key: "own", Weight: 1, Required: true, Timeout: time.Minute, Scorer: rewards.ScorerFunc(
+	own := rewards.Component{Key: "own", Weight: 1, Required: true, Timeout: time.Minute, Scorer: rewards.ScorerFunc(
 		func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 			n := float64(s.ID[len(s.ID)-1] - '0')
 			if err := pause(ctx, time.Duration(n)*time.Second); err != nil {
@@ -81,7 +81,7 @@ func compared(t *testing.T, c rewards.GroupScorer, change ...func(own, group *re
 			}
 			return rewards.Score{Value: n}, nil
 		})}
-	group := rewards.Term{Key: "place", Weight: 10, Required: true, Timeout: 20 * time.Second, Group: c}
+	group := rewards.Component{Key: "place", Weight: 10, Required: true, Timeout: 20 * time.Second, Group: c}
 	for _, f := range change {
 		f(&own, &group)
 	}
@@ -104,11 +104,11 @@ func fourOf(uid string) []*rewards.Sample {
 	return all
 }
 
-// onCompared is a stage with four slots and the comparison.
-func onCompared(t *testing.T, c *comparison, test func(t *testing.T, s *stage), change ...func(own, group *rewards.Term)) {
+// onCompared is a stage with four places and the comparison.
+func onCompared(t *testing.T, c *comparison, test func(t *testing.T, s *stage), change ...func(own, group *rewards.Component)) {
 	t.Helper()
 	onStage(t, rig.Options{
-		Workers: 2, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: compared(t, c, change...),
+		Workers: 2, Worker: rig.Settings{Places: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: compared(t, c, change...),
 	}, test)
 }
 
@@ -138,10 +138,10 @@ func TestAGroupIsScoredOnceTheMomentItsLastMemberIs(t *testing.T) {
 					require.NotNil(t, res.Group, "every result has the group's statistics")
 					assert.Equal(t, 4, res.Group.Scored)
 					assert.InDelta(t, 16.5, *res.Group.Mean, 1e-12)
-					assert.InDelta(t, 5000, res.TimingMS["term/place"], 1)
+					assert.InDelta(t, 5000, res.TimingMS["component/place"], 1)
 				}
 				require.Equal(t, [][]string{{"u-0", "u-1", "u-2", "u-3"}}, c.calls(), "by index, whatever came first")
-				// On four slots all members start at once; the slowest takes 3 s.
+				// On four places all members start at once; the slowest takes 3 s.
 				assert.InDelta(t, 3*time.Second, c.at[0].Sub(begun), float64(50*time.Millisecond))
 			})
 		})
@@ -166,7 +166,7 @@ func TestAMemberThatFailsIsLeftOut(t *testing.T) {
 		failed := p.result(t, "u-3")
 		require.Equal(t, rewards.Failed, failed.Outcome)
 		require.Nil(t, failed.RewardScore)
-		assert.InDelta(t, 11, *failed.Substitute.Value, 1e-12, "the mean of the others")
+		assert.InDelta(t, 11, *failed.Fallback.Value, 1e-12, "the mean of the others")
 		assert.Equal(t, 1, failed.Group.Failed)
 		require.Equal(t, [][]string{{"u-0", "u-1", "u-2"}}, c.calls())
 	})
@@ -214,7 +214,7 @@ func TestAGroupThatIsNeverCompleteIsScoredBeforeItsDeadline(t *testing.T) {
 		pending, _ := s.Manager.Pending(10)
 		require.Len(t, pending, 3)
 		for _, p := range pending {
-			assert.Equal(t, "gathered", p.Stage)
+			assert.Equal(t, "waiting_for_group", p.Stage)
 			assert.Contains(t, p.Waits, `its group "u", of which 3 of 4 members had come`)
 		}
 		for i, id := range []string{"u-0", "u-2", "u-3"} {
@@ -231,11 +231,11 @@ func TestAGroupThatIsNeverCompleteIsScoredBeforeItsDeadline(t *testing.T) {
 	})
 }
 
-func TestATermThatWantsWholeGroupsFailsOneThatIsNot(t *testing.T) {
+func TestAComponentThatWantsWholeGroupsFailsOneThatIsNot(t *testing.T) {
 	t.Parallel()
 	c := &comparison{}
-	whole := func(_, group *rewards.Term) {
-		group.MinMembers, group.Required, group.OnFailure = rewards.WholeGroup, false, rewards.TermPolicy{Policy: rewards.PolicyValue, Value: -1}
+	whole := func(_, group *rewards.Component) {
+		group.MinMembers, group.Required, group.OnFailure = rewards.WholeGroup, false, rewards.ComponentPolicy{Policy: rewards.PolicyValue, Value: -1}
 	}
 	onCompared(t, c, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -246,7 +246,7 @@ func TestATermThatWantsWholeGroupsFailsOneThatIsNot(t *testing.T) {
 		for i, f := range futures {
 			res := result(t, f)
 			require.Equal(t, rewards.Scored, res.Outcome)
-			assert.InDelta(t, []float64{0, 2, 3}[i]-10, *res.RewardScore, 1e-12, "the policy of the term stands in")
+			assert.InDelta(t, []float64{0, 2, 3}[i]-10, *res.RewardScore, 1e-12, "the policy of the component stands in")
 			assert.Equal(t, true, res.ExtraInfo["reward/place/imputed"])
 		}
 		require.Empty(t, c.calls())
@@ -335,7 +335,7 @@ func TestAPanicOrAWrongAnswerOfAGroupScorerHurtsItsGroupAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onStage(t, rig.Options{
-				Workers: 1, Worker: rig.Settings{Slots: 4}, Loop: loop.Config{SampleTimeout: 5 * time.Minute}, Profiles: compared(t, scorer),
+				Workers: 1, Worker: rig.Settings{Places: 4}, Loop: loop.Config{SampleTimeout: 5 * time.Minute}, Profiles: compared(t, scorer),
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
 				f := s.submit(t, "_run", ofGroup("u", 0, 2))
@@ -347,7 +347,7 @@ func TestAPanicOrAWrongAnswerOfAGroupScorerHurtsItsGroupAlone(t *testing.T) {
 				}
 				require.Equal(t, rewards.Failed, res.Outcome)
 				require.NotEmpty(t, res.Errors)
-				require.Equal(t, "place", res.Errors[0].Term)
+				require.Equal(t, "place", res.Errors[0].Component)
 			})
 		})
 	}
@@ -401,7 +401,7 @@ func TestInterleavedGroupsDoNotStarveEachOther(t *testing.T) {
 	const groups, size = 8, 4
 	c := &comparison{}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: compared(t, c),
+		Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: compared(t, c),
 		Loop: loop.Config{CreditSamples: size / 2, SampleTimeout: 10 * time.Minute},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -443,7 +443,7 @@ func TestMemoryFullOfHalfGroupsEndsTheOldest(t *testing.T) {
 	c := &comparison{}
 	frame := frameSizeOf(t, ofGroup("g0", 0, size))
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: compared(t, c),
+		Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: compared(t, c),
 		Loop: loop.Config{
 			CreditSamples: 64, CreditBytes: 2 * frame, MessageBytes: 2 * frame, MaxBytes: 15 * frame, SampleTimeout: 10 * time.Minute,
 		},
@@ -505,7 +505,7 @@ func TestAGroupThatCannotFitIsRefusedByName(t *testing.T) {
 	c := &comparison{}
 	frame := frameSizeOf(t, ofGroup("g0", 0, 100))
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: compared(t, c),
+		Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: compared(t, c),
 		Loop: loop.Config{CreditBytes: 2 * frame, MessageBytes: 2 * frame, MaxBytes: 15 * frame, GroupProfiles: []string{""}},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -608,7 +608,7 @@ func TestGroupsEndWhateverHappensToTheirMembers(t *testing.T) {
 				return nil
 			}}
 			onStage(t, rig.Options{
-				Workers: 3, Worker: rig.Settings{Slots: 1 + r.IntN(3)}, Profiles: compared(t, c),
+				Workers: 3, Worker: rig.Settings{Places: 1 + r.IntN(3)}, Profiles: compared(t, c),
 				Loop: loop.Config{SampleTimeout: time.Minute, ClaimTimeout: 25 * time.Second},
 			}, func(t *testing.T, s *stage) {
 				t.Helper()

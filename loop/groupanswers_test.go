@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -37,7 +37,7 @@ func (w *stub) claimGroup(t *testing.T) wire.Ticket {
 	return wire.Ticket{}
 }
 
-// gathered sends samples over p and has their own terms scored.
+// gathered sends samples over p and has their own components scored.
 func (w *stub) gathered(t *testing.T, p *peer, samples ...*rewards.Sample) {
 	t.Helper()
 	for _, sample := range samples {
@@ -56,7 +56,7 @@ func memberScored(id string, score float64) *wire.Result {
 // onGroups is a stage with two workers that do what the test says, and a client.
 func onGroups(t *testing.T, cfg loop.Config, test func(t *testing.T, s *stage, p *peer, a, b *stub)) {
 	t.Helper()
-	onStage(t, rig.Options{Profiles: profiles(t, term(hanging)), Loop: cfg}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Profiles: profiles(t, component(hanging)), Loop: cfg}, func(t *testing.T, s *stage) {
 		t.Helper()
 		a, b := s.stub(t, "a"), s.stub(t, "b")
 		p := s.connect(t, wire.Hello{Run: "run"})
@@ -159,7 +159,7 @@ func TestAFailureWithoutAReasonIsNotTriedAgain(t *testing.T) {
 
 func TestAMemberThatAsksForAnotherRewardThanItsGroupIsRefused(t *testing.T) {
 	t.Parallel()
-	both := map[string]*rewards.Manager{"one": profile(t, term(hanging)), "other": profile(t, term(hanging))}
+	both := map[string]*rewards.Manager{"one": profile(t, component(hanging)), "other": profile(t, component(hanging))}
 	onStage(t, rig.Options{Profiles: both}, func(t *testing.T, s *stage) {
 		t.Helper()
 		a := s.stub(t, "a")
@@ -202,7 +202,7 @@ func TestWhatASampleWaitsForIsShown(t *testing.T) {
 		ticket := a.claim(t)
 		pending, n := s.Manager.Pending(10)
 		require.Equal(t, 2, n)
-		require.Equal(t, "gathered", pending[0].Stage)
+		require.Equal(t, "waiting_for_group", pending[0].Stage)
 		require.Equal(t, "u", pending[0].Group)
 		require.Equal(t, "as planned by a", pending[0].LastError)
 		require.Equal(t, `it waited for its group "u", of which 2 of 3 members had come; not scored yet: u-1`, pending[0].Waits)
@@ -287,7 +287,7 @@ func TestAMemberThatExpiresDoesNotWaitForItsGroup(t *testing.T) {
 		res := result(t, submit(1, 10*time.Second))
 		require.Equal(t, rewards.OutcomeExpired, res.Outcome)
 		require.InDelta(t, 10, time.Since(start).Seconds(), 0.5)
-		require.InDelta(t, 4.0, *res.Substitute.Value, 0, "the mean of what is there")
+		require.InDelta(t, 4.0, *res.Fallback.Value, 0, "the mean of what is there")
 	})
 }
 

@@ -58,8 +58,8 @@ type member struct {
 	settled bool // scored, failed, or held
 	scored  bool
 	reward  float64
-	values  map[string]float64 // of the terms that have one
-	held    *entry
+	values  map[string]float64 // of the components that have one
+	waiting *entry
 	kept    bool // in the spool
 }
 
@@ -130,26 +130,26 @@ func (c *core) closeGroup(now time.Time, g *group, fx *effects) {
 	}
 }
 
-// close computes the means by term over the members that have a value, finishes
+// close computes the means by component over the members that have a value, finishes
 // the held members, and then the statistics over all scored ones. It returns the
 // held entries, whose results are now complete but for their finalisation.
 func (g *group) close() []*entry {
 	g.closed = true
-	g.means = g.termMeans()
+	g.means = g.componentMeans()
 	var waiting []*entry
 	for _, m := range g.ordered() {
-		if m.held == nil {
+		if m.waiting == nil {
 			continue
 		}
-		waiting = append(waiting, m.held)
-		if finishPending(m.held.result, g.means) || m.held.result.RewardScore != nil {
-			m.scored, m.reward = true, *m.held.result.RewardScore
+		waiting = append(waiting, m.waiting)
+		if finishPending(m.waiting.result, g.means) || m.waiting.result.RewardScore != nil {
+			m.scored, m.reward = true, *m.waiting.result.RewardScore
 		}
 	}
 	g.describe()
 	for _, e := range waiting {
 		if e.result.RewardScore == nil {
-			e.result.Substitute = substitute(e.policy, g.mean)
+			e.result.Fallback = fallback(e.policy, g.mean)
 		}
 		e.result.Group = &g.stats
 	}
@@ -180,7 +180,7 @@ func (g *group) spread() stats.Spread {
 	return s
 }
 
-func (g *group) termMeans() map[string]float64 {
+func (g *group) componentMeans() map[string]float64 {
 	sums, counts := map[string]float64{}, map[string]int{}
 	for _, m := range g.ordered() {
 		for key, v := range m.values {
@@ -231,8 +231,8 @@ func finishPending(r *wire.Result, means map[string]float64) bool {
 	done, ok := p.Resolve(r.ExtraInfo, func(key string) (float64, bool) { v, found := means[key]; return v, found })
 	if !ok {
 		r.Outcome = rewards.Failed
-		r.Errors = append(r.Errors, rewards.TermError{
-			Class: rewards.NoScore, Message: fmt.Sprintf("no member of the group has a value for the %d failed terms", len(p.Want)),
+		r.Errors = append(r.Errors, rewards.ComponentError{
+			Class: rewards.NoScore, Message: fmt.Sprintf("no member of the group has a value for the %d failed components", len(p.Want)),
 		})
 		return false
 	}

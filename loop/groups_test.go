@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -23,13 +23,13 @@ func member(i int) *rewards.Sample {
 	return s
 }
 
-// twoTerms are a sure term of value 100 and an optional one, weight 0.5, whose value
+// twoComponents are a sure component of value 100 and an optional one, weight 0.5, whose value
 // is the member's number and which fails for those listed.
-func twoTerms(t *testing.T, failing ...string) map[string]*rewards.Manager {
+func twoComponents(t *testing.T, failing ...string) map[string]*rewards.Manager {
 	t.Helper()
-	sure := rewards.Term{Key: "sure", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
+	sure := rewards.Component{Key: "sure", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
 		func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 100}, nil })}
-	shaky := rewards.Term{Key: "shaky", Weight: 0.5, Scorer: rewards.ScorerFunc(
+	shaky := rewards.Component{Key: "shaky", Weight: 0.5, Scorer: rewards.ScorerFunc(
 		func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
 			if slices.Contains(failing, s.ID) {
 				return rewards.Score{}, fmt.Errorf("%w: as planned", rewards.BadInput)
@@ -78,9 +78,9 @@ func both(t *testing.T, o rig.Options, policy string, test func(t *testing.T, s 
 	})
 }
 
-func TestOneFailedTermOfEightMembersIsImputedWithTheMeanOfTheSeven(t *testing.T) {
+func TestOneFailedComponentOfEightMembersIsImputedWithTheMeanOfTheSeven(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: twoTerms(t, "m3")}
+	o := rig.Options{Workers: 2, Worker: rig.Settings{Places: 2}, Profiles: twoComponents(t, "m3")}
 	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
 		t.Helper()
 		var all []*rewards.Sample
@@ -115,7 +115,7 @@ func TestOneFailedTermOfEightMembersIsImputedWithTheMeanOfTheSeven(t *testing.T)
 
 func TestAGroupWhoseMemberNeverArrivesEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 2, Profiles: twoTerms(t, "m3")}
+	o := rig.Options{Workers: 2, Profiles: twoComponents(t, "m3")}
 	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
 		t.Helper()
 		start := time.Now()
@@ -133,10 +133,10 @@ func TestAGroupWhoseMemberNeverArrivesEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestATermThatFailedForTheWholeGroupLeavesNoScore(t *testing.T) {
+func TestAComponentThatFailedForTheWholeGroupLeavesNoScore(t *testing.T) {
 	t.Parallel()
 	all := ids("m", 8)
-	o := rig.Options{Workers: 2, Profiles: twoTerms(t, all...)}
+	o := rig.Options{Workers: 2, Profiles: twoComponents(t, all...)}
 	both(t, o, "", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
 		t.Helper()
 		var samples []*rewards.Sample
@@ -147,11 +147,11 @@ func TestATermThatFailedForTheWholeGroupLeavesNoScore(t *testing.T) {
 		rewardsSeen := map[float64]bool{}
 		for _, id := range all {
 			res := get(id)
-			require.Equal(t, rewards.Scored, res.Outcome, "the term is left out for the whole group")
+			require.Equal(t, rewards.Scored, res.Outcome, "the component is left out for the whole group")
 			rewardsSeen[*res.RewardScore] = true
 			require.Nil(t, res.ExtraInfo["reward/shaky"])
 		}
-		require.Len(t, rewardsSeen, 1, "all are scored by the other term")
+		require.Len(t, rewardsSeen, 1, "all are scored by the other component")
 	})
 }
 
@@ -163,7 +163,7 @@ func TestAFailedSampleHasTheMeanOfItsGroupBesideItsNullScore(t *testing.T) {
 		}
 		return rewards.Score{Value: float64(s.ID[1] - '0')}, nil
 	}
-	o := rig.Options{Workers: 2, Profiles: profiles(t, term(score))}
+	o := rig.Options{Workers: 2, Profiles: profiles(t, component(score))}
 	both(t, o, "group_mean", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
 		t.Helper()
 		var samples []*rewards.Sample
@@ -175,13 +175,13 @@ func TestAFailedSampleHasTheMeanOfItsGroupBesideItsNullScore(t *testing.T) {
 			res := get(fmt.Sprint("m", i))
 			if i != 3 {
 				require.Equal(t, rewards.Scored, res.Outcome)
-				require.Nil(t, res.Substitute)
+				require.Nil(t, res.Fallback)
 				continue
 			}
 			require.Equal(t, rewards.Failed, res.Outcome)
 			require.Nil(t, res.RewardScore, "the wire never invents")
-			require.Equal(t, "group_mean", res.Substitute.Policy)
-			require.InDelta(t, 25/7.0, *res.Substitute.Value, 1e-12)
+			require.Equal(t, "group_mean", res.Fallback.Policy)
+			require.InDelta(t, 25/7.0, *res.Fallback.Value, 1e-12)
 			require.Equal(t, 1, res.Group.Failed)
 		}
 	})
@@ -192,7 +192,7 @@ func TestAGroupWithoutAValidMemberHasNoMean(t *testing.T) {
 	score := func(context.Context, *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{}, rewards.BadInput
 	}
-	o := rig.Options{Workers: 2, Profiles: profiles(t, term(score))}
+	o := rig.Options{Workers: 2, Profiles: profiles(t, component(score))}
 	both(t, o, "group_mean", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
 		t.Helper()
 		var samples []*rewards.Sample
@@ -203,30 +203,30 @@ func TestAGroupWithoutAValidMemberHasNoMean(t *testing.T) {
 		for _, id := range ids("m", 8) {
 			res := get(id)
 			require.Equal(t, rewards.Failed, res.Outcome)
-			require.Nil(t, res.Substitute.Value)
+			require.Nil(t, res.Fallback.Value)
 		}
 	})
 }
 
-func TestAFixedSubstituteWaitsForNobody(t *testing.T) {
+func TestAFixedFallbackWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	score := func(context.Context, *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{}, rewards.BadInput
 	}
-	o := rig.Options{Workers: 2, Profiles: profiles(t, term(score))}
+	o := rig.Options{Workers: 2, Profiles: profiles(t, component(score))}
 	both(t, o, "value:-1", func(t *testing.T, _ *stage, send func(...*rewards.Sample) func(string) *wire.Result) {
 		t.Helper()
 		start := time.Now()
 		res := send(member(0))("m0")
 		require.Less(t, time.Since(start), time.Second)
 		require.Nil(t, res.RewardScore)
-		require.InDelta(t, -1.0, *res.Substitute.Value, 0)
+		require.InDelta(t, -1.0, *res.Fallback.Value, 0)
 	})
 }
 
 func TestACancelledMemberDoesNotWaitForItsGroup(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p, err := rewards.ParseSamplePolicy("group_mean")
 		require.NoError(t, err)
@@ -241,7 +241,7 @@ func TestACancelledMemberDoesNotWaitForItsGroup(t *testing.T) {
 
 func TestAHeldMemberIsReleasedAtItsOwnDeadline(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 2, Profiles: twoTerms(t, "m3")}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Profiles: twoComponents(t, "m3")}, func(t *testing.T, s *stage) {
 		t.Helper()
 		first := s.submitFor(t, "_run", member(0), time.Hour) // opens the group for an hour
 		require.Equal(t, rewards.Scored, result(t, first).Outcome)
@@ -257,7 +257,7 @@ func TestAHeldMemberIsReleasedAtItsOwnDeadline(t *testing.T) {
 // waits for the group.
 func TestAHeldResultIsNotReplacedByALaterOne(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, component(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		pair := [2]*rewards.Sample{member(0), member(1)}
 		var futures [2]*loop.Future
@@ -294,10 +294,10 @@ func TestAHeldResultIsNotReplacedByALaterOne(t *testing.T) {
 
 // A worker that saw a group where the gateway sees none leaves its sample unfinished; it
 // ends as any other without a score, with what its policy puts in its place.
-func TestAnUnfinishedSampleWithoutAGroupHasItsStandIn(t *testing.T) {
+func TestAnUnfinishedSampleWithoutAGroupHasItsFallback(t *testing.T) {
 	t.Parallel()
 	o := rig.Options{
-		Loop: loop.Config{OnSampleFailure: map[string]rewards.SamplePolicy{"": {Policy: rewards.PolicyZero}}}, Profiles: profiles(t, term(hanging)),
+		Loop: loop.Config{OnSampleFailure: map[string]rewards.SamplePolicy{"": {Policy: rewards.PolicyZero}}}, Profiles: profiles(t, component(hanging)),
 	}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -311,8 +311,8 @@ func TestAnUnfinishedSampleWithoutAGroupHasItsStandIn(t *testing.T) {
 		}))
 		res := result(t, f)
 		require.Equal(t, rewards.Failed, res.Outcome)
-		require.NotNil(t, res.Substitute)
-		require.Zero(t, *res.Substitute.Value)
+		require.NotNil(t, res.Fallback)
+		require.Zero(t, *res.Fallback.Value)
 	})
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -39,7 +39,7 @@ func lasting(by map[string]time.Duration) rewards.ScorerFunc {
 }
 
 // take asks once.
-func (s *stage) take(t *testing.T, q wire.Take) *wire.Rewards {
+func (s *stage) take(t *testing.T, q wire.Fetch) *wire.Rewards {
 	t.Helper()
 	res, err := s.Manager.Rewards(t.Context(), "run", 0, q)
 	require.NoError(t, err)
@@ -58,12 +58,12 @@ func indices(r *wire.Rewards) []int64 {
 	return list
 }
 
-func workersWith(slots int) rig.Settings { return rig.Settings{Slots: slots} }
+func workersWith(places int) rig.Settings { return rig.Settings{Places: places} }
 
-// patient gives terms the time that these tests need.
-func patient(t *testing.T, terms ...rewards.Term) map[string]*rewards.Manager {
+// patient gives components the time that these tests need.
+func patient(t *testing.T, components ...rewards.Component) map[string]*rewards.Manager {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: time.Hour})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: components, Timeout: time.Hour})
 	require.NoError(t, err)
 	return map[string]*rewards.Manager{"": m}
 }
@@ -71,7 +71,7 @@ func patient(t *testing.T, terms ...rewards.Term) map[string]*rewards.Manager {
 func TestGroupsAreHandedOutOnceInTheOrderOfTheirCompletion(t *testing.T) {
 	t.Parallel()
 	slow := map[string]time.Duration{"s1-1": 30 * time.Second, "s1-6": 10 * time.Second}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -79,7 +79,7 @@ func TestGroupsAreHandedOutOnceInTheOrderOfTheirCompletion(t *testing.T) {
 		for i := range 12 {
 			p.send(t, rowOf(1, i))
 		}
-		first := s.take(t, wire.Take{Req: 1, Step: 1, Groups: 1, WaitMS: 60_000})
+		first := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 60_000})
 		assert.Equal(t, []int64{8, 9, 10, 11}, indices(first), "the only group without a slow member")
 		assert.True(t, first.Ready)
 		assert.False(t, first.Done)
@@ -89,19 +89,19 @@ func TestGroupsAreHandedOutOnceInTheOrderOfTheirCompletion(t *testing.T) {
 			require.InDelta(t, rig.Hash(rowOf(1, 8+i)), *v, 0, "a score belongs to its row")
 			require.True(t, first.Valid[i])
 		}
-		assert.Equal(t, first, s.take(t, wire.Take{Req: 1, Step: 1, Groups: 1}), "asked again, the same")
+		assert.Equal(t, first, s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1}), "asked again, the same")
 
-		second := s.take(t, wire.Take{Req: 2, Step: 1, Chunk: 1, Groups: 1, WaitMS: 60_000})
+		second := s.take(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 1, WaitMS: 60_000})
 		assert.Equal(t, []int64{4, 5, 6, 7}, indices(second))
-		last := s.take(t, wire.Take{Req: 3, Step: 1, Chunk: 2, Groups: 5, WaitMS: 60_000})
+		last := s.take(t, wire.Fetch{Req: 3, Step: 1, Chunk: 2, Groups: 5, WaitMS: 60_000})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(last), "fewer groups than asked for, because there are no more")
 		assert.True(t, last.Done)
 		assert.Equal(t, wire.StepComplete, last.State)
 		assert.EqualValues(t, 12, last.Scored)
-		again := s.take(t, wire.Take{Req: 2, Step: 1, Chunk: 1, Groups: 99})
+		again := s.take(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 99})
 		assert.Equal(t, second.IDs, again.IDs, "long after, the same rows")
 		assert.Equal(t, second.Scores, again.Scores)
-		_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Take{Req: 4, Step: 1, Chunk: 7})
+		_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 4, Step: 1, Chunk: 7})
 		require.ErrorIs(t, err, rewards.Malformed)
 	})
 }
@@ -109,7 +109,7 @@ func TestGroupsAreHandedOutOnceInTheOrderOfTheirCompletion(t *testing.T) {
 func TestGroupsCanBeHandedOutInTheOrderOfTheBatch(t *testing.T) {
 	t.Parallel()
 	slow := map[string]time.Duration{"s1-2": 30 * time.Second}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -118,10 +118,10 @@ func TestGroupsCanBeHandedOutInTheOrderOfTheBatch(t *testing.T) {
 			p.send(t, rowOf(1, 11-i))
 		}
 		start := time.Now()
-		first := s.take(t, wire.Take{Req: 1, Step: 1, Groups: 2, Order: wire.ByIndex, WaitMS: 60_000})
+		first := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 2, Order: wire.ByIndex, WaitMS: 60_000})
 		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7}, indices(first))
 		assert.GreaterOrEqual(t, time.Since(start), 29*time.Second, "others were complete before")
-		rest := s.take(t, wire.Take{Req: 2, Step: 1, Chunk: 1, Order: wire.ByIndex})
+		rest := s.take(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Order: wire.ByIndex})
 		assert.Equal(t, []int64{8, 9, 10, 11}, indices(rest))
 		assert.True(t, rest.Done)
 	})
@@ -130,17 +130,17 @@ func TestGroupsCanBeHandedOutInTheOrderOfTheBatch(t *testing.T) {
 func TestWhoAsksTooEarlyLearnsWhoIsMissing(t *testing.T) {
 	t.Parallel()
 	slow := map[string]time.Duration{"s1-1": time.Minute}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
-		early := s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 10})
+		early := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 10})
 		assert.False(t, early.Ready, "nobody has said a word of the step")
 		s.Manager.Declare(p.session, wire.Step{Step: 1, Expected: 4, IDs: []string{"s1-0", "s1-1", "s1-2", "s1-3"}})
 		p.send(t, rowOf(1, 0))
 		p.send(t, rowOf(1, 1))
 		p.send(t, rowOf(1, 2))
-		res := s.take(t, wire.Take{Req: 1, Step: 1, Groups: 1, WaitMS: 5000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 5000})
 		assert.False(t, res.Ready)
 		assert.EqualValues(t, 1, res.Missing)
 		assert.EqualValues(t, 1, res.Pending)
@@ -152,7 +152,7 @@ func TestWhoAsksTooEarlyLearnsWhoIsMissing(t *testing.T) {
 		assert.Equal(t, res.Without, d.Without)
 		assert.Equal(t, wire.StepOpen, d.State)
 		s.Manager.Declare(p.session, wire.Step{Step: 1}) // no more comes
-		res = s.take(t, wire.Take{Req: 1, Step: 1, Groups: 1, WaitMS: 60_000})
+		res = s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 60_000})
 		assert.True(t, res.Done)
 		assert.Equal(t, []int64{0, 1, 2}, indices(res))
 	})
@@ -170,7 +170,7 @@ func broken(t *testing.T, policy string, test func(t *testing.T, s *stage, p *pe
 		}
 		return hashing(time.Second)(ctx, s)
 	}
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(scorer))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(scorer))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -208,7 +208,7 @@ func TestAStepThatIsShortAtItsDeadlineIsMasked(t *testing.T) {
 	t.Parallel()
 	broken(t, wire.DeadlineMask, func(t *testing.T, s *stage, _ *peer) {
 		t.Helper()
-		res := s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		assert.Equal(t, wire.StepShort, res.State)
 		assert.True(t, res.Done)
 		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7}, indices(res), "a row for every sample")
@@ -224,7 +224,7 @@ func TestAStepThatIsShortAtItsDeadlineGoesOnWithWhatThereIs(t *testing.T) {
 	t.Parallel()
 	broken(t, wire.DeadlineShortfall, func(t *testing.T, s *stage, _ *peer) {
 		t.Helper()
-		res := s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		assert.Equal(t, wire.StepShort, res.State)
 		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5}, indices(res))
 		wantMissing(t, res)
@@ -235,9 +235,9 @@ func TestAStepThatIsShortAtItsDeadlineFails(t *testing.T) {
 	t.Parallel()
 	broken(t, wire.DeadlineFail, func(t *testing.T, s *stage, _ *peer) {
 		t.Helper()
-		first := s.take(t, wire.Take{Req: 1, Step: 1, Groups: 1, WaitMS: 10_000})
+		first := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 10_000})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(first), "before the deadline what is complete is handed out")
-		res := s.take(t, wire.Take{Req: 1, Step: 1, Chunk: 1, WaitMS: 60_000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 1, Chunk: 1, WaitMS: 60_000})
 		assert.Equal(t, wire.StepFailed, res.State)
 		assert.True(t, res.Done)
 		assert.Empty(t, res.IDs)
@@ -251,7 +251,7 @@ func TestStepsOverlapWithoutWaitingForEachOther(t *testing.T) {
 	for i := range 4 {
 		slow[rowOf(1, i).ID] = 10 * time.Minute
 	}
-	onStage(t, rig.Options{Workers: 2, Worker: workersWith(4), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Worker: workersWith(4), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -265,7 +265,7 @@ func TestStepsOverlapWithoutWaitingForEachOther(t *testing.T) {
 			p.send(t, rowOf(2, i))
 		}
 		start := time.Now()
-		res := s.take(t, wire.Take{Req: 1, Step: 2, WaitMS: 60_000})
+		res := s.take(t, wire.Fetch{Req: 1, Step: 2, WaitMS: 60_000})
 		assert.True(t, res.Done)
 		assert.Less(t, time.Since(start), 5*time.Second, "step 1 still runs")
 		d, err := s.Manager.Step("run", rewards.Train, 1)
@@ -276,7 +276,7 @@ func TestStepsOverlapWithoutWaitingForEachOther(t *testing.T) {
 
 func TestTheRowsOfOldStepsGoWhenTheyAreTooManyOrTooOld(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Millisecond)))}
+	o := rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Millisecond)))}
 	o.Loop.StepBytes, o.Loop.StepAge = 20_000, 10*time.Minute
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -287,17 +287,17 @@ func TestTheRowsOfOldStepsGoWhenTheyAreTooManyOrTooOld(t *testing.T) {
 			for i := range 4 {
 				p.send(t, rowOf(step, i))
 			}
-			assert.True(t, s.take(t, wire.Take{Req: 1, Step: step, WaitMS: 60_000}).Done)
+			assert.True(t, s.take(t, wire.Fetch{Req: 1, Step: step, WaitMS: 60_000}).Done)
 		}
-		_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Take{Req: 1, Step: 0})
+		_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 1, Step: 0})
 		require.ErrorIs(t, err, rewards.Expired)
 		require.ErrorContains(t, err, "loop.step_bytes = 20000 is full")
-		assert.True(t, s.take(t, wire.Take{Req: 1, Step: 11}).Done, "the latest is kept")
+		assert.True(t, s.take(t, wire.Fetch{Req: 1, Step: 11}).Done, "the latest is kept")
 		kept := s.Manager.StepBytes()
 		assert.Positive(t, kept)
 		assert.LessOrEqual(t, kept, int64(20_000))
 		time.Sleep(11 * time.Minute)
-		_, err = s.Manager.Rewards(t.Context(), "run", 0, wire.Take{Req: 1, Step: 11})
+		_, err = s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 1, Step: 11})
 		require.ErrorIs(t, err, rewards.Expired)
 		require.ErrorContains(t, err, "loop.step_age")
 		assert.Zero(t, s.Manager.StepBytes())
@@ -306,7 +306,7 @@ func TestTheRowsOfOldStepsGoWhenTheyAreTooManyOrTooOld(t *testing.T) {
 
 func TestAQuestionIsAnsweredOverTheWebsocket(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -314,7 +314,7 @@ func TestAQuestionIsAnsweredOverTheWebsocket(t *testing.T) {
 		ask, wait := s.Manager.Asks(ctx, p.session, p)
 		defer wait()
 		defer cancel()
-		ask(wire.Take{Req: 7, Step: 1, Groups: 1, WaitMS: 60_000})
+		ask(wire.Fetch{Req: 7, Step: 1, Groups: 1, WaitMS: 60_000})
 		for i := range 4 {
 			p.send(t, rowOf(1, i))
 		}
@@ -324,14 +324,14 @@ func TestAQuestionIsAnsweredOverTheWebsocket(t *testing.T) {
 		require.Len(t, answers, 1)
 		assert.EqualValues(t, 7, answers[0].Req)
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(answers[0]))
-		ask(wire.Take{Req: 8, Step: 1, Chunk: 5})
+		ask(wire.Fetch{Req: 8, Step: 1, Chunk: 5})
 		synctest.Wait()
 		refused := got[*wire.Error](p)
 		require.Len(t, refused, 1)
 		assert.EqualValues(t, 8, refused[0].Req)
 		assert.Equal(t, rewards.Malformed, refused[0].Code)
 		for i := range 70 {
-			ask(wire.Take{Req: uint64(100 + i), Step: 2, WaitMS: 60_000})
+			ask(wire.Fetch{Req: uint64(100 + i), Step: 2, WaitMS: 60_000})
 		}
 		synctest.Wait()
 		assert.Len(t, got[*wire.Error](p), 7, "64 questions may be open")
@@ -345,7 +345,7 @@ func TestTheTraceOfAStepHoldsWhatItsReportSays(t *testing.T) {
 	for i := range 64 {
 		slow[rowOf(3, i).ID] = time.Second + time.Duration(draw.Int64N(int64(10*time.Second)))
 	}
-	onStage(t, rig.Options{Workers: 4, Worker: workersWith(2), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 4, Worker: workersWith(2), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
@@ -354,21 +354,21 @@ func TestTheTraceOfAStepHoldsWhatItsReportSays(t *testing.T) {
 			p.send(t, rowOf(3, i))
 			time.Sleep(time.Second)
 		}
-		assert.True(t, s.take(t, wire.Take{Req: 1, Step: 3, WaitMS: 60_000}).Done)
-		trace, err := s.Manager.Trace("run", rewards.Train, 3)
+		assert.True(t, s.take(t, wire.Fetch{Req: 1, Step: 3, WaitMS: 60_000}).Done)
+		rec, err := s.Manager.Trace("run", rewards.Train, 3)
 		require.NoError(t, err)
-		require.Equal(t, 8, trace.Servers)
+		require.Equal(t, 8, rec.Servers)
 		var text strings.Builder
-		require.NoError(t, trace.Write(&text))
-		again, err := sim.ReadTrace(strings.NewReader(text.String()))
+		require.NoError(t, rec.Write(&text))
+		again, err := trace.ReadTrace(strings.NewReader(text.String()))
 		require.NoError(t, err)
-		report, err := sim.Measure(again)
+		report, err := trace.Measure(again)
 		require.NoError(t, err)
 		d, err := s.Manager.Step("run", rewards.Train, 3)
 		require.NoError(t, err)
 		require.Equal(t, &report, d.Report, "recomputed from the exported trace")
-		assert.InDelta(t, 1, *report.OverIdeal, 1e-3, "the engine in memory has no overhead to speak of")
-		for _, span := range trace.Spans {
+		assert.InDelta(t, 1, *report.OverIdeal, 1e-3, "the queue in memory has no overhead to speak of")
+		for _, span := range rec.Spans {
 			require.InDelta(t, slow[span.ID].Seconds(), *span.Scored-*span.Started, 1e-6)
 			require.Len(t, span.Attempts, 1)
 		}
@@ -389,7 +389,7 @@ func TestTheLastChunkAndTheTraceWaitASecondForTheReportAtMost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := rig.Options{
-				Workers: 1, Worker: workersWith(16), Profiles: patient(t, term(hashing(time.Second))),
+				Workers: 1, Worker: workersWith(16), Profiles: patient(t, component(hashing(time.Second))),
 				StepArrived: func() { time.Sleep(c.takes) }, // on the way to the report
 			}
 			onStage(t, o, func(t *testing.T, s *stage) {
@@ -408,15 +408,15 @@ func TestTheLastChunkAndTheTraceWaitASecondForTheReportAtMost(t *testing.T) {
 					s.Manager.Declare(p.session, wire.Step{Step: 1}) // end_of_step
 				}()
 				start := time.Now()
-				require.True(t, s.take(t, wire.Take{Req: 1, Step: 1, WaitMS: 60_000}).Done)
+				require.True(t, s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000}).Done)
 				require.Equal(t, c.waits, time.Since(start))
 				d, err := s.Manager.Step("run", "", 1)
 				require.NoError(t, err)
 				require.Equal(t, c.there, d.Report != nil)
 				start = time.Now()
-				trace, err := s.Manager.Trace("run", "", 1)
+				rec, err := s.Manager.Trace("run", "", 1)
 				require.NoError(t, err)
-				require.Len(t, trace.Spans, 4)
+				require.Len(t, rec.Spans, 4)
 				require.Equal(t, !c.there, time.Since(start) == time.Second)
 				<-ended
 				d, err = s.Manager.Step("run", "", 1)
@@ -439,7 +439,7 @@ func TestEverySampleOfADrawnHistoryIsHandedOutOnce(t *testing.T) {
 					slow[rowOf(step, i).ID] = time.Duration(draw.Int64N(int64(20 * time.Second)))
 				}
 			}
-			onStage(t, rig.Options{Workers: 2, Worker: workersWith(4), Profiles: patient(t, term(lasting(slow)))}, func(t *testing.T, s *stage) {
+			onStage(t, rig.Options{Workers: 2, Worker: workersWith(4), Profiles: patient(t, component(lasting(slow)))}, func(t *testing.T, s *stage) {
 				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()
@@ -453,7 +453,7 @@ func TestEverySampleOfADrawnHistoryIsHandedOutOnce(t *testing.T) {
 					order := []string{wire.ByCompletion, wire.ByIndex}[draw.IntN(2)]
 					var all []int64
 					for chunk, done := int64(0), false; !done; {
-						q := wire.Take{Req: 1, Step: step, Chunk: chunk, Groups: 1 + draw.Int64N(4), Order: order, WaitMS: draw.Int64N(60_000)}
+						q := wire.Fetch{Req: 1, Step: step, Chunk: chunk, Groups: 1 + draw.Int64N(4), Order: order, WaitMS: draw.Int64N(60_000)}
 						res := s.take(t, q)
 						if !res.Ready {
 							continue
@@ -480,7 +480,10 @@ func TestEverySampleOfADrawnHistoryIsHandedOutOnce(t *testing.T) {
 
 func TestAStepThatDoesNotFitIntoOneAnswerComesInSeveral(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, term(hashing(time.Millisecond)))}
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
+	o := rig.Options{Workers: 1, Worker: workersWith(64), Profiles: patient(t, component(hashing(time.Millisecond)))}
 	o.Loop.CreditSamples = 10_000
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -495,7 +498,7 @@ func TestAStepThatDoesNotFitIntoOneAnswerComesInSeveral(t *testing.T) {
 		}
 		rows, chunks := 0, int64(0)
 		for done := false; !done; {
-			res := s.take(t, wire.Take{Req: 1, Step: 1, Chunk: chunks, WaitMS: 60_000})
+			res := s.take(t, wire.Fetch{Req: 1, Step: 1, Chunk: chunks, WaitMS: 60_000})
 			if !res.Ready {
 				continue
 			}

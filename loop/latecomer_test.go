@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 )
 
 // A sample whose bytes were booked just before the gateway stopped must not be
@@ -20,8 +20,8 @@ func TestASampleThatMeetsTheStopIsRefusedOrAnswered(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
-			engine := memengine.New(seed, time.Second)
-			m, err := loop.New(loop.Options{Engine: engine, Presence: engine})
+			queue := memqueue.New(seed, time.Second)
+			m, err := loop.New(loop.Options{Queue: queue, Presence: queue})
 			require.NoError(t, err)
 			m.Start(t.Context())
 			var wg sync.WaitGroup

@@ -24,7 +24,7 @@ type Manager struct {
 	// Immutable after New.
 	cfg      Config
 	rewards  []string // the profiles that clients may ask for
-	engine   Engine
+	queue    Queue
 	presence Presence
 	log      *slog.Logger
 	buffers  *wire.Buffers
@@ -34,7 +34,7 @@ type Manager struct {
 	examine     func(Examined) // likewise
 	spool       Spool          // likewise: nothing outlives the process
 
-	// The dispatcher's own: when it last said that the engine takes no tickets, and how
+	// The dispatcher's own: when it last said that the queue takes no tickets, and how
 	// many these were since.
 	complained time.Time
 	untaken    int
@@ -59,7 +59,7 @@ type Manager struct {
 // Options are what a Manager needs from outside.
 type Options struct {
 	Config   Config
-	Engine   Engine
+	Queue    Queue
 	Presence Presence
 	Log      *slog.Logger          // nil: discarded
 	Metrics  prometheus.Registerer // nil: counted, not exported
@@ -86,7 +86,7 @@ func New(o Options) (*Manager, error) {
 		cfg.Gateway = "gw-" + randomName()
 	}
 	m := &Manager{
-		cfg: cfg, engine: o.Engine, presence: o.Presence, log: o.Log, buffers: o.Buffers,
+		cfg: cfg, queue: o.Queue, presence: o.Presence, log: o.Log, buffers: o.Buffers,
 		stepArrived: o.StepArrived, examine: o.Examine, spool: o.Spool,
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
 		writing: map[sampleKey]chan struct{}{},
@@ -121,9 +121,9 @@ func randomName() string {
 func (m *Manager) window(profile string) wire.CreditTotals {
 	samples := m.cfg.CreditSamples
 	if samples == 0 {
-		samples = max(defaultCredit, int64(2*m.core.board.Profile(profile).Capacity()))
+		samples = max(defaultCredit, 2*m.core.board.Profile(profile).Capacity())
 	}
-	return wire.CreditTotals{Samples: samples, Bytes: m.cfg.CreditBytes}
+	return wire.CreditTotals{Samples: int64(samples), Bytes: m.cfg.CreditBytes}
 }
 
 // Gateway returns the name that tickets carry.
@@ -210,8 +210,8 @@ func (m *Manager) apply(fx effects) {
 		f.Release()
 	}
 	for _, key := range fx.revoked {
-		if err := m.engine.Revoke(context.Background(), key); err != nil {
-			m.log.Debug("engine did not revoke", "sample_id", key.ID, "error", err)
+		if err := m.queue.Revoke(context.Background(), key); err != nil {
+			m.log.Debug("queue did not revoke", "sample_id", key.ID, "error", err)
 		}
 	}
 	if len(fx.results) > 0 || len(fx.released) > 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/internal/metric"
 	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -64,132 +65,69 @@ func (x *metrics) client(of *prometheus.CounterVec, name string) {
 }
 
 func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
-	const ns, sub = "rewardloop", "loop"
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
-	}
-	x := &metrics{
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "samples_total", Help: "Final results by outcome.",
-		}, []string{"outcome"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "refused_total", Help: "Samples refused before they were accepted, by class.",
-		}, []string{"class"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "failures_total",
-			Help: "Failures in final results by reward, component and class. A sample with two failed components counts twice; one that was scored without a failed component counts as well.",
-		}, []string{"reward", "component", "class"}),
-		stage: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: ns, Subsystem: sub, Name: "sample_seconds", Help: "Time from arrival to the first claim (queue) and to the final result (total).",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
-		}, []string{"stage"}),
-		late:        counter("late_results_total", "Results that came after the sample was answered, or from an attempt that was over."),
-		retries:     counter("retries_total", "Failed attempts that sent a sample back to its queue."),
-		redelivered: counter("redelivered_total", "Claims of a ticket by a worker that had claimed it before."),
-		republished: counter("republished_total", "Tickets published once more because they lay unclaimed while a place was free."),
-		returned:    counter("returned_total", "Samples that workers gave back because an engine or a service was down. They are no attempts."),
-		publishErrs: counter("publish_errors_total", "Tickets that the engine did not take; they stay queued."),
-		forgotten:   counter("forgotten_results_total", "Results dropped from memory before the client confirmed them."),
-
-		clientSamples: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "client_samples_total", Help: "Samples accepted, by the name of the token that their client showed.",
-		}, []string{"client"}),
-		clientRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "client_refused_total", Help: "Samples and messages refused, by the name of the token that their client showed.",
-		}, []string{"client"}),
-
-		breakers: counter("breakers_opened_total", "Times a worker stopped getting samples of a profile because it failed them."),
-
-		amiss: counter("table_faults_total", "States of samples and attempts that must not be. Above 0, the gateway has a defect; the log has the details."),
-
-		backupsSent:   counter("backups_total", "Second requests for samples that ran long while places were idle."),
-		backupsWon:    counter("backups_won_total", "Second requests that were answered first."),
-		backupSeconds: counter("backup_wasted_seconds_total", "Time of attempts at samples with a second request that did not count."),
-
-		stepsShort:     counter("steps_short_total", "Steps that their deadline ended."),
-		stepsForgotten: counter("steps_forgotten_total", "Steps whose rows were dropped: too old, or too many."),
-		stepExposed: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: ns, Subsystem: sub, Name: "step_exposed_seconds", Help: "From the arrival of a step's last sample to its last result: what nothing hid.",
-			Buckets: prometheus.ExponentialBuckets(0.01, 2, 18),
-		}),
-		stepRatio: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: ns, Subsystem: sub, Name: "step_over_ideal_ratio", Help: "A step's time over that of an ideal queue with the same arrivals and service times.",
-			Buckets: []float64{1, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.5, 2, 5},
-		}),
-		stepOverlap: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: ns, Subsystem: sub, Name: "step_overlap_efficiency", Help: "1 - exposed time over that of scoring after the rollout: 1 is fully hidden.",
-			Buckets: []float64{-1, 0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1},
-		}),
-	}
-	for _, o := range []rewards.Outcome{
-		rewards.Scored, rewards.Failed, rewards.Rejected, rewards.OutcomeExpired, rewards.OutcomeCancelled, rewards.OutcomeWorkerLost,
-	} {
-		x.outcomes.WithLabelValues(string(o))
-	}
+	set, profiles := metric.For(reg, "loop"), metric.For(reg, "")
+	outcome := metric.By("outcome", string(rewards.Scored), string(rewards.Failed), string(rewards.Rejected),
+		string(rewards.OutcomeExpired), string(rewards.OutcomeCancelled), string(rewards.OutcomeWorkerLost))
+	var names []string
 	for _, name := range m.rewards {
-		x.failures.WithLabelValues(shown(name), "", string(rewards.Expired))
+		names = append(names, shown(name))
 	}
-	if reg == nil {
-		return x
-	}
-	gauge := func(name, help string, f func() float64) prometheus.GaugeFunc {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, f)
-	}
-	reg.MustRegister(
-		newPlaces(m),
-		stats.NewGauges(m.latestStats),
-		x.outcomes, x.refused, x.clientSamples, x.clientRefused, x.failures, x.stage, x.late, x.retries, x.redelivered, x.republished, x.returned, x.publishErrs, x.forgotten, x.breakers, x.amiss,
-		x.backupsSent, x.backupsWon, x.backupSeconds,
-		x.stepsShort, x.stepsForgotten, x.stepExposed, x.stepRatio, x.stepOverlap,
-		gauge("breakers_open", "Pairs of a worker and a profile of which the worker gets no samples, because it failed them.", func() float64 { return float64(len(m.Breakers())) }),
-		gauge("samples_in_flight", "Samples accepted and not answered.", func() float64 { return float64(m.InFlight()) }),
-		gauge("held_bytes", "Bytes of all frames held.", func() float64 { h, _ := m.Bytes(); return float64(h) }),
-		gauge("step_rows_bytes", "Bytes of the rows of steps that are kept for their trainers.", func() float64 { return float64(m.stepBytes()) }),
-		gauge("granted_bytes", "Credit granted and not yet used, in bytes.", func() float64 { _, g := m.Bytes(); return float64(g) }),
+	seconds := prometheus.ExponentialBuckets(0.001, 2, 18)
+
+	set.Gauge("samples_in_flight", "Samples that the gateway has accepted and not answered.", func() float64 { return float64(m.InFlight()) })
+	set.Gauge("held_bytes", "Bytes of the frames of all samples that the gateway holds.", func() float64 { h, _ := m.Bytes(); return float64(h) })
+	set.Gauge("granted_bytes", "Bytes of credit that the gateway has granted to clients and that clients have not used.", func() float64 { _, g := m.Bytes(); return float64(g) })
+	set.Gauge("step_rows_bytes", "Bytes of the rows of steps that the gateway keeps for trainers.", func() float64 { return float64(m.stepBytes()) })
+	set.Gauge("breakers_open", "Pairs of a worker and a reward of which the worker gets no samples because it failed them.", func() float64 { return float64(len(m.Breakers())) })
+
+	metric.Table(profiles, []string{"reward"}, m.eachPlaceCount,
+		metric.Gauge("wanted_places", "Places that samples of the reward wait for or have; above rewardloop_live_places, workers are missing.", func(c placeCount) int { return c.wanted }),
+		metric.Gauge("live_places", "Places that all live workers together have for samples of the reward.", func(c placeCount) int { return c.live }),
+		metric.Gauge("busy_places", "Places that samples of the reward from this gateway have.", func(c placeCount) int { return c.busy }),
 	)
-	return x
-}
-
-// places shows the places of each profile.
-type places struct {
-	m                  *Manager
-	wanted, live, busy *prometheus.Desc
-	stopped            *prometheus.Desc
-}
-
-var _ prometheus.Collector = (*places)(nil)
-
-func newPlaces(m *Manager) *places {
-	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc("rewardloop_"+name, help, []string{"reward"}, nil)
-	}
-	return &places{
-		m:      m,
-		wanted: desc("wanted_places", "Places that samples of the profile wait for or have. Above live_places, workers are missing."),
-		live:   desc("live_places", "Samples of the profile that all live workers can use at a time."),
-		busy:   desc("busy_places", "Places that this gateway's samples of the profile have."),
-		stopped: prometheus.NewDesc("rewardloop_reward_stopped",
-			"1 while no sample of the reward can be scored or every one fails, 0.5 while nothing has come of its samples for 10 s, else 0. GET /readyz says why.", []string{"reward"}, nil),
-	}
-}
-
-// Describe implements prometheus.Collector.
-func (p *places) Describe(ch chan<- *prometheus.Desc) {
-	ch <- p.wanted
-	ch <- p.live
-	ch <- p.busy
-	ch <- p.stopped
-}
-
-// Collect implements prometheus.Collector.
-func (p *places) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range p.m.placeCounts() {
-		for desc, n := range map[*prometheus.Desc]int{p.wanted: c.wanted, p.live: c.live, p.busy: c.busy} {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), shown(c.profile))
+	metric.Table(profiles, []string{"reward"}, func(yield func(Progress, ...string)) {
+		for _, p := range m.Progress() {
+			yield(p, p.Reward)
 		}
-	}
-	for _, c := range p.m.Progress() {
-		ch <- prometheus.MustNewConstMetric(p.stopped, prometheus.GaugeValue, stoppedValue(c.State), c.Reward)
+	}, metric.Gauge("reward_stopped", "1 while no sample of the reward can be scored or every sample fails, 0.5 while no result of the reward has come for 10 s, else 0; GET /readyz says why.",
+		func(p Progress) float64 { return stoppedValue(p.State) }))
+	stats.Gauges(reg, m.latestStats)
+
+	return &metrics{
+		outcomes: set.Counters("samples_total", "Samples that got their final result, by outcome: scored, failed, rejected, expired, cancelled or lost.", outcome),
+		refused:  set.Counters("refused_total", "Samples that the gateway refused before it accepted them, by class of the fault.", metric.By("class")),
+		failures: set.Counters("failures_total", "Failures in final results of samples, by reward, component and class. A sample with two failed components counts twice, "+
+			"and a failed component of a scored sample counts as well; the component is empty where the sample failed as a whole.",
+			metric.By("reward", names...), metric.By("component", ""), metric.By("class", string(rewards.Expired))),
+		stage: set.Histograms("sample_seconds", "Time in seconds from a sample's arrival at the gateway to its first claim by a worker (stage queue) and to its final result (stage total).",
+			seconds, metric.By("stage")),
+		late:        set.Counter("late_results_total", "Results that the gateway dropped because the sample had been answered or the attempt was over."),
+		retries:     set.Counter("retries_total", "Attempts that failed and after which the gateway queued the sample again."),
+		redelivered: set.Counter("redelivered_total", "Claims of a ticket by a worker that had claimed the same ticket before."),
+		republished: set.Counter("republished_total", "Tickets that the gateway published again because they lay unclaimed while a place was free."),
+		returned:    set.Counter("returned_total", "Samples that workers gave back, which is no attempt, because an engine or a service was down."),
+		publishErrs: set.Counter("publish_errors_total", "Tickets that the queue of tickets did not take; the samples wait in the gateway."),
+		forgotten:   set.Counter("forgotten_results_total", "Results that the gateway dropped from memory before the client confirmed them."),
+
+		clientSamples: set.Counters("client_samples_total", "Samples that the gateway accepted, by the name of the token that the client showed: default for a token alone in its file, "+
+			"none where no token is asked for, others for names after the first 256.", metric.By("client")),
+		clientRefused: set.Counters("client_refused_total", "Samples and messages that the gateway refused, by the name of the token that the client showed.", metric.By("client")),
+
+		breakers: set.Counter("breakers_opened_total", "Times that the gateway stopped giving a worker samples of a reward because the worker failed them."),
+		amiss:    set.Counter("table_faults_total", "Forbidden states of samples and attempts that the gateway found; above 0 the gateway has a defect, and its log has the details."),
+
+		backupsSent:   set.Counter("backups_total", "Backup requests that the gateway sent for samples that ran long while places were idle."),
+		backupsWon:    set.Counter("backups_won_total", "Backup requests that were answered before the first request for the same sample."),
+		backupSeconds: set.Counter("backup_wasted_seconds_total", "Time in seconds of attempts that did not count at samples with a backup request."),
+
+		stepsShort:     set.Counter("steps_short_total", "Steps that ended at their deadline, before all of their results were there."),
+		stepsForgotten: set.Counter("steps_forgotten_total", "Steps whose rows the gateway dropped because the steps were too old or too many."),
+		stepExposed: set.Histogram("step_exposed_seconds", "Time in seconds from the arrival of a step's last sample to the step's last result: scoring that the rollout did not hide.",
+			prometheus.ExponentialBuckets(0.01, 2, 18)),
+		stepRatio: set.Histogram("step_over_ideal_ratio", "Time of a step's scoring over the time of an ideal queue with the same arrivals and service times.",
+			[]float64{1, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.5, 2, 5}),
+		stepOverlap: set.Histogram("step_overlap_efficiency", "Share of a step's scoring that the rollout hid: 1 less the exposed time over the time of scoring after the rollout; at 1 nothing is exposed.",
+			[]float64{-1, 0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1}),
 	}
 }
 
@@ -211,9 +149,15 @@ type placeCount struct {
 	wanted, live, busy int
 }
 
-// placeCounts are the places that samples wait for or have, those that there are, and those
-// that this gateway's samples have, of each profile that clients may ask for.
-func (m *Manager) placeCounts() []placeCount {
+// eachPlaceCount yields the places that samples wait for or have, those that there are, and
+// those that this gateway's samples have, of each profile that clients may ask for.
+func (m *Manager) eachPlaceCount(yield func(c placeCount, reward ...string)) {
+	for _, c := range m.placeCounts() {
+		yield(*c, shown(c.profile))
+	}
+}
+
+func (m *Manager) placeCounts() []*placeCount {
 	workers := m.presence.Workers()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,11 +181,7 @@ func (m *Manager) placeCounts() []placeCount {
 			c.busy += len(e.attempts)
 		}
 	}
-	list := make([]placeCount, len(out))
-	for i, c := range out {
-		list[i] = *c
-	}
-	return list
+	return out
 }
 
 func (m *Manager) stepBytes() int64 {

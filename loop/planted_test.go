@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -24,7 +24,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]struct {
 		source func(workers.Source, *atomic.Bool) workers.Source
-		engine func(rig.Engine, *atomic.Bool) rig.Engine
+		queue  func(rig.Queue, *atomic.Bool) rig.Queue
 		spool  bool
 		barred bool
 		says   string // "": nothing is planted, and the phase passes
@@ -39,8 +39,8 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 			says:   "has no results",
 		},
 		"a ticket that nobody may take": {
-			engine: func(e rig.Engine, broken *atomic.Bool) rig.Engine { return &avoider{e, broken} },
-			says:   "has no results",
+			queue: func(e rig.Queue, broken *atomic.Bool) rig.Queue { return &avoider{e, broken} },
+			says:  "has no results",
 		},
 		"credit that is never granted": {barred: true, says: "may not send all its samples"},
 		"a disk that stays full":       {spool: true, says: "has no results"},
@@ -49,21 +49,21 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{seed: 3, tries: map[string]int{}}
-				manager, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "hash", Weight: 1, Scorer: w, Required: true}}, Timeout: termTimeout})
+				manager, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "hash", Weight: 1, Scorer: w, Required: true}}, Timeout: componentTimeout})
 				require.NoError(t, err)
 				var broken atomic.Bool
-				engine := memengine.New(3, 3*time.Second)
+				queue := memqueue.New(3, 3*time.Second)
 				o := rig.Options{
 					Loop:    loop.Config{SampleTimeout: 10 * time.Minute, Gateway: "g", CreditBytes: 64 << 10, MessageBytes: 16 << 10, RepublishAfter: 2 * time.Second},
-					Worker:  rig.Settings{Slots: 2, Heartbeat: time.Second},
-					Workers: 2, Engine: engine, Source: func(id string) workers.Source { return engine.NewSource(id) },
+					Worker:  rig.Settings{Places: 2, Heartbeat: time.Second},
+					Workers: 2, Queue: queue, Source: func(id string) workers.Source { return queue.NewSource(id) },
 					Profiles: map[string]*rewards.Manager{"": manager},
 				}
-				if plant.engine != nil {
-					o.Engine = plant.engine(engine, &broken)
+				if plant.queue != nil {
+					o.Queue = plant.queue(queue, &broken)
 				}
 				if plant.source != nil {
-					o.Source = func(id string) workers.Source { return plant.source(engine.NewSource(id), &broken) }
+					o.Source = func(id string) workers.Source { return plant.source(queue.NewSource(id), &broken) }
 				}
 				if plant.spool {
 					o.Spool = full{}
@@ -74,7 +74,7 @@ func TestWhatStandsStillForEverIsCaughtAfterTheLastFault(t *testing.T) {
 				err = freshServed(t, w, r, plant.barred)
 				broken.Store(false)
 				r.Stop()
-				engine.Close()
+				queue.Close()
 				time.Sleep(10 * time.Second)
 				if plant.says == "" {
 					require.NoError(t, err)
@@ -121,12 +121,12 @@ func (s *sleeper) Take(ctx context.Context, queue string, n int) ([]workers.Leas
 
 // avoider publishes tickets that all workers are to avoid.
 type avoider struct {
-	rig.Engine
+	rig.Queue
 
 	broken *atomic.Bool
 }
 
-// Publish implements loop.Engine.
+// Publish implements loop.Queue.
 func (a *avoider) Publish(ctx context.Context, t wire.Ticket) error {
 	if a.broken.Load() {
 		t.Avoid = nil
@@ -134,7 +134,7 @@ func (a *avoider) Publish(ctx context.Context, t wire.Ticket) error {
 			t.Avoid = append(t.Avoid, w.ID)
 		}
 	}
-	return a.Engine.Publish(ctx, t)
+	return a.Queue.Publish(ctx, t)
 }
 
 // full is a disk that takes nothing.

@@ -8,15 +8,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 )
 
-// One free slot of many, drawn at random, is as good as an ideal queue: the last sample
+// One free place of many, drawn at random, is as good as an ideal queue: the last sample
 // is with a worker the moment it comes, unless all are busy.
 func TestRandomChoiceIsWithinOnePercentOfTheBound(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for name, size := range map[string]func(*rand.Rand) float64{"uniform 0.8 to 1.2": uniform, "log-normal": logNormal} {
 		for _, w := range []int{8, 16, 64} {
 			t.Run(fmt.Sprintf("%s on %d workers", name, w), func(t *testing.T) {
@@ -33,6 +36,9 @@ func TestRandomChoiceIsWithinOnePercentOfTheBound(t *testing.T) {
 // not a strict one, for nobody knows the draws of attempts that were never made.
 func TestBackupsHideStragglers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for _, w := range []int{8, 16} {
 		t.Run(fmt.Sprintf("on %d workers", w), func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +56,9 @@ func TestBackupsHideStragglers(t *testing.T) {
 // A quarter of the workers take three times as long.
 func TestSlowWorkersDoNotGetTheLastSamples(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for w, most := range map[int]float64{8: 1.03, 16: 1.03, 64: 1.07} {
 		t.Run(fmt.Sprintf("of %d workers", w), func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +81,7 @@ func TestAKilledWorkerCostsLessThanOneDetectionAndOneServiceTime(t *testing.T) {
 				t.Parallel()
 				tr := trial{workers: 8, size: uniform, seed: 1, dispatch: dispatch.Config{Policy: policy}}
 				sound := tr.run(t)
-				tr.during = func(r *rig.Rig, e *memengine.Engine) {
+				tr.during = func(r *rig.Rig, e *memqueue.Queue) {
 					time.Sleep(time.Duration(at * float64(time.Second)))
 					for _, w := range r.Workers {
 						if w.Info().Busy > 0 {
@@ -95,9 +104,12 @@ func TestAKilledWorkerCostsLessThanOneDetectionAndOneServiceTime(t *testing.T) {
 // they had begun. It was kept from the slow ones, who are asked now, and at once.
 func TestWhenTheFastWorkersVanishTheSlowOnesAreAskedAtOnce(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for _, at := range []float64{197, 199, 200.2} {
 		tr := trial{workers: 8, slow: 0.75, load: 0.7, seed: 1, dispatch: dispatch.Config{Policy: dispatch.SpeedWeighted}}
-		tr.during = func(r *rig.Rig, e *memengine.Engine) {
+		tr.during = func(r *rig.Rig, e *memqueue.Queue) {
 			time.Sleep(time.Duration(at * float64(time.Second)))
 			for _, w := range r.Workers[6:] {
 				w.Kill()

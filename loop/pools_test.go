@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -25,7 +25,7 @@ func twoPools(t *testing.T, took time.Duration, dispatch dispatch.Config, body f
 	score := func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: 1}, pause(ctx, took)
 	}
-	ocr, pick := profile(t, term(score)), profile(t, term(score))
+	ocr, pick := profile(t, component(score)), profile(t, component(score))
 	of := func(worker string) map[string]*rewards.Manager {
 		switch worker[0] {
 		case 'o':
@@ -38,7 +38,7 @@ func twoPools(t *testing.T, took time.Duration, dispatch dispatch.Config, body f
 	onStage(t, rig.Options{Profiles: of("both"), ProfilesOf: of, Loop: loop.Config{Dispatch: dispatch}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		body(t, s, func(id string) {
-			s.Add(t, rig.Settings{ID: id, Slots: 2})
+			s.Add(t, rig.Settings{ID: id, Places: 2})
 		})
 	})
 }
@@ -110,7 +110,7 @@ func TestSamplesThatNobodyServesKeepNoOthersWaiting(t *testing.T) {
 	}
 }
 
-// A ticket that lies in the engine for a pool whose workers have gone is made anew for
+// A ticket that lies in the queue for a pool whose workers have gone is made anew for
 // another pool that serves it.
 func TestATicketWhosePoolIsGoneGoesToAnother(t *testing.T) {
 	t.Parallel()
@@ -118,12 +118,12 @@ func TestATicketWhosePoolIsGoneGoesToAnother(t *testing.T) {
 		t.Helper()
 		add("o1")
 		var futures []*loop.Future
-		for i := range 4 { // two are claimed, two lie in the engine
+		for i := range 4 { // two are claimed, two lie in the queue
 			futures = append(futures, s.submit(t, "_run", asking(fmt.Sprint(i), "ocr")))
 		}
 		require.NoError(t, pause(t.Context(), 400*time.Millisecond))
 		s.Workers[0].Kill()
-		s.engine.Kill("o1")
+		s.queue.Kill("o1")
 		add("b1")
 		for _, f := range futures {
 			require.Equal(t, rewards.Scored, result(t, f).Outcome)
@@ -140,7 +140,7 @@ func TestWhatALostWorkerHadGoesToOthersAtOnce(t *testing.T) {
 		future := s.submit(t, "_run", asking("x", "ocr"))
 		require.NoError(t, pause(t.Context(), 50*time.Millisecond))
 		s.Workers[0].Kill()
-		s.engine.Kill("o1")
+		s.queue.Kill("o1")
 		add("o2")
 		begin := time.Now()
 		s.Manager.Lost([]string{"o1", "somebody else"})
@@ -151,7 +151,7 @@ func TestWhatALostWorkerHadGoesToOthersAtOnce(t *testing.T) {
 	})
 }
 
-// The engine forgets its tickets and says so: they are made anew at once.
+// The queue forgets its tickets and says so: they are made anew at once.
 func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
 	t.Parallel()
 	twoPools(t, time.Second, dispatch.Config{}, func(t *testing.T, s *stage, add func(string)) {
@@ -163,7 +163,7 @@ func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
 		}
 		require.NoError(t, pause(t.Context(), 100*time.Millisecond))
 		begin := time.Now()
-		s.engine.Lose()
+		s.queue.Lose()
 		s.Manager.Republish()
 		for _, f := range futures {
 			require.Equal(t, rewards.Scored, result(t, f).Outcome)
@@ -173,7 +173,7 @@ func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
 }
 
 // onUnequal is a stage under SpeedWeighted with workers f… that take 100 ms for a sample
-// and s… that take a second, of one slot each, for the rewards in the rest of their names.
+// and s… that take a second, of one place each, for the rewards in the rest of their names.
 // Each is known to the run _run by twenty samples and more.
 func onUnequal(t *testing.T, names []string, test func(t *testing.T, s *stage, send func(step int64, reward string, n int) []*loop.Future)) {
 	t.Helper()
@@ -184,7 +184,7 @@ func onUnequal(t *testing.T, names []string, test func(t *testing.T, s *stage, s
 		}
 		served := map[string]*rewards.Manager{}
 		for _, reward := range worker[1:] {
-			served[string(reward)] = profile(t, term(hashing(took)))
+			served[string(reward)] = profile(t, component(hashing(took)))
 		}
 		return served
 	}
@@ -202,7 +202,7 @@ func onUnequal(t *testing.T, names []string, test func(t *testing.T, s *stage, s
 			return futures
 		}
 		for _, id := range names {
-			s.Add(t, rig.Settings{ID: id, Slots: 1})
+			s.Add(t, rig.Settings{ID: id, Places: 1})
 			for range 20 {
 				require.Equal(t, rewards.Scored, result(t, send(0, id[1:2], 1)[0]).Outcome)
 			}
@@ -248,7 +248,7 @@ func TestAWorkerOfAnotherConfigurationGetsNothingAndIsNamed(t *testing.T) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
-		s.engine.NewSource("w").Announce(wire.WorkerInfo{ID: "w", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: wire.QueueName("", "other"), Capacity: 8, Narrow: 8}}})
+		s.queue.NewSource("w").Announce(wire.WorkerInfo{ID: "w", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: wire.QueueName("", "other"), Capacity: 8, Narrow: 8}}})
 		p.send(t, rig.Sample("x", 30))
 		time.Sleep(5 * time.Second)
 		pending, _ := s.Manager.Pending(9)

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -20,8 +20,8 @@ import (
 // one of weight 1 and value 2, which fails for that number failing.
 func processAndOutcome(t *testing.T, without, failing byte) map[string]*rewards.Manager {
 	t.Helper()
-	optional := func(key string, weight float64, fails byte, score func(n float64) rewards.Score) rewards.Term {
-		return rewards.Term{Key: key, Weight: weight, Scorer: rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
+	optional := func(key string, weight float64, fails byte, score func(n float64) rewards.Score) rewards.Component {
+		return rewards.Component{Key: key, Weight: weight, Scorer: rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
 			n := s.ID[len(s.ID)-1]
 			if n == fails {
 				return rewards.Score{}, fmt.Errorf("%w: as planned", rewards.BadInput)
@@ -40,7 +40,7 @@ func processAndOutcome(t *testing.T, without, failing byte) map[string]*rewards.
 func TestTheStepsOfAChunkSumToItsRewardsAndValidationHasTheSame(t *testing.T) {
 	t.Parallel()
 	o := rig.Options{
-		Workers: 2, Worker: rig.Settings{Slots: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: processAndOutcome(t, '2', '1'),
+		Workers: 2, Worker: rig.Settings{Places: 2}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: processAndOutcome(t, '2', '1'),
 	}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -54,7 +54,7 @@ func TestTheStepsOfAChunkSumToItsRewardsAndValidationHasTheSame(t *testing.T) {
 				sample.Split = split
 				p.send(t, sample)
 			}
-			rows[split] = s.take(t, wire.Take{Req: 1, Step: 1, Split: split, WaitMS: 60_000})
+			rows[split] = s.take(t, wire.Fetch{Req: 1, Step: 1, Split: split, WaitMS: 60_000})
 		}
 		train := rows[rewards.Train]
 		require.Len(t, train.Scores, 4)

@@ -59,7 +59,7 @@ type watch struct {
 	answered time.Time // when a sample of it was last answered
 	scored   bool      // ever
 	row      int       // failures in a row, of the reward and not of the sample
-	last     rewards.TermError
+	last     rewards.ComponentError
 	shape    string // of last
 }
 
@@ -75,15 +75,15 @@ func (c *core) progressed(now time.Time, p *dispatch.Profile, res *wire.Result) 
 	}
 	w.moved, w.answered = now, now
 	if res.Outcome == rewards.Scored {
-		w.scored, w.row, w.last, w.shape = true, 0, rewards.TermError{}, ""
+		w.scored, w.row, w.last, w.shape = true, 0, rewards.ComponentError{}, ""
 		return
 	}
-	i := slices.IndexFunc(res.Errors, func(e rewards.TermError) bool { return e.Class != rewards.Cancelled })
+	i := slices.IndexFunc(res.Errors, func(e rewards.ComponentError) bool { return e.Class != rewards.Cancelled })
 	if res.Outcome != rewards.Failed || i < 0 || res.Errors[i].Blame == rewards.BlameSample {
 		return
 	}
 	w.row++
-	if shape := failures.Shape(res.Errors[i].Message, res.ID); shape != w.shape || res.Errors[i].Term != w.last.Term {
+	if shape := failures.Shape(res.Errors[i].Message, res.ID); shape != w.shape || res.Errors[i].Component != w.last.Component {
 		w.last, w.shape = res.Errors[i], shape
 	}
 }
@@ -104,8 +104,8 @@ func (w *watch) fails() string {
 		return ""
 	}
 	why := "every sample fails: "
-	if w.last.Term != "" {
-		why += w.last.Term + ": "
+	if w.last.Component != "" {
+		why += w.last.Component + ": "
 	}
 	return why + w.last.Message
 }

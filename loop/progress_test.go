@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/outage"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/outage"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -55,7 +55,7 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 			scorer: rewards.ScorerFunc(hashing(0)),
 			begin: func(s *stage) {
 				s.Workers[0].Kill()
-				s.engine.Kill(s.Workers[0].ID)
+				s.queue.Kill(s.Workers[0].ID)
 			},
 			state: loop.Stopped, why: "no worker serves the profile",
 			end: func(s *stage) { s.Replace("w9") },
@@ -83,8 +83,8 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := &paper{}
 			onStage(t, rig.Options{
-				Workers: 1, Worker: rig.Settings{Slots: 4}, Log: slog.New(slog.NewTextHandler(log, nil)), Loop: loop.Config{MaxAttempts: 9},
-				Profiles: map[string]*rewards.Manager{"good": minutes(t, term(hashing(0))), "bad": minutes(t, rewards.Term{Key: "x", Weight: 1, Required: true, Scorer: c.scorer})},
+				Workers: 1, Worker: rig.Settings{Places: 4}, Log: slog.New(slog.NewTextHandler(log, nil)), Loop: loop.Config{MaxAttempts: 9},
+				Profiles: map[string]*rewards.Manager{"good": minutes(t, component(hashing(0))), "bad": minutes(t, rewards.Component{Key: "x", Weight: 1, Required: true, Scorer: c.scorer})},
 			}, func(t *testing.T, s *stage) {
 				t.Helper()
 				time.Sleep(4 * time.Second) // a gateway that begins has three
@@ -135,7 +135,7 @@ func TestConnectionsThatWaitForCreditAreSaid(t *testing.T) {
 	}
 	onStage(t, rig.Options{
 		Workers: 1, Loop: loop.Config{MaxBytes: 16 << 10, MessageBytes: 4 << 10, CreditBytes: 64 << 10},
-		Profiles: map[string]*rewards.Manager{"slow": minutes(t, term(hang))},
+		Profiles: map[string]*rewards.Manager{"slow": minutes(t, component(hang))},
 	}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run", Reward: "slow"})
@@ -158,8 +158,8 @@ func TestARewardOfWhichEverySampleFailsIsSaidToFail(t *testing.T) {
 	blame.Store(rewards.BlameReward)
 	log := &paper{}
 	onStage(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4}, Log: slog.New(slog.NewTextHandler(log, nil)),
-		Profiles: map[string]*rewards.Manager{"bad": minutes(t, rewards.Term{Key: "x", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
+		Workers: 1, Worker: rig.Settings{Places: 4}, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Profiles: map[string]*rewards.Manager{"bad": minutes(t, rewards.Component{Key: "x", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(
 			func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 				if well.Load() {
 					return hashing(0)(ctx, s)
@@ -201,12 +201,12 @@ func TestARewardOfWhichEverySampleFailsIsSaidToFail(t *testing.T) {
 // and where none does the profile is stopped.
 func TestAWorkerThatCannotScoreAProfileIsNamed(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: map[string]*rewards.Manager{"read": minutes(t, term(hashing(0)))}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: map[string]*rewards.Manager{"read": minutes(t, component(hashing(0)))}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		time.Sleep(4 * time.Second)
 		queue := s.Workers[0].Info().Profiles[0].Queue
 		lacks := wire.WorkerInfo{ID: "w7", State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Name: "read", Queue: queue, State: wire.WorkerMissing, Waits: "the model is not here"}}}
-		s.engine.NewSource("w7").Announce(lacks)
+		s.queue.NewSource("w7").Announce(lacks)
 		p := s.connect(t, wire.Hello{Run: "run", Reward: "read"})
 		defer p.drop()
 		for _, id := range ids("x", 20) {
@@ -217,9 +217,9 @@ func TestAWorkerThatCannotScoreAProfileIsNamed(t *testing.T) {
 		require.Equal(t, loop.Progressing, now.State)
 		require.Equal(t, "worker w7 cannot score it: the model is not here", now.Why)
 		s.Workers[0].Kill()
-		s.engine.Kill(s.Workers[0].ID)
+		s.queue.Kill(s.Workers[0].ID)
 		time.Sleep(11 * time.Second)
-		s.engine.NewSource("w7").Announce(lacks)
+		s.queue.NewSource("w7").Announce(lacks)
 		now = s.progress(t, "read")
 		require.Equal(t, loop.Stopped, now.State)
 		require.Equal(t, "worker w7: the model is not here", now.Why)

@@ -23,12 +23,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -43,6 +43,9 @@ import (
 func TestTheSameHistoryTwiceIsTheSame(t *testing.T) {
 	t.Parallel()
 	from, n := 1, 100
+	if testing.Short() {
+		n = 4
+	}
 	if os.Getenv("REWARDLOOP_SEEDS") != "" || os.Getenv("REWARDLOOP_SEED") != "" {
 		from, n = firstSeed(t)
 	}
@@ -180,10 +183,10 @@ func (h *told) noted(what string, err error) {
 	}
 }
 
-// Publish implements loop.Engine.
+// Publish implements loop.Queue.
 func (h *told) Publish(_ context.Context, t wire.Ticket) error {
 	if h.refusing {
-		return errors.New("the engine is away")
+		return errors.New("the queue is away")
 	}
 	h.note("ticket", t)
 	if !slices.ContainsFunc(h.carrier, func(o wire.Ticket) bool { return o.Key() == t.Key() }) {
@@ -192,7 +195,7 @@ func (h *told) Publish(_ context.Context, t wire.Ticket) error {
 	return nil
 }
 
-// Revoke implements loop.Engine.
+// Revoke implements loop.Queue.
 func (h *told) Revoke(_ context.Context, key wire.AttemptKey) error {
 	h.revoked = append(h.revoked, fmt.Sprint(key))
 	h.carrier = slices.DeleteFunc(h.carrier, func(o wire.Ticket) bool { return o.Key() == key })
@@ -230,7 +233,7 @@ func newHistory(t *testing.T, seed uint64, out io.Writer) *told {
 			OnSampleFailure: map[string]rewards.SamplePolicy{"mixed": {Policy: rewards.PolicyGroupMean}},
 			OnStepDeadline:  []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall}[h.rng.IntN(3)],
 		},
-		Engine: h, Presence: h, Buffers: h.buffers, StepArrived: func() { h.note("step arrived", nil) },
+		Queue: h, Presence: h, Buffers: h.buffers, StepArrived: func() { h.note("step arrived", nil) },
 		Examine: func(x loop.Examined) { h.note("examined "+x.Sample.ID, x.Result) },
 	})
 	require.NoError(t, err)
@@ -241,8 +244,8 @@ func newHistory(t *testing.T, seed uint64, out io.Writer) *told {
 // scores whole groups.
 func toldProfiles(t *testing.T, w *world) map[string]*rewards.Manager {
 	t.Helper()
-	made := func(terms ...rewards.Term) *rewards.Manager {
-		m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: termTimeout, OnSampleFailure: rewards.SamplePolicy{Policy: rewards.PolicyGroupMean}})
+	made := func(components ...rewards.Component) *rewards.Manager {
+		m, err := rewards.NewManager(rewards.ManagerConfig{Components: components, Timeout: componentTimeout, OnSampleFailure: rewards.SamplePolicy{Policy: rewards.PolicyGroupMean}})
 		require.NoError(t, err)
 		return m
 	}
@@ -274,9 +277,9 @@ func toldProfiles(t *testing.T, w *world) map[string]*rewards.Manager {
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	})
 	return map[string]*rewards.Manager{
-		"":      made(rewards.Term{Key: "hash", Weight: 1, Required: true, Scorer: planned}),
-		"mixed": made(rewards.Term{Key: "sound", Weight: 1, Required: true, Scorer: sound}, rewards.Term{Key: "hash", Weight: 1, Scorer: planned}),
-		"whole": made(rewards.Term{Key: "hash", Weight: 1, Required: true, Scorer: planned}, rewards.Term{Key: "rank", Weight: 1, Required: true, Group: whole}),
+		"":      made(rewards.Component{Key: "hash", Weight: 1, Required: true, Scorer: planned}),
+		"mixed": made(rewards.Component{Key: "sound", Weight: 1, Required: true, Scorer: sound}, rewards.Component{Key: "hash", Weight: 1, Scorer: planned}),
+		"whole": made(rewards.Component{Key: "hash", Weight: 1, Required: true, Scorer: planned}, rewards.Component{Key: "rank", Weight: 1, Required: true, Group: whole}),
 	}
 }
 
@@ -482,7 +485,7 @@ func (h *told) finish() {
 	if h.dark && j.worker[len(j.worker)-1]%3 == 0 && j.group == nil {
 		res = &wire.Result{
 			ID: j.ticket.ID, Attempt: j.ticket.Key(), Worker: j.worker, Outcome: rewards.Failed,
-			Errors: []rewards.TermError{{Class: rewards.Internal, Message: "as always", Blame: rewards.Blames()[h.rng.IntN(len(rewards.Blames()))]}},
+			Errors: []rewards.ComponentError{{Class: rewards.Internal, Message: "as always", Blame: rewards.Blames()[h.rng.IntN(len(rewards.Blames()))]}},
 		}
 	}
 	if h.rng.IntN(25) == 0 {
@@ -506,7 +509,7 @@ func (h *told) score(j *toldJob) *wire.Result {
 				res.RewardScore = &r.Score
 			}
 		}
-		for _, c := range r.Terms {
+		for _, c := range r.Components {
 			if c.Status == rewards.StatusOK {
 				if res.Values == nil {
 					res.Values = map[string]float64{}
@@ -528,7 +531,7 @@ func (h *told) score(j *toldJob) *wire.Result {
 	}
 	members := make([]rewards.GroupMember, len(j.group.Members))
 	for i, x := range j.group.Members {
-		members[i] = rewards.GroupMember{Sample: sample(x.Frame), Terms: x.Partial}
+		members[i] = rewards.GroupMember{Sample: sample(x.Frame), Components: x.Partial}
 	}
 	run := m.RunGroup(h.t.Context(), members, j.group.Size, j.group.LastMeanStd)
 	<-run.Done()
@@ -600,7 +603,7 @@ func (h *told) presence() {
 func (c *toldClient) connect() {
 	hello := c.hello
 	if c.session != nil && c.h.rng.IntN(10) > 0 {
-		hello.Resume = &wire.Resume{Session: c.welcome.Session, Got: c.seq}
+		hello.Resume = &wire.Resume{Session: c.welcome.Session, Confirmed: c.seq}
 	}
 	link := &toldLink{c}
 	s, err := c.h.m.Attach(hello, link)
@@ -642,7 +645,7 @@ func (c *toldClient) declare() {
 
 // take asks for a chunk of a step.
 func (h *told) take(c *toldClient) {
-	q := wire.Take{Req: 1, Step: max(h.step-int64(h.rng.IntN(2)), 0), Chunk: int64(h.rng.IntN(3)), Groups: int64(h.rng.IntN(3))}
+	q := wire.Fetch{Req: 1, Step: max(h.step-int64(h.rng.IntN(2)), 0), Chunk: int64(h.rng.IntN(3)), Groups: int64(h.rng.IntN(3))}
 	if h.rng.IntN(2) == 0 {
 		q.Order = wire.ByIndex
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -21,10 +21,10 @@ func counted(t *testing.T, o rig.Options, test func(t *testing.T, s *stage, runs
 	t.Helper()
 	var runs atomic.Int64
 	o.Workers = 1
-	if o.Worker.Slots == 0 {
-		o.Worker.Slots = 4
+	if o.Worker.Places == 0 {
+		o.Worker.Places = 4
 	}
-	o.Profiles = profiles(t, term(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+	o.Profiles = profiles(t, component(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		runs.Add(1)
 		return hashing(time.Second)(ctx, s)
 	}))
@@ -79,7 +79,7 @@ func TestHellosThatCannotBeServedAreRefused(t *testing.T) {
 
 func TestAResumedSessionFirstGetsTheResultsAboveGotInOrder(t *testing.T) {
 	t.Parallel()
-	counted(t, rig.Options{Worker: rig.Settings{Slots: 1}}, func(t *testing.T, s *stage, runs *atomic.Int64) {
+	counted(t, rig.Options{Worker: rig.Settings{Places: 1}}, func(t *testing.T, s *stage, runs *atomic.Int64) {
 		t.Helper()
 		h := wire.Hello{Run: "run", Client: "a"}
 		p := s.connect(t, h)
@@ -166,7 +166,7 @@ func TestAFinishedSampleIsAnsweredFromMemoryUnderItsOldNumber(t *testing.T) {
 		require.EqualValues(t, 2, all[2].Seq)
 		p.drop()
 		// A session that nobody knows is not resumed, but the epoch goes on and its answers are there.
-		other := wire.Hello{Run: "run", Client: "other", Resume: &wire.Resume{Session: "of another gateway", Got: 9}}
+		other := wire.Hello{Run: "run", Client: "other", Resume: &wire.Resume{Session: "of another gateway", Confirmed: 9}}
 		q := s.connect(t, other)
 		defer q.drop()
 		require.False(t, q.welcome().Resumed)
@@ -230,7 +230,7 @@ func TestAClientThatNeverConfirmsDoesNotMakeTheGatewayGrow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			counted(t, rig.Options{Loop: cfg, Worker: rig.Settings{Slots: 10}}, func(t *testing.T, s *stage, _ *atomic.Int64) {
+			counted(t, rig.Options{Loop: cfg, Worker: rig.Settings{Places: 10}}, func(t *testing.T, s *stage, _ *atomic.Int64) {
 				t.Helper()
 				p := s.connect(t, wire.Hello{Run: "run"})
 				defer p.drop()
@@ -345,7 +345,7 @@ func TestThereIsOneLiveConnectionPerRunClientAndLane(t *testing.T) {
 // trainer may fetch them.
 func TestSamplesOfAClientThatDoesNotComeBackAreCancelledAfterTheGrace(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Profiles: profiles(t, term(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
+	o := rig.Options{Profiles: profiles(t, component(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
@@ -373,7 +373,7 @@ func TestSamplesOfAClientThatDoesNotComeBackAreCancelledAfterTheGrace(t *testing
 
 func TestAClientThatComesBackInTimeOrFetchesKeepsItsSamples(t *testing.T) {
 	t.Parallel()
-	o := rig.Options{Profiles: profiles(t, term(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
+	o := rig.Options{Profiles: profiles(t, component(hashing(time.Second))), Loop: loop.Config{ResumeGrace: 20 * time.Second}}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
@@ -388,7 +388,7 @@ func TestAClientThatComesBackInTimeOrFetchesKeepsItsSamples(t *testing.T) {
 		p.drop()
 		for range 5 {
 			time.Sleep(15 * time.Second)
-			_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Take{Req: 1})
+			_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 1})
 			require.NoError(t, err)
 		}
 		require.Equal(t, 1, s.Manager.InFlight())

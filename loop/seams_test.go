@@ -19,32 +19,32 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/spool"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// deaf is an engine that takes nothing back.
-type deaf struct{ *memengine.Engine }
+// irrevocable is a queue that takes nothing back.
+type irrevocable struct{ *memqueue.Queue }
 
-func (deaf) Revoke(context.Context, wire.AttemptKey) error { return errors.New("as planned") }
+func (irrevocable) Revoke(context.Context, wire.AttemptKey) error { return errors.New("as planned") }
 
 // bare runs a test in a bubble on a gateway with options of the test's own, whose workers
 // are stubs.
 func bare(t *testing.T, o loop.Options, test func(t *testing.T, s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := memengine.New(1, lease)
+		e := memqueue.New(1, lease)
 		o.Presence = e
-		o.Engine = deaf{e}
+		o.Queue = irrevocable{e}
 		m, err := loop.New(o)
 		require.NoError(t, err)
 		m.Start(t.Context())
-		test(t, &stage{Rig: &rig.Rig{Manager: m}, engine: e})
+		test(t, &stage{Rig: &rig.Rig{Manager: m}, queue: e})
 		m.Stop()
 		e.Close()
 	})
@@ -57,9 +57,9 @@ func TestEveryFaultOfAConfigIsNamed(t *testing.T) {
 		Dispatch: dispatch.Config{Policy: "best", BackupAfter: 0.5, BackupShare: 2},
 	}})
 	for _, part := range []string{
-		"credit_samples must not be negative, not -1", `on_step_deadline is "perhaps", want mask, fail or proceed_with_shortfall`,
-		"message_bytes (2000) exceeds max_bytes (1000)", `the weight of run "a" must be positive, not -1`,
-		`dispatch.policy is "best"`, "dispatch.backup_after is 0.5", "dispatch.backup_share is 2",
+		"credit_samples: want 0…1000000, got -1", `on_step_deadline: want one of mask, fail, proceed_with_shortfall, got "perhaps"`,
+		"message_bytes: want at most 1KB, which is max_bytes, got 2KB", `run_weights: the weight of "a" must be positive, got -1`,
+		`dispatch.policy: want one of random, speed_weighted, got "best"`, "dispatch.backup_after: want 0 (never), or 1 and more", "dispatch.backup_share: want 1e-06…1, got 2",
 	} {
 		require.ErrorContains(t, err, part)
 	}
@@ -185,8 +185,8 @@ func (listener) Binary(io.Reader) error { return nil }
 // dialled serves a gateway over a real websocket and connects to it.
 func dialled(t *testing.T) (c *wsconn.Conn, heard chan string) {
 	t.Helper()
-	e := memengine.New(1, lease)
-	m, err := loop.New(loop.Options{Engine: e, Presence: e})
+	e := memqueue.New(1, lease)
+	m, err := loop.New(loop.Options{Queue: e, Presence: e})
 	require.NoError(t, err)
 	m.Start(t.Context())
 	served := make(chan struct{})
@@ -218,7 +218,7 @@ func TestADeclarationThatComesTooLateIsAnsweredAndTheConnectionLives(t *testing.
 	enough := time.After(time.Minute)
 	for told := ""; !strings.Contains(told, "step 1 (train) ended at its deadline"); {
 		require.NoError(t, c.Send([]byte(`{"type":"step","step":1,"expected":2,"deadline_ms":1}`)))
-		require.NoError(t, c.Send([]byte(`{"type":"take","req":1,"step":1,"chunk":0,"groups":0,"wait_ms":20}`))) // paces the test
+		require.NoError(t, c.Send([]byte(`{"type":"fetch","req":1,"step":1,"chunk":0,"groups":0,"wait_ms":20}`))) // paces the test
 		for told = ""; !strings.Contains(told, `"rewards"`) && !strings.Contains(told, `"error"`); {
 			select {
 			case told = <-heard:
@@ -227,7 +227,7 @@ func TestADeclarationThatComesTooLateIsAnsweredAndTheConnectionLives(t *testing.
 			}
 		}
 	}
-	require.NoError(t, c.Send([]byte(`{"type":"take","req":2,"step":7,"chunk":0,"groups":0}`)))
+	require.NoError(t, c.Send([]byte(`{"type":"fetch","req":2,"step":7,"chunk":0,"groups":0}`)))
 	for told := ""; !strings.Contains(told, `"req":2`); {
 		select {
 		case told = <-heard:
@@ -306,9 +306,9 @@ func TestRecordsThatAGatewayCannotUseAreDroppedAndTheOthersAreNot(t *testing.T) 
 			keptAs(spool.Sample, "tail", own, frame("tail", 300)[:400]),
 			otherSum,
 		}}
-		e := memengine.New(1, lease)
+		e := memqueue.New(1, lease)
 		defer e.Close()
-		m, err := loop.New(loop.Options{Engine: e, Presence: e, Spool: s, Config: loop.Config{
+		m, err := loop.New(loop.Options{Queue: e, Presence: e, Spool: s, Config: loop.Config{
 			MaxBytes: 16 << 10, MessageBytes: 8 << 10, GroupProfiles: []string{""},
 		}})
 		require.NoError(t, err)

@@ -22,7 +22,7 @@ func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	g := e.group
 	if g == nil {
 		finishPending(res, nil) // where a worker saw a group that the gateway does not
-		res.Substitute = substituteFor(e, res, nil)
+		res.Fallback = fallbackFor(e, res, nil)
 		c.finalise(now, e, fx)
 		return
 	}
@@ -32,8 +32,8 @@ func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 		c.settleClosed(now, e, fx)
 		return
 	}
-	c.move(e, held)
-	if g.settle(e.key.id, member{values: res.Values, held: e}) {
+	c.move(e, awaitsMean)
+	if g.settle(e.key.id, member{values: res.Values, waiting: e}) {
 		c.closeGroup(now, g, fx)
 		return
 	}
@@ -45,10 +45,10 @@ func (c *core) settleClosed(now time.Time, e *entry, fx *effects) {
 	g, res := e.group, e.result
 	if g.closed {
 		finishPending(res, g.means)
-		res.Substitute = substituteFor(e, res, g.mean)
+		res.Fallback = fallbackFor(e, res, g.mean)
 		res.Group = &g.stats
 	} else {
-		res.Substitute = substituteFor(e, res, nil)
+		res.Fallback = fallbackFor(e, res, nil)
 	}
 	if g.settle(e.key.id, memberOf(res)) { // this very member completes it: its result carries the statistics
 		c.closeGroup(now, g, fx)
@@ -58,25 +58,25 @@ func (c *core) settleClosed(now time.Time, e *entry, fx *effects) {
 	c.proceed(now, g, fx)
 }
 
-// releaseHeld finishes a held entry at its own deadline with what its group has by now.
-func (c *core) releaseHeld(now time.Time, e *entry, fx *effects) {
+// releaseWaiting finishes a held entry at its own deadline with what its group has by now.
+func (c *core) releaseWaiting(now time.Time, e *entry, fx *effects) {
 	g := e.group
-	finishPending(e.result, g.termMeans())
+	finishPending(e.result, g.componentMeans())
 	g.settle(e.key.id, memberOf(e.result))
-	e.result.Substitute = substituteFor(e, e.result, g.meanNow())
+	e.result.Fallback = fallbackFor(e, e.result, g.meanNow())
 	c.finalise(now, e, fx)
 }
 
-func substituteFor(e *entry, res *wire.Result, mean *float64) *wire.Substitute {
+func fallbackFor(e *entry, res *wire.Result, mean *float64) *wire.Fallback {
 	if res.RewardScore != nil || res.Pending != nil {
 		return nil
 	}
-	return substitute(e.policy, mean)
+	return fallback(e.policy, mean)
 }
 
-// substitute is what stands beside the null score of a failed sample.
-func substitute(p rewards.SamplePolicy, mean *float64) *wire.Substitute {
-	s := &wire.Substitute{Policy: string(p.Policy)}
+// fallback is what stands beside the null score of a failed sample.
+func fallback(p rewards.SamplePolicy, mean *float64) *wire.Fallback {
+	s := &wire.Fallback{Policy: string(p.Policy)}
 	switch p.Policy {
 	case rewards.PolicyZero, rewards.PolicyValue:
 		s.Value = &p.Value
@@ -109,14 +109,14 @@ func (c *core) complete(e *entry, res *wire.Result) {
 
 // distinct are errors in their order, each once with the sum of its attempts: a sample that
 // several workers failed in the same way has one error.
-func distinct(lists ...[]rewards.TermError) (out []rewards.TermError) {
+func distinct(lists ...[]rewards.ComponentError) (out []rewards.ComponentError) {
 	for _, list := range lists {
 		for _, e := range list {
 			if e.Blame == "" {
 				e.Blame, _ = rewards.BlameOf(e.Class)
 			}
-			same := func(o rewards.TermError) bool {
-				return o.Term == e.Term && o.Class == e.Class && o.Message == e.Message
+			same := func(o rewards.ComponentError) bool {
+				return o.Component == e.Component && o.Class == e.Class && o.Message == e.Message
 			}
 			if i := slices.IndexFunc(out, same); i >= 0 {
 				out[i].Attempts += e.Attempts

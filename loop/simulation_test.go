@@ -17,18 +17,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
 // seeds returns how many histories to run: REWARDLOOP_SEEDS, else 10,000, or fewer
-// where each costs more.
+// where each costs more; with -short 40, which take a second.
 func seeds(t *testing.T) int {
 	t.Helper()
 	if v := os.Getenv("REWARDLOOP_SEEDS"); v != "" {
@@ -36,7 +36,10 @@ func seeds(t *testing.T) int {
 		require.NoError(t, err)
 		return n
 	}
-	if raceEnabled || testing.Short() {
+	switch {
+	case testing.Short():
+		return 40
+	case raceEnabled:
 		return 600
 	}
 	return 10_000
@@ -151,10 +154,10 @@ func (w *world) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 		<-ctx.Done()
 		return rewards.Score{}, ctx.Err()
 	case "overrun": // ignores its context and reads its pixels all the same
-		time.Sleep(termTimeout + 700*time.Millisecond)
+		time.Sleep(componentTimeout + 700*time.Millisecond)
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	case "late":
-		time.Sleep(termTimeout + 50*time.Millisecond)
+		time.Sleep(componentTimeout + 50*time.Millisecond)
 		return rewards.Score{Value: rig.Hash(s)}, nil
 	}
 	if err := wait(p.takes); err != nil {
@@ -176,8 +179,8 @@ func (w *world) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 }
 
 const (
-	termTimeout   = 2 * time.Second
-	sampleTimeout = 40 * time.Second
+	componentTimeout = 2 * time.Second
+	sampleTimeout    = 40 * time.Second
 )
 
 // history runs one seeded history and checks its invariants.
@@ -185,23 +188,23 @@ func history(t *testing.T, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := &world{seed: seed, tries: map[string]int{}}
-	term := rewards.Term{Key: "hash", Weight: 1, Scorer: w, Required: rng.IntN(2) == 0}
-	manager, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Timeout: termTimeout})
+	component := rewards.Component{Key: "hash", Weight: 1, Scorer: w, Required: rng.IntN(2) == 0}
+	manager, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component}, Timeout: componentTimeout})
 	require.NoError(t, err)
-	engine := memengine.New(seed, 3*time.Second)
+	queue := memqueue.New(seed, 3*time.Second)
 	r := rig.New(t, rig.Options{
 		Loop: loop.Config{
 			SampleTimeout: sampleTimeout, MaxBytes: []int64{20 << 10, 1 << 20}[rng.IntN(2)], CreditBytes: 64 << 10, MessageBytes: 16 << 10, CreditSamples: 16,
 			Gateway: fmt.Sprint("gw", seed), RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second, Dispatch: drawDispatch(rng),
 		},
-		Worker:  rig.Settings{Slots: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
-		Workers: 2 + rng.IntN(4), Engine: engine,
-		Source:     func(id string) workers.Source { return engine.NewSource(id) },
+		Worker:  rig.Settings{Places: 1 + rng.IntN(3), Heartbeat: time.Second, MaxAbandoned: 2},
+		Workers: 2 + rng.IntN(4), Queue: queue,
+		Source:     func(id string) workers.Source { return queue.NewSource(id) },
 		Profiles:   map[string]*rewards.Manager{"": manager},
-		ProfilesOf: func(worker string) map[string]*rewards.Manager { return w.profiles(t, term, manager, worker) },
+		ProfilesOf: func(worker string) map[string]*rewards.Manager { return w.profiles(t, component, manager, worker) },
 	})
 	var wg sync.WaitGroup
-	wg.Go(func() { faults(rand.New(rand.NewPCG(seed, 11)), r, engine) })
+	wg.Go(func() { faults(rand.New(rand.NewPCG(seed, 11)), r, queue) })
 	clients := 1 + rng.IntN(2)
 	got := make([]map[string]*wire.Result, clients)
 	for i := range clients {
@@ -217,7 +220,7 @@ func history(t *testing.T, seed uint64) {
 	wg.Wait()
 	afterTheLastFault(t, w, r)
 	r.Stop()
-	engine.Close()
+	queue.Close()
 	time.Sleep(10 * time.Second) // scorers that overran give their frames back
 	for i := range got {
 		for id, res := range got[i] {
@@ -316,13 +319,13 @@ func (w *world) well(name string, n int) (samples []*rewards.Sample, alone time.
 }
 
 // profiles makes the workers of odd number three times as slow, in half of the histories.
-func (w *world) profiles(t *testing.T, term rewards.Term, manager *rewards.Manager, worker string) map[string]*rewards.Manager {
+func (w *world) profiles(t *testing.T, component rewards.Component, manager *rewards.Manager, worker string) map[string]*rewards.Manager {
 	t.Helper()
 	if w.seed%2 == 0 || (worker[len(worker)-1]-'0')%2 == 0 {
 		return map[string]*rewards.Manager{"": manager}
 	}
-	term.Scorer = &slower{w}
-	slow, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term}, Timeout: termTimeout})
+	component.Scorer = &slower{w}
+	slow, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component}, Timeout: componentTimeout})
 	require.NoError(t, err)
 	return map[string]*rewards.Manager{"": slow}
 }
@@ -367,7 +370,7 @@ func verify(t *testing.T, w *world, id string, res *wire.Result) {
 }
 
 // faults kills and adds workers, loses the broker's memory and makes it refuse.
-func faults(rng *rand.Rand, r *rig.Rig, e *memengine.Engine) {
+func faults(rng *rand.Rand, r *rig.Rig, e *memqueue.Queue) {
 	next := len(r.Workers)
 	for range rng.IntN(4) {
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
@@ -381,7 +384,7 @@ func faults(rng *rand.Rand, r *rig.Rig, e *memengine.Engine) {
 		case 1:
 			e.Lose()
 		case 2:
-			e.RefusePublish(errors.New("the engine is away"))
+			e.RefusePublish(errors.New("the queue is away"))
 			time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
 			e.RefusePublish(nil)
 		case 3:
@@ -498,7 +501,7 @@ func (c *simClient) connect() {
 	c.link = link
 	h := c.hello
 	if c.session != nil {
-		h.Resume = &wire.Resume{Session: c.welcome.Session, Got: c.seq}
+		h.Resume = &wire.Resume{Session: c.welcome.Session, Confirmed: c.seq}
 	}
 	c.mu.Unlock()
 	s, err := c.m.Attach(h, link)

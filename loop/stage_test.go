@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -24,22 +24,22 @@ import (
 // stage is a gateway with workers in a bubble of fake time.
 type stage struct {
 	*rig.Rig
-	engine *memengine.Engine
+	queue *memqueue.Queue
 }
 
 const lease = 3 * time.Second
 
-// onStage runs a test in a bubble on a rig over the engine in memory.
+// onStage runs a test in a bubble on a rig over the queue in memory.
 func onStage(t *testing.T, o rig.Options, test func(t *testing.T, s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := memengine.New(1, lease)
-		o.Engine = e
+		e := memqueue.New(1, lease)
+		o.Queue = e
 		o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
 		if o.Worker.Heartbeat == 0 {
 			o.Worker.Heartbeat = time.Second
 		}
-		s := &stage{Rig: rig.New(t, o), engine: e}
+		s := &stage{Rig: rig.New(t, o), queue: e}
 		defer func() {
 			s.Stop()
 			e.Close()
@@ -78,22 +78,22 @@ func result(t *testing.T, f *loop.Future) *wire.Result {
 	return res
 }
 
-// profiles makes the default profile of terms.
-func profiles(t *testing.T, terms ...rewards.Term) map[string]*rewards.Manager {
+// profiles makes the default profile of components.
+func profiles(t *testing.T, components ...rewards.Component) map[string]*rewards.Manager {
 	t.Helper()
-	return map[string]*rewards.Manager{"": profile(t, terms...)}
+	return map[string]*rewards.Manager{"": profile(t, components...)}
 }
 
-func profile(t *testing.T, terms ...rewards.Term) *rewards.Manager {
+func profile(t *testing.T, components ...rewards.Component) *rewards.Manager {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: 2 * time.Second})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: components, Timeout: 2 * time.Second})
 	require.NoError(t, err)
 	return m
 }
 
-// term is a required term of weight 1.
-func term(f rewards.ScorerFunc) rewards.Term {
-	return rewards.Term{Key: "hash", Weight: 1, Required: true, Scorer: f}
+// component is a required component of weight 1.
+func component(f rewards.ScorerFunc) rewards.Component {
+	return rewards.Component{Key: "hash", Weight: 1, Required: true, Scorer: f}
 }
 
 // hashing scores a sample by its own bytes, after so long.
@@ -172,7 +172,7 @@ func (s *stage) connect(t *testing.T, h wire.Hello) *peer {
 // resume comes back to a session, having got results up to got.
 func (s *stage) resume(t *testing.T, old *peer, h wire.Hello, got uint64) *peer {
 	t.Helper()
-	h.Resume = &wire.Resume{Session: old.welcome().Session, Got: got}
+	h.Resume = &wire.Resume{Session: old.welcome().Session, Confirmed: got}
 	return s.connect(t, h)
 }
 
@@ -248,7 +248,7 @@ type stub struct {
 
 func (s *stage) stub(t *testing.T, id string) *stub {
 	t.Helper()
-	w := &stub{s: s, id: id, source: s.engine.NewSource(id), serves: []string{""}}
+	w := &stub{s: s, id: id, source: s.queue.NewSource(id), serves: []string{""}}
 	w.source.Announce(wire.WorkerInfo{ID: id, State: wire.WorkerReady, Profiles: serving(8, "", "one", "other")})
 	return w
 }
@@ -296,16 +296,16 @@ func (w *stub) fail(t *testing.T, ticket wire.Ticket, class rewards.Class) {
 	}
 	require.NoError(t, w.s.Manager.Finish(t.Context(), wire.Ticket{}, &wire.Result{
 		ID: ticket.ID, Attempt: ticket.Key(), Worker: w.id, Outcome: rewards.Failed, ExtraInfo: map[string]any{},
-		Errors: []rewards.TermError{{Class: class, Message: "as planned by " + w.id, Blame: blame}},
+		Errors: []rewards.ComponentError{{Class: class, Message: "as planned by " + w.id, Blame: blame}},
 	}))
 }
 
-// gather says that the sample's own terms are scored and that it waits for its group.
+// gather says that the sample's own components are scored and that it waits for its group.
 func (w *stub) gather(t *testing.T, ticket wire.Ticket) {
 	t.Helper()
 	require.NoError(t, w.s.Manager.Finish(t.Context(), wire.Ticket{}, &wire.Result{
 		ID: ticket.ID, Attempt: ticket.Key(), Worker: w.id, ExtraInfo: map[string]any{},
-		Partial: []rewards.TermResult{{Key: "own", Status: rewards.StatusOK, Value: 1}},
+		Partial: []rewards.ComponentResult{{Key: "own", Status: rewards.StatusOK, Value: 1}},
 	}))
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/loop/step"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -19,11 +19,11 @@ type PendingSample struct {
 	ID      string   `json:"id"`
 	Run     string   `json:"run"`
 	Step    int64    `json:"step"`
-	Stage   string   `json:"stage"` // queued, published, running, gathered, held
+	Stage   string   `json:"stage"` // queued, published, running, waiting_for_group, waiting_for_group_mean
 	Attempt int      `json:"attempt"`
 	Workers []string `json:"workers,omitempty"`
 	Group   string   `json:"group,omitempty"`
-	// Waits says for whom a gathered sample waits, and of a queued one why no worker gets it.
+	// Waits says for whom a sample that waits for its group waits, and of a queued one why no worker gets it.
 	Waits    string    `json:"waits,omitempty"`
 	Bytes    int64     `json:"bytes"`
 	AgeMS    float64   `json:"age_ms"`
@@ -61,7 +61,7 @@ type StepDetail struct {
 	step.Detail
 
 	// Report holds the step against what was possible, once it is over.
-	Report *sim.Report `json:"report,omitempty"`
+	Report *trace.Report `json:"report,omitempty"`
 }
 
 // GroupState is one prompt group, open or closed.
@@ -105,7 +105,7 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 				p.Waits = awaits
 			}
 		}
-		if e.state == gathered {
+		if e.state == awaitsGroup {
 			p.Waits = e.awaited()
 			if unit := e.group.unit; unit != nil {
 				if awaits := unit.awaits(); awaits != "" {

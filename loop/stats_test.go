@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -89,7 +89,7 @@ func (tr *trainer) stats(t *testing.T, split rewards.Split, step int64) map[stri
 
 func onTrainer(t *testing.T, managers map[string]*rewards.Manager, test func(t *testing.T, tr *trainer)) {
 	t.Helper()
-	o := rig.Options{Workers: 2, Worker: rig.Settings{Slots: 8}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: managers}
+	o := rig.Options{Workers: 2, Worker: rig.Settings{Places: 8}, Loop: loop.Config{SampleTimeout: time.Minute}, Profiles: managers}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		tr := s.trainer(t)
@@ -112,7 +112,7 @@ func is(t *testing.T, want any, got *float64, what string) {
 
 func TestStepStatsAreThoseOfTheValues(t *testing.T) {
 	t.Parallel()
-	onTrainer(t, profiles(t, term(said)), func(t *testing.T, tr *trainer) {
+	onTrainer(t, profiles(t, component(said)), func(t *testing.T, tr *trainer) {
 		t.Helper()
 		tr.says(t, "", 1, "a", 4, "1", "2", "3", "4")
 		tr.says(t, "", 1, "b", 4, "0.1", "0.1", "0.1", "0.1")
@@ -139,7 +139,7 @@ func TestStepStatsAreThoseOfTheValues(t *testing.T) {
 
 func TestAFailedSampleIsNoZeroInTheStats(t *testing.T) {
 	t.Parallel()
-	optional := rewards.Term{Key: "half", Weight: 1, OnFailure: rewards.TermPolicy{Policy: rewards.PolicyZero}, Scorer: rewards.ScorerFunc(
+	optional := rewards.Component{Key: "half", Weight: 1, OnFailure: rewards.ComponentPolicy{Policy: rewards.PolicyZero}, Scorer: rewards.ScorerFunc(
 		func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
 			if s.Response == "8" {
 				return rewards.Score{}, rewards.BadInput
@@ -149,7 +149,7 @@ func TestAFailedSampleIsNoZeroInTheStats(t *testing.T) {
 			}
 			return rewards.Score{Value: 0.5}, nil
 		})}
-	onTrainer(t, profiles(t, term(said), optional), func(t *testing.T, tr *trainer) {
+	onTrainer(t, profiles(t, component(said), optional), func(t *testing.T, tr *trainer) {
 		t.Helper()
 		tr.says(t, "", 1, "", 0, "bad")
 		c := tr.stats(t, rewards.Train, 1)["reward_score"]
@@ -174,14 +174,14 @@ func TestAFailedSampleIsNoZeroInTheStats(t *testing.T) {
 		c = stats["reward_score"]
 		assert.EqualValues(t, 4, c.Count)
 		assert.EqualValues(t, 2, c.Failed, "what its client takes back has not failed")
-		is(t, (4.5+8+6+2.5)/4, c.Mean, "an imputed term is part of the reward")
+		is(t, (4.5+8+6+2.5)/4, c.Mean, "an imputed component is part of the reward")
 		assert.Zero(t, c.Groups, "one value has no spread")
 		c = stats["reward/hash"]
 		assert.EqualValues(t, 4, c.Count)
 		assert.EqualValues(t, 2, c.Failed)
 		is(t, 2, c.Min, "hash")
 		c = stats["reward/half"]
-		assert.EqualValues(t, 1, c.Failed, "skipped is not failed, nor is what the failure of another term cut short")
+		assert.EqualValues(t, 1, c.Failed, "skipped is not failed, nor is what the failure of another component cut short")
 		is(t, 0.5, c.Min, "the zero in its place is none of its own")
 		assert.NotContains(t, stats, "reward/combined", "it is the reward")
 		assert.NotContains(t, stats, "reward/half/imputed")
@@ -193,7 +193,7 @@ func TestASingleRewardHasItsOwnColumn(t *testing.T) {
 	for name, extra := range map[string]map[string]any{"acc": nil, "score": {"acc": true, "words": "two"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, err := rewards.NewManager(rewards.ManagerConfig{Single: true, Terms: []rewards.Term{term(
+			m, err := rewards.NewManager(rewards.ManagerConfig{Single: true, Components: []rewards.Component{component(
 				func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 					score, err := said(ctx, s)
 					score.Extra = extra
@@ -222,7 +222,7 @@ func TestASingleRewardHasItsOwnColumn(t *testing.T) {
 
 func TestDriftIsAgainstTheStepBeforeInItsOwnStd(t *testing.T) {
 	t.Parallel()
-	onTrainer(t, profiles(t, term(said)), func(t *testing.T, tr *trainer) {
+	onTrainer(t, profiles(t, component(said)), func(t *testing.T, tr *trainer) {
 		t.Helper()
 		drift := func(split rewards.Split, step int64) *float64 { return tr.stats(t, split, step)["reward_score"].Drift }
 		tr.says(t, "", 1, "", 0, "1", "3")
@@ -256,14 +256,14 @@ func TestAGroupIsToldHowMuchTheGroupsOfTheLastStepDiffered(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	told := map[string]*float64{}
-	group := rewards.Term{Key: "place", Weight: 1, Group: rewards.GroupScorerFunc(
+	group := rewards.Component{Key: "place", Weight: 1, Group: rewards.GroupScorerFunc(
 		func(_ context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			told[fmt.Sprintf("%s%d%s", g.Split, g.Step, g.UID)] = g.LastMeanStd
 			return make([]rewards.MemberScore, len(g.Members)), nil
 		})}
-	onTrainer(t, profiles(t, term(said), group), func(t *testing.T, tr *trainer) {
+	onTrainer(t, profiles(t, component(said), group), func(t *testing.T, tr *trainer) {
 		t.Helper()
 		spread := func(split rewards.Split, step int64, uid string, responses ...string) {
 			tr.says(t, cmp.Or(split, rewards.Train), step, uid, len(responses), responses...)
@@ -298,10 +298,10 @@ func TestAGroupIsToldHowMuchTheGroupsOfTheLastStepDiffered(t *testing.T) {
 
 func TestRewardGaugesAreOfTheLatestStepThatHasEnded(t *testing.T) {
 	t.Parallel()
-	onTrainer(t, profiles(t, term(said)), func(t *testing.T, tr *trainer) {
+	onTrainer(t, profiles(t, component(said)), func(t *testing.T, tr *trainer) {
 		t.Helper()
 		reg := prometheus.NewPedanticRegistry()
-		reg.MustRegister(loop.RewardGauges(tr.s.Manager))
+		loop.RewardGauges(reg, tr.s.Manager)
 		value := func(name string, labels ...string) *float64 {
 			t.Helper()
 			families, err := reg.Gather()

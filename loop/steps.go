@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop/stats"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
@@ -164,8 +163,8 @@ func (e *entry) tried(a attempt, now time.Time, outcome string) {
 //
 // The error wraps ErrUnknown for a run nobody knows, rewards.Malformed for that and for a
 // chunk too far ahead, rewards.Expired where the step's rows were forgotten, and ErrStopped.
-func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.Take) (*wire.Rewards, error) {
-	timer := time.NewTimer(time.Duration(min(t.WaitMS, wire.MaxTakeWaitMS)) * time.Millisecond)
+func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.Fetch) (*wire.Rewards, error) {
+	timer := time.NewTimer(time.Duration(min(t.WaitMS, wire.MaxFetchWaitMS)) * time.Millisecond)
 	defer timer.Stop()
 	for last := t.WaitMS <= 0; ; {
 		res, news, err := m.take(run, epoch, t, last)
@@ -223,7 +222,7 @@ func awaitReport(ctx context.Context, made <-chan struct{}) {
 
 // take is one look. Without an answer it returns what to wait for, and with the last chunk
 // what is closed once the step's report is made.
-func (m *Manager) take(run string, epoch uint64, t wire.Take, last bool) (*wire.Rewards, <-chan struct{}, error) {
+func (m *Manager) take(run string, epoch uint64, t wire.Fetch, last bool) (*wire.Rewards, <-chan struct{}, error) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -280,13 +279,13 @@ func (m *Manager) Step(run string, split rewards.Split, n int64) (StepDetail, er
 // scored, was scored and answered, by whom and at which attempt. Seconds count from the
 // step's first word or sample. Of a step that is over it waits for the report, for 1 s at
 // most. The error is that of Rewards.
-func (m *Manager) Trace(run string, split rewards.Split, n int64) (sim.Trace, error) {
+func (m *Manager) Trace(run string, split rewards.Split, n int64) (trace.Trace, error) {
 	m.reported(run, split, n)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st, err := m.known(run, split, n)
 	if err != nil {
-		return sim.Trace{}, err
+		return trace.Trace{}, err
 	}
 	return trace.Of(st), nil
 }
@@ -301,7 +300,7 @@ func (m *Manager) known(run string, split rewards.Split, n int64) (*step.Step, e
 	st := m.core.book.Step(key)
 	switch {
 	case st == nil:
-		return nil, fmt.Errorf("%w: %w: step %d (%s) of run %q", rewards.Malformed, ErrUnknown, n, key.Split, run)
+		return nil, fmt.Errorf("%w: step %d (%s) of run %q is %w", rewards.Malformed, n, key.Split, run, ErrUnknown)
 	case st.Forgotten() != "":
 		return st, fmt.Errorf("%w: the rows of step %d (%s) were dropped: %s", rewards.Expired, n, key.Split, st.Forgotten())
 	}
@@ -321,8 +320,8 @@ func (m *Manager) report(st *step.Step) {
 
 // measure makes the report of a trace; nil: not one sample was answered, and there is
 // nothing to measure.
-func (m *Manager) measure(t sim.Trace) *sim.Report {
-	rep, err := sim.Measure(t)
+func (m *Manager) measure(t trace.Trace) *trace.Report {
+	rep, err := trace.Measure(t)
 	if err != nil {
 		return nil
 	}

@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
 func TestTheMomentFromWhichNothingMoreOfAStepComesIsTold(t *testing.T) {
 	t.Parallel()
 	var told atomic.Int64
-	o := rig.Options{Workers: 1, Profiles: profiles(t, term(hashing(time.Second))), StepArrived: func() { told.Add(1) }}
+	o := rig.Options{Workers: 1, Profiles: profiles(t, component(hashing(time.Second))), StepArrived: func() { told.Add(1) }}
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})

@@ -9,15 +9,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
 func TestADrainingGatewayFinishesWhatItHasAndRefusesMore(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, term(hashing(time.Second)))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		h := wire.Hello{Run: "run"}
 		p := s.connect(t, h)
@@ -53,7 +53,7 @@ func TestADrainingGatewayFinishesWhatItHasAndRefusesMore(t *testing.T) {
 
 func TestDrainGivesUpWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		f := s.submit(t, "_run", rig.Sample("x", 3))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -68,7 +68,7 @@ func TestDrainGivesUpWhenItsContextEnds(t *testing.T) {
 
 func TestStopTellsNoClientThatItsSamplesWereCancelled(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, term(hanging))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 1, Profiles: profiles(t, component(hanging))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		for i := range 5 {
@@ -90,7 +90,7 @@ func TestStopIsBoundedAlthoughScorersHang(t *testing.T) {
 		time.Sleep(20 * time.Second) // heeds nothing
 		return rewards.Score{Value: 1}, nil
 	}
-	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, term(score))}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 3, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, component(score))}, func(t *testing.T, s *stage) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 12 {

@@ -10,7 +10,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Submission is a sample from inside the process: an HTTP edge, the offline
+// Submission is a sample from inside the process: an HTTP route, the offline
 // scorer.
 type Submission struct {
 	// Run names the queue it waits in. Edges use names that begin with "_", which
@@ -72,7 +72,7 @@ func (f *Future) remembers() bool { return false }
 
 func (f *Future) expects(int64) {}
 
-func (f *Future) parks(bool, wire.CreditTotals) {}
+func (f *Future) waits(bool, wire.CreditTotals) {}
 
 // Submit accepts a sample from inside the process. An error wraps ErrRefused and
 // the class that says why; the sample is then nobody's.
@@ -80,7 +80,7 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 	s := sub.Sample
 	policy, known := m.profile(s.Reward)
 	if !known {
-		return nil, m.refused(sub.Client, refuse(rewards.UnknownReward, s.ID, "no reward named %q; known are %q", s.Reward, m.cfg.Profiles))
+		return nil, m.refused(sub.Client, refuse(rewards.UnknownReward, s.ID, "%s", m.unknownReward(s.Reward)))
 	}
 	if sub.Policy != nil {
 		policy = *sub.Policy

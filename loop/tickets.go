@@ -56,13 +56,13 @@ func (c *core) ticket(e *entry, a *attempt) wire.Ticket {
 	return t
 }
 
-// unpublish takes a ticket back that the engine did not accept.
+// unpublish takes a ticket back that the queue did not accept.
 func (c *core) unpublish(t wire.Ticket) {
 	e := c.entries[sampleKey{t.Run, t.Epoch, t.ID}]
 	switch {
 	case e == nil || e.offer == nil || e.offer.number != t.Attempt:
 	case e.state == running:
-		c.dropSpare(e)
+		c.dropBackup(e)
 	default:
 		c.rescind(e)
 		c.breakers.unsent(e)
@@ -107,7 +107,7 @@ func (c *core) requeue(now time.Time, queues map[string]string, workers []wire.W
 			c.takeBack(now, e, &fx)
 		default: // its backup
 			fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
-			c.dropSpare(e)
+			c.dropBackup(e)
 		}
 	}
 	return fx

@@ -13,9 +13,9 @@ import (
 //	                   ┌──────── back for another attempt ────────┐
 //	(new) ──► queued ──┴──► published ──► running ────────────────┘
 //	             └─────────────┴─────────────┤
-//	                                         ├──► gathered: waits to be scored with its group
+//	                                         ├──► waiting_for_group: waits to be scored with its group
 //	                                         │        │
-//	                                         └────────┴──► decided ──► held: waits for its group's mean
+//	                                         └────────┴──► decided ──► waiting_for_group_mean: waits for its group's mean
 //	                                                          └──────────┴──► final
 //
 // An attempt at it:
@@ -28,25 +28,25 @@ import (
 type state string
 
 const (
-	fresh     state = ""          // not accepted yet
-	queued    state = "queued"    // in its run's queue, in the gateway
-	published state = "published" // its ticket is in the engine, unclaimed
-	running   state = "running"   // a worker has claimed it
-	gathered  state = "gathered"  // scored alone, waiting for its group to be scored as a whole
-	decided   state = "decided"   // out of everybody's hands; the next moment it is held or final
-	held      state = "held"      // scored or failed, waiting for its prompt group
-	final     state = "final"     // answered; no longer in the table
+	fresh       state = ""                       // not accepted yet
+	queued      state = "queued"                 // in its run's queue, in the gateway
+	published   state = "published"              // its ticket is in the queue, unclaimed
+	running     state = "running"                // a worker has claimed it
+	awaitsGroup state = "waiting_for_group"      // scored alone, waiting for its group to be scored as a whole
+	decided     state = "decided"                // out of everybody's hands; the next moment it waits for its group's mean or is final
+	awaitsMean  state = "waiting_for_group_mean" // scored or failed, waiting for its prompt group
+	final       state = "final"                  // answered; no longer in the table
 )
 
 // moves are the states that a sample may have next.
 var moves = map[state][]state{
-	fresh:     {queued},
-	queued:    {published, gathered, decided},
-	published: {queued, running, gathered, decided},
-	running:   {queued, published, running, gathered, decided},
-	gathered:  {decided},
-	decided:   {held, final},
-	held:      {final},
+	fresh:       {queued},
+	queued:      {published, awaitsGroup, decided},
+	published:   {queued, running, awaitsGroup, decided},
+	running:     {queued, published, running, awaitsGroup, decided},
+	awaitsGroup: {decided},
+	decided:     {awaitsMean, final},
+	awaitsMean:  {final},
 }
 
 // move puts a sample into another state, with what follows from that: it is in a queue if
@@ -70,7 +70,7 @@ func (c *core) move(e *entry, to state) {
 		if _, hopeless := c.hopeless(e.profile); hopeless {
 			c.doomed = append(c.doomed, e)
 		}
-	case held:
+	case awaitsMean:
 		c.alarms.put(&e.alarm, e.deadline)
 	case final:
 		delete(c.entries, e.key)
@@ -92,9 +92,9 @@ func (e *entry) fault() string {
 		return "has a ticket that nobody has claimed"
 	case busy && e.state != running:
 		return "a worker is at it"
-	case e.parked != nil && e.state != gathered:
-		return "its bytes are parked"
-	case e.frame == nil && e.unit == nil && (e.state == queued || e.state == published || e.state == running || e.state == gathered):
+	case e.waiting != nil && e.state != awaitsGroup:
+		return "its bytes are waiting"
+	case e.frame == nil && e.unit == nil && (e.state == queued || e.state == published || e.state == running || e.state == awaitsGroup):
 		return "has no frame"
 	}
 	return ""
@@ -113,7 +113,7 @@ func (c *core) amiss(format string, args ...any) {
 type attemptState string
 
 const (
-	offered  attemptState = "offered"  // its ticket is in the engine, unclaimed
+	offered  attemptState = "offered"  // its ticket is in the queue, unclaimed
 	claimed  attemptState = "claimed"  // a worker has the payload
 	lapsed   attemptState = "lapsed"   // another worker has claimed the same ticket since; its answer may still be the first
 	answered attemptState = "answered" // over

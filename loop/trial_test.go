@@ -17,11 +17,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -31,7 +31,7 @@ import (
 type trial struct {
 	seed    uint64
 	workers int
-	slots   int // of each worker; 0: 1
+	places  int // of each worker; 0: 1
 	samples int // 0: 512
 	bursts  int // samples that come together; 0: 1
 	// load is what the samples need of what the workers can do while they come; 0: 0.9.
@@ -45,7 +45,7 @@ type trial struct {
 	undeclared bool
 	dispatch   dispatch.Config
 	// during is called when the samples begin to come; nil: nothing happens.
-	during func(r *rig.Rig, e *memengine.Engine)
+	during func(r *rig.Rig, e *memqueue.Queue)
 	steps  int // one after the other, the last of which counts; 0: 1
 }
 
@@ -53,7 +53,7 @@ type trial struct {
 const (
 	rolloutTime = 200.0
 	updateTime  = 160.0
-	trialLease  = 15 * time.Second // as in package fabric
+	trialLease  = 15 * time.Second // as in package queue
 )
 
 // outcome of a trial. Times are in seconds since the step began.
@@ -80,7 +80,7 @@ func (tr trial) factor(i int) float64 {
 func (tr trial) speed() float64 {
 	var sum float64
 	for i := range tr.workers {
-		sum += float64(tr.slots) / tr.factor(i)
+		sum += float64(tr.places) / tr.factor(i)
 	}
 	return sum
 }
@@ -91,7 +91,7 @@ func (tr trial) withDefaults() trial {
 			*p = v
 		}
 	}
-	def(&tr.slots, 1)
+	def(&tr.places, 1)
 	def(&tr.samples, 512)
 	def(&tr.bursts, 1)
 	def(&tr.steps, 1)
@@ -140,13 +140,13 @@ func (tr trial) run(t *testing.T) (out outcome) {
 
 func (tr trial) play(t *testing.T) outcome {
 	t.Helper()
-	e := memengine.New(tr.seed, trialLease)
+	e := memqueue.New(tr.seed, trialLease)
 	times := make([][]float64, tr.steps)
 	var mu sync.Mutex
 	server := rand.New(rand.NewPCG(tr.seed, 12))
 	r := rig.New(t, rig.Options{
-		Engine: e, Source: func(id string) workers.Source { return e.NewSource(id) }, Workers: tr.workers,
-		Worker: rig.Settings{Slots: tr.slots},
+		Queue: e, Source: func(id string) workers.Source { return e.NewSource(id) }, Workers: tr.workers,
+		Worker: rig.Settings{Places: tr.places},
 		Loop: loop.Config{
 			Gateway: fmt.Sprint("gw", tr.seed), Dispatch: tr.dispatch, CreditSamples: 100_000, MaxBytes: 4 << 30, CreditBytes: 1 << 30,
 			SampleTimeout: time.Hour, StepTimeout: 3 * time.Hour, ClaimTimeout: time.Hour,
@@ -156,7 +156,7 @@ func (tr trial) play(t *testing.T) outcome {
 			n, err := strconv.Atoi(strings.TrimPrefix(worker, "w"))
 			require.NoError(t, err)
 			factor := tr.factor(n)
-			m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Terms: []rewards.Term{term(
+			m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Components: []rewards.Component{component(
 				func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 					mu.Lock()
 					d := times[s.Step][*s.Index] * factor * tr.noise(server)

@@ -12,19 +12,19 @@ import (
 
 // hopeless reports whether every live worker that serves the profile has said that it
 // never can, and why.
-func (c *core) hopeless(profile string) (rewards.TermError, bool) {
+func (c *core) hopeless(profile string) (rewards.ComponentError, bool) {
 	if len(c.breakers.shut) == 0 {
-		return rewards.TermError{}, false
+		return rewards.ComponentError{}, false
 	}
 	reason, some := "", false
 	for _, worker := range c.board.Profile(profile).Workers() {
 		r := c.breakers.records[profile][worker]
 		if r == nil || !r.permanent {
-			return rewards.TermError{}, false
+			return rewards.ComponentError{}, false
 		}
 		reason, some = r.reason, true
 	}
-	return rewards.TermError{
+	return rewards.ComponentError{
 		Class: rewards.Unavailable, Blame: rewards.BlameWorker, Permanent: true,
 		Message: fmt.Sprintf("no worker can score the profile %q until one is restarted: %s", shown(profile), reason),
 	}, some

@@ -21,7 +21,7 @@ type idle struct {
 	total time.Duration // so far: a clock that stands while samples are taken
 	at    time.Time     // of the last look
 	why   string        // then; "": samples were taken
-	last  rewards.TermError
+	last  rewards.ComponentError
 }
 
 // longestLook bounds what one look adds to the wait: where nothing waits nobody looks, and
@@ -76,7 +76,7 @@ func (c *core) giveBack(e *entry, a attempt, res *wire.Result, fx *effects) {
 		e.back = &giveBack{}
 	}
 	if a.backup {
-		e.spare.claims--
+		e.backup.claims--
 	} else {
 		e.claims--
 		e.answers--
@@ -114,10 +114,10 @@ func (e *entry) awaits() string {
 }
 
 // lastOutage is what the dependency said last that an entry waits for.
-func (c *core) lastOutage(e *entry) rewards.TermError {
+func (c *core) lastOutage(e *entry) rewards.ComponentError {
 	switch {
 	case e.awaits() == "":
-		return rewards.TermError{}
+		return rewards.ComponentError{}
 	case e.gave().outage.Message != "":
 		return e.gave().outage
 	}
@@ -125,14 +125,14 @@ func (c *core) lastOutage(e *entry) rewards.TermError {
 }
 
 // unavailable says why no worker takes a queued entry; false: one does.
-func (c *core) unavailable(e *entry) (why rewards.TermError, unserved bool) {
+func (c *core) unavailable(e *entry) (why rewards.ComponentError, unserved bool) {
 	if e.state != queued && e.state != published {
 		return why, false
 	}
-	why = rewards.TermError{Class: rewards.Unavailable, Blame: rewards.BlameWorker, Message: c.unserved(e.profile)}
+	why = rewards.ComponentError{Class: rewards.Unavailable, Blame: rewards.BlameWorker, Message: c.unserved(e.profile)}
 	if awaits := e.awaits(); awaits != "" {
 		last := c.lastOutage(e)
-		why.Term, why.Blame, why.Message = last.Term, rewards.BlameDependency, awaits
+		why.Component, why.Blame, why.Message = last.Component, rewards.BlameDependency, awaits
 		if last.Message != "" {
 			why.Message += ", which is down: " + last.Message
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/outage"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/outage"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 )
 
 // tally is a scorer that notes how often it is called for each sample.
@@ -57,12 +57,12 @@ func judged(t *testing.T, e *outage.Engine, n int, read *tally) (links []*outage
 		_, _ = fmt.Sscanf(worker, "w%d", &i)
 		return map[string]*rewards.Manager{
 			"": minutes(t,
-				rewards.Term{Key: "read", Weight: 1, Required: true, Scorer: read},
-				rewards.Term{Key: "judge", Weight: 1, Required: true, Scorer: links[i%n]}),
-			"sound": minutes(t, term(hashing(10*time.Millisecond))),
+				rewards.Component{Key: "read", Weight: 1, Required: true, Scorer: read},
+				rewards.Component{Key: "judge", Weight: 1, Required: true, Scorer: links[i%n]}),
+			"sound": minutes(t, component(hashing(10*time.Millisecond))),
 		}
 	}
-	return links, rig.Options{Workers: n, Worker: rig.Settings{Slots: 4}, Profiles: of("w0"), ProfilesOf: of}
+	return links, rig.Options{Workers: n, Worker: rig.Settings{Places: 4}, Profiles: of("w0"), ProfilesOf: of}
 }
 
 func TestSamplesWaitWhileTheirEngineIsDownAndNothingOfItCounts(t *testing.T) {
@@ -118,7 +118,7 @@ func TestEachProbeIsAnotherSample(t *testing.T) {
 	t.Parallel()
 	e := &outage.Engine{}
 	_, o := judged(t, e, 1, &tally{})
-	o.Worker.Slots = 1
+	o.Worker.Places = 1
 	onStage(t, o, func(t *testing.T, s *stage) {
 		t.Helper()
 		e.Down(true)
@@ -182,12 +182,12 @@ func TestWhereOnlySomeSamplesNeedTheEngineTheOthersGoOn(t *testing.T) {
 	t.Parallel()
 	e := &outage.Engine{}
 	link := outage.NewLink(e)
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{
 		{Key: "judge", Weight: 1, Required: true, Scorer: link, When: []string{"hard"}},
 		{Key: "read", Weight: 1, Required: true, Scorer: hashing(50 * time.Millisecond), When: []string{"easy"}},
 	}, Timeout: time.Minute})
 	require.NoError(t, err)
-	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		e.Down(true)
 		submit := func(id, source string) *loop.Future {
@@ -223,10 +223,10 @@ func TestAnOptionalComponentIsImputedAtOnceWhileItsEngineIsDown(t *testing.T) {
 	t.Parallel()
 	e := &outage.Engine{}
 	e.Down(true)
-	zero, err := rewards.ParseTermPolicy("zero")
+	zero, err := rewards.ParseComponentPolicy("zero")
 	require.NoError(t, err)
-	m := minutes(t, term(hashing(10*time.Millisecond)), rewards.Term{Key: "judge", Weight: 1, Scorer: outage.NewLink(e), OnFailure: zero})
-	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Slots: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+	m := minutes(t, component(hashing(10*time.Millisecond)), rewards.Component{Key: "judge", Weight: 1, Scorer: outage.NewLink(e), OnFailure: zero})
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		for i := range 20 {
 			start := time.Now()
@@ -270,7 +270,7 @@ func TestASampleFailsWithTheReasonAfterAllItsWaitsTogether(t *testing.T) {
 		require.InDelta(t, 20, (first + time.Since(again)).Seconds(), 3)
 		require.Equal(t, rewards.Unavailable, res.Errors[0].Class)
 		require.Equal(t, rewards.BlameDependency, res.Errors[0].Blame)
-		require.Equal(t, "judge", res.Errors[0].Term)
+		require.Equal(t, "judge", res.Errors[0].Component)
 		require.Contains(t, res.Errors[0].Message, "waiting for e")
 		require.Contains(t, res.Errors[0].Message, "connection refused")
 	})
@@ -294,7 +294,7 @@ func TestByDefaultASampleFailsALittleBeforeItsDeadline(t *testing.T) {
 
 func TestAProfileThatNobodyServesFailsItsSamplesWithTheReason(t *testing.T) {
 	t.Parallel()
-	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, term(hashing(0))), Loop: loop.Config{UnavailableAfter: 5 * time.Second}}, func(t *testing.T, s *stage) {
+	onStage(t, rig.Options{Workers: 0, Profiles: profiles(t, component(hashing(0))), Loop: loop.Config{UnavailableAfter: 5 * time.Second}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		start := time.Now()
 		res := result(t, s.submit(t, "_run", rig.Sample("x", 3)))
@@ -342,9 +342,9 @@ func TestAGroupThatIsScoredAsAWholeWaitsAsOne(t *testing.T) {
 	t.Parallel()
 	e := &outage.Engine{}
 	read := &tally{f: hashing(100 * time.Millisecond)}
-	m := minutes(t, rewards.Term{Key: "read", Weight: 1, Required: true, Scorer: read},
-		rewards.Term{Key: "rank", Weight: 1, Required: true, Group: ranked{outage.NewLink(e)}})
-	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+	m := minutes(t, rewards.Component{Key: "read", Weight: 1, Required: true, Scorer: read},
+		rewards.Component{Key: "rank", Weight: 1, Required: true, Group: ranked{outage.NewLink(e)}})
+	onStage(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
 		t.Helper()
 		e.Down(true)
 		var all []*loop.Future
@@ -357,7 +357,7 @@ func TestAGroupThatIsScoredAsAWholeWaitsAsOne(t *testing.T) {
 		pending, n := s.Manager.Pending(10)
 		require.Equal(t, 4, n)
 		for _, p := range pending {
-			assert.Equal(t, "gathered", p.Stage)
+			assert.Equal(t, "waiting_for_group", p.Stage)
 			assert.Equal(t, "waiting for e", p.Waits)
 		}
 		e.Down(false)

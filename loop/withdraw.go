@@ -15,8 +15,8 @@ import (
 // their trainer starts anew, or the gateway stops; and about getting an entry back from
 // wherever it is, which every end needs.
 
-// Cancel implements stream.Gateway.
-func (m gateway) Cancel(s *stream.Session, ids []string) {
+// takeBack ends samples of a session that its client takes back.
+func (m *Manager) takeBack(s *stream.Session, ids []string) {
 	m.mu.Lock()
 	var fx effects
 	if r := m.current(s); r != nil {
@@ -30,9 +30,9 @@ func (m gateway) Cancel(s *stream.Session, ids []string) {
 func (c *core) cancel(now time.Time, r *run, ids []string, reason string) effects {
 	var fx effects
 	for _, id := range ids {
-		if e := c.entries[sampleKey{r.name, r.epoch, id}]; e != nil && e.state != held {
+		if e := c.entries[sampleKey{r.name, r.epoch, id}]; e != nil && e.state != awaitsMean {
 			c.settle(now, e, &wire.Result{
-				Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{Class: rewards.Cancelled, Message: reason}},
+				Outcome: rewards.OutcomeCancelled, Errors: []rewards.ComponentError{{Class: rewards.Cancelled, Message: reason}},
 			}, &fx)
 		}
 	}
@@ -46,10 +46,10 @@ func (c *core) cancel(now time.Time, r *run, ids []string, reason string) effect
 func (c *core) deserted(now time.Time, r *run, fx *effects) {
 	c.alarms.clear(&r.alarm)
 	for _, e := range c.all() {
-		if e.run != r || e.unit != nil || e.state == held || e.state == final || !e.owner.remembers() || e.step.Expected() > 0 {
+		if e.run != r || e.unit != nil || e.state == awaitsMean || e.state == final || !e.owner.remembers() || e.step.Expected() > 0 {
 			continue
 		}
-		c.settle(now, e, &wire.Result{Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{
+		c.settle(now, e, &wire.Result{Outcome: rewards.OutcomeCancelled, Errors: []rewards.ComponentError{{
 			Class:   rewards.Cancelled,
 			Message: fmt.Sprintf("no client of run %q was connected for loop.resume_grace = %v", r.name, c.cfg.ResumeGrace),
 		}}}, fx)
@@ -58,19 +58,19 @@ func (c *core) deserted(now time.Time, r *run, fx *effects) {
 
 // abort ends a sample because the gateway does, held or not.
 func (c *core) abort(now time.Time, e *entry, reason string, fx *effects) {
-	if e.state == held {
-		c.releaseHeld(now, e, fx)
+	if e.state == awaitsMean {
+		c.releaseWaiting(now, e, fx)
 		return
 	}
 	if e.unit != nil { // a group's own entry goes with the last who waits for it
 		return
 	}
-	if e.state == gathered {
+	if e.state == awaitsGroup {
 		c.ungather(now, e, fx)
 	}
 	e.group = nil // nobody waits any more
 	c.settle(now, e, &wire.Result{
-		Outcome: rewards.OutcomeCancelled, Errors: []rewards.TermError{{Class: rewards.Cancelled, Message: reason}},
+		Outcome: rewards.OutcomeCancelled, Errors: []rewards.ComponentError{{Class: rewards.Cancelled, Message: reason}},
 	}, fx)
 }
 
@@ -101,7 +101,7 @@ func (c *core) newEpoch(now time.Time, r *run, epoch uint64) effects {
 
 // withdraw takes the entry out of wherever it is, and lets its frame go.
 func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
-	if e.parked != nil {
+	if e.waiting != nil {
 		c.ungather(now, e, fx)
 	}
 	c.recall(now, e, fx)
@@ -109,12 +109,12 @@ func (c *core) withdraw(now time.Time, e *entry, fx *effects) {
 		fx.released = append(fx.released, e.frame)
 		e.frame = nil
 	}
-	if e.state != held {
+	if e.state != awaitsMean {
 		c.move(e, decided)
 	}
 }
 
-// recall takes the entry out of the engine and the workers' hands; the caller moves it.
+// recall takes the entry out of the queue and the workers' hands; the caller moves it.
 func (c *core) recall(now time.Time, e *entry, fx *effects) {
 	switch {
 	case e.offer == nil:
@@ -123,7 +123,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.attempt))
 	default:
 		fx.revoked = append(fx.revoked, c.keyOf(e, e.offer.number))
-		c.dropSpare(e)
+		c.dropBackup(e)
 	}
 	dispatch.Over(e)
 	own := len(fx.revoked)
@@ -139,7 +139,7 @@ func (c *core) recall(now time.Time, e *entry, fx *effects) {
 		}
 		took := now.Sub(a.since)
 		e.share().Refund(e.chargedFor(a), took)
-		if e.spare.sent {
+		if e.backup.sent {
 			c.metrics.backupSeconds.Add(took.Seconds())
 		}
 	}

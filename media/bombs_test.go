@@ -45,6 +45,9 @@ func bombCases() map[string]bombCase {
 
 //nolint:paralleltest // it measures what the process allocates
 func TestABombTakesNoMoreThanWasBooked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for name, c := range bombCases() {
 		t.Run(name, func(t *testing.T) {
 			require.Less(t, len(c.data), 512<<10)
@@ -81,6 +84,9 @@ func heapBytes() int64 {
 
 //nolint:paralleltest // it measures the heap of the process
 func TestSixteenBombsAtATimeStayWithinTheBudgetWithTheirGarbage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const budget = 250 << 20
 	for name, c := range bombCases() {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func scored(t *testing.T, ctx context.Context, d rewards.Decoder, pictures int, 
 	t.Helper()
 	cfg := rewards.ManagerConfig{}
 	for i, c := range components {
-		cfg.Terms = append(cfg.Terms, rewards.Term{Key: fmt.Sprint("k", i), Weight: 1, Required: true, Scorer: c})
+		cfg.Components = append(cfg.Components, rewards.Component{Key: fmt.Sprint("k", i), Weight: 1, Required: true, Scorer: c})
 	}
 	m, err := rewards.NewManager(cfg)
 	require.NoError(t, err)

@@ -2,7 +2,6 @@ package media
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"image"
 	"image/jpeg"
@@ -11,51 +10,33 @@ import (
 
 	"golang.org/x/image/webp"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Config holds the limits of a Decoder. The zero value means the defaults.
+// Config holds the limits of a Decoder; Keys says what each field means. The zero value means
+// the defaults.
 type Config struct {
-	// MaxPixels is the most width·height of one picture or frame. Defaults to
-	// 4096·4096.
-	MaxPixels int
-	// MaxFrames is the most frames of one video. Defaults to 1024.
-	MaxFrames int
-	// BudgetBytes is what all decodings that run at the same time may allocate
-	// together with all pixels that are read, and so the most that one decoding may.
-	// Defaults to 512 MiB: one progressive JPEG of 4096×4096 is counted as 357 MiB
-	// while it is decoded, and as 48 then.
-	BudgetBytes int64
+	MaxPixels, MaxFrames int
+	BudgetBytes          int64
+}
+
+// Keys implements keys.Described: the section pool.decode.
+func (c *Config) Keys(k *keys.Set) {
+	k.Int(&c.MaxPixels, "max_pixels", 4096*4096, "Width × height of the largest picture or frame.").Between(1, 1<<30)
+	k.Int(&c.MaxFrames, "max_frames", 1024, "Frames of the longest video.").Between(1, 1<<20)
+	k.Size(&c.BudgetBytes, "budget_bytes", 512<<20, "What decodings that run and pixels that are read may take together, and so the most that one may. "+
+		"A progressive JPEG of 4096×4096 counts as 357 MiB while it is decoded, and as 48 MiB then.").Min(1 << 20)
 }
 
 // WithDefaults returns c with every zero field set to its default.
 func (c Config) WithDefaults() Config {
-	if c.MaxPixels == 0 {
-		c.MaxPixels = 4096 * 4096
-	}
-	if c.MaxFrames == 0 {
-		c.MaxFrames = 1024
-	}
-	if c.BudgetBytes == 0 {
-		c.BudgetBytes = 512 << 20
-	}
+	keys.Fill(&c)
 	return c
 }
 
 // Validate names every fault of c.
-func (c Config) Validate() error {
-	var errs []error
-	if c.MaxPixels < 1 || c.MaxPixels > 1<<30 {
-		errs = append(errs, fmt.Errorf("max pixels is %d, must be 1…%d", c.MaxPixels, 1<<30))
-	}
-	if c.MaxFrames < 1 || c.MaxFrames > 1<<20 {
-		errs = append(errs, fmt.Errorf("max frames is %d, must be 1…%d", c.MaxFrames, 1<<20))
-	}
-	if c.BudgetBytes < 1 {
-		errs = append(errs, fmt.Errorf("budget is %d bytes, must be positive", c.BudgetBytes))
-	}
-	return errors.Join(errs...)
-}
+func (c Config) Validate() error { return keys.Validate("media", &c) }
 
 // Decoder turns the media of samples into pixels within the limits of a Config.
 // It is safe for concurrent use; one serves a whole worker, because its budget
@@ -71,7 +52,7 @@ var _ rewards.Decoder = (*Decoder)(nil)
 func New(cfg Config) (*Decoder, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("media: %w", err)
+		return nil, err
 	}
 	return &Decoder{cfg: cfg, budget: newBudget(cfg.BudgetBytes)}, nil
 }

@@ -250,6 +250,9 @@ func TestDecoderAcceptsTheScansOfARealProgressiveJPEG(t *testing.T) {
 
 //nolint:paralleltest // it measures what the process allocates
 func TestNoDecodingAllocatesMoreThanItTakesFromTheBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const side = 2048
 	photo := image.NewNRGBA(image.Rect(0, 0, side, side))
 	for i := range photo.Pix {

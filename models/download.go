@@ -168,7 +168,7 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 		_ = os.Remove(part + tagSuffix)
 		return 0, fmt.Errorf("%w: %s has no more than the %d bytes that are here", ErrFetch, host, have)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: set HF_TOKEN to a token of an account that has agreed to the model's terms",
+		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: set HF_TOKEN to a token of an account that has agreed to the model's components",
 			ErrFetch, host, resp.Status, f.Source)}
 	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
 		return 0, fmt.Errorf("%w: %s answers %s for %s", ErrFetch, host, resp.Status, f.Source)

@@ -250,6 +250,9 @@ func TestNamesCannotLeaveTheFolder(t *testing.T) {
 // fakePip writes a Python that "downloads" the wheel at the path given.
 func fakePip(t *testing.T, wheel string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	at := filepath.Join(t.TempDir(), "python")
 	script := "#!/bin/sh\n[ \"$3\" = --version ] && exit 0\nwhile [ $# -gt 1 ]; do [ \"$1\" = --dest ] && d=$2; shift; done\ncp '" + wheel + "' \"$d/\"\n"
 	ok(t, os.WriteFile(at, []byte(script), 0o700))

@@ -19,6 +19,9 @@ import (
 // scriptedPip writes a Python whose pip runs body; $into is the folder for wheels.
 func scriptedPip(t *testing.T, body string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a program")
+	}
 	at := filepath.Join(t.TempDir(), "python")
 	script := "#!/bin/sh\n[ \"$3\" = --version ] && exit 0\nwhile [ $# -gt 1 ]; do [ \"$1\" = --dest ] && into=$2; shift; done\n" + body + "\n"
 	ok(t, os.WriteFile(at, []byte(script), 0o700))
@@ -35,6 +38,9 @@ func wheelModel() models.Model {
 // both are there. Its last line holds the numbers of the processes.
 func sleeper(t *testing.T) (python, pids string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a program")
+	}
 	pids = filepath.Join(t.TempDir(), "pids")
 	return scriptedPip(t, "sleep 600 &\necho $$ $! > '"+pids+".part'\nmv '"+pids+".part' '"+pids+"'\nwait"), pids
 }
@@ -118,6 +124,9 @@ func TestTheDeadlineOfAPullKillsPipWithEverythingItStarted(t *testing.T) {
 
 func TestADeadlineWhileLookingForPipIsNoMissingPip(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a program")
+	}
 	s := store(t, "")
 	at := filepath.Join(t.TempDir(), "python")
 	ok(t, os.WriteFile(at, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700))

@@ -60,7 +60,7 @@ func BenchmarkInferOverhead(b *testing.B) {
 	}
 }
 
-// BenchmarkStats is a snapshot of a device with 100 lanes.
+// BenchmarkStats is a snapshot of a device with 100 batch queues.
 func BenchmarkStats(b *testing.B) {
 	p, err := pool.New(pool.Config{}, instant{slots: 2})
 	require.NoError(b, err)

@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 // Config is what a Pool is made from. The zero value of a field means its default.
 type Config struct {
-	// MaxBatch bounds the items of a batch; default 32. What a lane really uses is
+	// MaxBatch bounds the items of a batch; default 32. What a batch queue really uses is
 	// learned, and is 1 where batching does not pay.
 	MaxBatch int
 	// BatchBytes bounds the inputs of a batch; default 128 MiB, half of what a slot's
@@ -35,39 +38,37 @@ type Config struct {
 	Memory map[string]int64
 }
 
-// largestBatch is the most that MaxBatch may be: lanes keep what they measured by size.
+// largestBatch is the most that MaxBatch may be: batch queues keep what they measured by size.
 const largestBatch = 1024
+
+// limits have the defaults and bounds.
+func (c *Config) limits(k *keys.Set) {
+	k.Int(&c.MaxBatch, "max_batch", 32, "").Between(1, largestBatch)
+	k.Int(&c.BatchBytes, "batch_bytes", 128<<20, "").Between(1, math.MaxInt)
+	k.Int(&c.QueueItems, "queue_items", 4096, "").Min(1)
+	k.Int(&c.QueueBytes, "queue_bytes", 1<<30, "").Between(1, math.MaxInt)
+	k.Duration(&c.BatchTimeout, "batch_timeout", time.Minute, "").Min(time.Millisecond)
+	k.Duration(&c.LoadTimeout, "load_timeout", 2*time.Minute, "").Min(time.Millisecond)
+}
 
 // WithDefaults fills what is not set.
 func (c Config) WithDefaults() Config {
-	c.MaxBatch = cmp.Or(c.MaxBatch, 32)
-	c.BatchBytes = cmp.Or(c.BatchBytes, 128<<20)
+	keys.Fill(keys.Func(c.limits))
 	c.MaxWait = cmp.Or(c.MaxWait, 5*time.Millisecond)
-	c.QueueItems = cmp.Or(c.QueueItems, 4096)
-	c.QueueBytes = cmp.Or(c.QueueBytes, 1<<30)
-	c.BatchTimeout = cmp.Or(c.BatchTimeout, time.Minute)
-	c.LoadTimeout = cmp.Or(c.LoadTimeout, 2*time.Minute)
 	return c
 }
 
 // Validate lists everything that is wrong with a configuration that has its defaults.
 func (c Config) Validate() error {
-	var faults []error
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			faults = append(faults, fmt.Errorf("pool: "+format, args...))
+	faults := []error{keys.Validate("pool", keys.Func(c.limits))}
+	if c.MaxWait > time.Second {
+		faults = append(faults, fmt.Errorf("pool: max_wait is %s, want at most 1s: waiting longer costs more than it gains", c.MaxWait))
+	}
+	for name, bytes := range c.Memory {
+		if bytes < 0 {
+			faults = append(faults, fmt.Errorf("pool: memory of %s is %d, want 1 byte or more, or 0 for no bound", name, bytes))
 		}
 	}
-	fault(c.MaxBatch < 1 || c.MaxBatch > largestBatch, "max_batch is %d, want 1 to %d", c.MaxBatch, largestBatch)
-	fault(c.BatchBytes < 1, "batch_bytes is %d, want 1 or more", c.BatchBytes)
-	fault(c.MaxWait > time.Second, "max_wait is %s, want at most 1s: waiting longer costs more than it gains", c.MaxWait)
-	fault(c.QueueItems < 1, "queue_items is %d, want 1 or more", c.QueueItems)
-	fault(c.QueueBytes < 1, "queue_bytes is %d, want 1 or more", c.QueueBytes)
-	fault(c.BatchTimeout < time.Millisecond, "batch_timeout is %s, want 1ms or more", c.BatchTimeout)
-	for name, bytes := range c.Memory {
-		fault(bytes < 0, "memory of %s is %d, want 1 byte or more, or 0 for no bound", name, bytes)
-	}
-	fault(c.LoadTimeout < time.Millisecond, "load_timeout is %s, want 1ms or more", c.LoadTimeout)
 	return errors.Join(faults...)
 }
 

@@ -146,7 +146,7 @@ func (d *device) kick() {
 		ctx, cancel := d.bounded(d.cfg.BatchTimeout)
 		b.cancel = cancel
 		d.idle--
-		d.memory.hold(b.lane.account)
+		d.memory.hold(b.batchQueue.account)
 		d.runs.Go(func() {
 			defer cancel()
 			d.run(ctx, b)
@@ -173,7 +173,7 @@ func (d *device) run(ctx context.Context, b *batch) {
 	defer d.mu.Unlock()
 	d.idle++
 	d.policy.ended(b, o, now)
-	d.memory.release(b.lane.account, now)
+	d.memory.release(b.batchQueue.account, now)
 	switch {
 	case o.err == nil:
 		d.failed = 0
@@ -239,7 +239,7 @@ func (d *device) call(ctx context.Context, b *batch) (names []string, outputs []
 		defer d.mu.Unlock()
 		b.runs()
 	}
-	outputs, err = d.runner.Run(ctx, b.lane.account.model, stacked)
+	outputs, err = d.runner.Run(ctx, b.batchQueue.account.model, stacked)
 	return stacked.Names, outputs, err
 }
 

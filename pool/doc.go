@@ -8,7 +8,7 @@
 //     than until one device has the model. A failure is answered from memory for a while, then
 //     tried again.
 //  2. Of several devices the item gets the one where it is expected to end first (spread.go).
-//     There it goes to its lane: the queue of its model's items of the same key
+//     There it goes to its batch queue: the queue of its model's items of the same key
 //     (names, types and shapes of the inputs, the outputs that are wanted, the
 //     reduction, and what a language model is to generate), which may share a batch,
 //     whosever they are. If the device's queue is full its caller waits for room
@@ -17,16 +17,16 @@
 //     of a card, and one item for each slot of the CPU (visit.go), over all devices of a model.
 //  3. Whenever something changes, the device asks its policy what to run on its
 //     free slots (policy.go). The policy learns what a batch of b costs in every
-//     lane, S(b) = a + c·b (fit.go), and from that: how large a batch is worth
+//     batch queue, S(b) = a + c·b (fit.go), and from that: how large a batch is worth
 //     making, which is 1 where a is small; how long a free slot should be kept for
-//     more items (lane.go); and how to split what is queued over idle slots. There
+//     more items (batchqueue.go); and how to split what is queued over idle slots. There
 //     is no fixed window: mostly batches form while slots are busy.
 //  4. The batch runs on a goroutine of its own, one per slot that is busy: the items
 //     are stacked, the [Runner] runs them, the outputs are taken apart and checked
 //     for NaN and infinities (device.go).
 //  5. Every item gets its rows, or its own error (outcome.go). When a batch of
 //     several fails its items run again one by one, so that one bad item hurts only
-//     itself; when there was no memory for it, its halves run again, and the lane makes
+//     itself; when there was no memory for it, its halves run again, and the batch queue makes
 //     smaller batches for a while; a row that is no number, and an item whose process hung,
 //     is run once more. What a device fails by its own fault runs on another that has the
 //     model.
@@ -42,7 +42,7 @@
 //
 // # Several devices
 //
-// A model with several devices has a replica on each: an account with lanes in that device's
+// A model with several devices has a replica on each: an account with batch queues in that device's
 // policy, loaded by itself, under the device's name. Policies know nothing of each other. An
 // item goes where it is expected to end first: after what runs there (a batch that is late is
 // expected to need as long again as it is late), and what is queued there by the measured
@@ -90,7 +90,7 @@
 // models of a tenant it is shared by time: next is who has had least of it, and
 // who had nothing to do saves up nothing. So a slow model delays another by the
 // batches that run, not by those that queue, and one that only fails pays for what
-// its failures cost. Between the lanes of a model, and within a lane, a tenant's order is by
+// its failures cost. Between the batch queues of a model, and within a batch queue, a tenant's order is by
 // arrival, except that a deadline that presses moves an item up by a second at most.
 // Nothing starves: a tenant or model that waits is the next to have had least, and an item
 // that waits becomes the oldest. The same turns decide who may make something ready, and who
@@ -102,7 +102,7 @@
 //
 // # Who owns what
 //
-// A device's mutex guards its policy, tenants' accounts, lanes, items and visits, and its book of memory.
+// A device's mutex guards its policy, tenants' accounts, batch queues, items and visits, and its book of memory.
 // Policy and book are plain objects without goroutine, clock or lock; the device tells them the time. A batch belongs to
 // the goroutine that runs it from the moment it is handed out until it is handed
 // back, only the state of its items changes under the mutex meanwhile. An item

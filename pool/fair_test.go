@@ -41,6 +41,9 @@ func flood(ctx context.Context, all *sync.WaitGroup, m *pool.Model, callers int,
 
 func TestADeviceServesTwoRunsOfAProfileByWeightWhetherTheyShareBatchesOrNot(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for name, tt := range map[string]struct {
 		cost  func(infer.Model, int) time.Duration
 		slots int
@@ -72,6 +75,9 @@ func TestADeviceServesTwoRunsOfAProfileByWeightWhetherTheyShareBatchesOrNot(t *t
 
 func TestADeviceServesTwoProfilesByWeightWhateverTheirModelsCost(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	cost := func(m infer.Model, b int) time.Duration {
 		if m == judge {
 			return 300*ms + 40*ms*time.Duration(b)
@@ -98,6 +104,9 @@ func TestADeviceServesTwoProfilesByWeightWhateverTheirModelsCost(t *testing.T) {
 
 func TestARunThatFloodsOrLeavesOrHangsTakesNoMoreThanItsShareOfADevice(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	f := &fake{slots: 4, cost: func(m infer.Model, _ int) time.Duration {
 		if m == judge {
 			return 10 * time.Minute // it hangs, until its batch's time is over
@@ -129,7 +138,7 @@ func TestARunThatFloodsOrLeavesOrHangsTakesNoMoreThanItsShareOfADevice(t *testin
 		// others share what is left.
 		assert.Greater(t, fine.Load()-before, int64(.9*5*100*2/3), "in 5 s")
 		d := s.Stats().Devices[0]
-		assert.Zero(t, d.Queued+d.QueuedBytes+d.Waiting+d.AtDoor+d.Inside)
+		assert.Zero(t, d.Queued+d.QueuedBytes+d.Waiting+d.AtIngress+d.Inside)
 	})
 }
 
@@ -273,6 +282,9 @@ func TestOnTheCPUAsManyVisitAsThereAreSlotsAndTwoOfEachProfileKeepTheWeights(t *
 
 func TestATenantsSlowModelDoesNotKeepAnotherFromMakingReady(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	cost := func(m infer.Model, b int) time.Duration {
 		if m == judge {
 			return time.Second * time.Duration(b)
@@ -372,7 +384,7 @@ func TestTenantsUnderEveryFaultAreEachAnsweredOnce(t *testing.T) {
 			all.Wait()
 			var sum int64
 			for _, d := range p.Stats().Devices {
-				require.Zero(t, d.Queued+d.QueuedBytes+d.Waiting+d.Running+d.AtDoor+d.Inside)
+				require.Zero(t, d.Queued+d.QueuedBytes+d.Waiting+d.Running+d.AtIngress+d.Inside)
 				for _, m := range d.Models {
 					sum += int64(m.Total.Items + m.Total.Failed + m.Total.Expired + m.Total.Left)
 				}

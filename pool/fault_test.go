@@ -18,12 +18,12 @@ import (
 	"github.com/rewardloop/rewardloop/pool"
 )
 
-// batchOf makes the lane run one batch of the numbers 0 to n-1: they queue behind
+// batchOf makes the batch queue run one batch of the numbers 0 to n-1: they queue behind
 // an item of another shape.
 func batchOf(t *testing.T, s *stage, n int) []*call {
 	t.Helper()
 	m := s.model(t, ocr)
-	for range 2 { // a lane knows its costs after two batches of two sizes
+	for range 2 { // a batch queue knows its costs after two batches of two sizes
 		for _, size := range []int{1, 2, 4, 8, 16} {
 			hold := blocked(t.Context(), m)
 			calls := many(t.Context(), m, 100, 100+size)
@@ -108,7 +108,7 @@ func TestWithoutMemoryBatchesAreHalvedUntilTheyFit(t *testing.T) {
 			c.is(t, float32(x))
 		}
 		assert.Equal(t, []int{4, 4, 2, 2, 2, 2, 1, 1, 1, 1}, s.fake.sizes()[from:])
-		l := s.Stats().Devices[0].Models[0].Lanes[1]
+		l := s.Stats().Devices[0].Models[0].BatchQueues[1]
 		assert.Equal(t, 1, l.Limit)
 		assert.EqualValues(t, 4, l.Counts.Splits)
 		assert.EqualValues(t, 7, l.Counts.Faults, "the item ran three times by itself")
@@ -250,11 +250,11 @@ func TestALoadThatFailsIsRememberedForAWhileAndUntilTheFileChanges(t *testing.T)
 func TestALoadThatHangsIsAnsweredWhenItsTimeIsUp(t *testing.T) {
 	t.Parallel()
 	release := time.Minute
-	deaf := func(context.Context, infer.Model) error {
+	uncancellable := func(context.Context, infer.Model) error {
 		time.Sleep(release)
 		return nil
 	}
-	onStage(t, &fake{load: deaf}, pool.Config{LoadTimeout: time.Second}, func(t *testing.T, s *stage) {
+	onStage(t, &fake{load: uncancellable}, pool.Config{LoadTimeout: time.Second}, func(t *testing.T, s *stage) {
 		t.Helper()
 		m := s.model(t, ocr)
 		for range 3 {
@@ -375,7 +375,7 @@ func TestCloseSaysWhatItHasToLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		f := &fake{slots: 1, spoil: func(_ infer.Model, _ infer.Batch, out []infer.Tensor) ([]infer.Tensor, error) {
-			<-release // deaf to its context
+			<-release // its context is ignored
 			return out, nil
 		}}
 		p, err := pool.New(pool.Config{}, f)
@@ -398,7 +398,7 @@ func TestARunnerThatOpensAfterTheEndIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{slots: 1, open: func(context.Context, string) error {
-			time.Sleep(time.Minute) // deaf to its context
+			time.Sleep(time.Minute) // its context is ignored
 			return nil
 		}}
 		p, err := pool.New(pool.Config{}, f)

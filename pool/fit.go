@@ -20,7 +20,7 @@ const (
 	worth = 0.1
 )
 
-// fit is the measured cost of a lane's batches, S(b) = a + c·b seconds: the line
+// fit is the measured cost of a batch queue's batches, S(b) = a + c·b seconds: the line
 // with the least squares of relative errors through the medians of each size b.
 // A size counts from its second batch on, because the first of a new shape pays
 // for what the runtime sets up.

@@ -5,10 +5,10 @@ import "time"
 // forecast is what a device expects of an item that it does not have yet.
 type forecast struct {
 	slots int
-	ahead float64 // seconds that its slots still need for what runs, and for what other lanes have queued
-	items int     // of the item's own lane that wait, the item among them
-	size  int     // of that lane's batches
-	a, c  float64 // S(b) = a + c·b of that lane; both 0: not measured
+	ahead float64 // seconds that its slots still need for what runs, and for what other batch queues have queued
+	items int     // of the item's own batch queue that wait, the item among them
+	size  int     // of that batch queue's batches
+	a, c  float64 // S(b) = a + c·b of that batch queue; both 0: not measured
 }
 
 // forecast looks at all that waits, whosever turn it is.
@@ -17,7 +17,7 @@ func (p *policy) forecast(a *account, key string, now time.Time) forecast {
 	for _, b := range p.runs {
 		f.ahead += b.left(now).Seconds()
 	}
-	for k, l := range p.lanes {
+	for k, l := range p.batchQueues {
 		if l.n == 0 && l.open == 0 && k.account != a {
 			continue
 		}
@@ -67,7 +67,7 @@ func (f forecast) idle() bool { return f.ahead == 0 && f.items == 1 }
 const tie = 0.01
 
 // soonest is the forecast of the device where an item ends first; of those that tie, the
-// first from turn on. A lane that one device has not measured yet is taken to cost there what
+// first from turn on. A batch queue that one device has not measured yet is taken to cost there what
 // it costs where that is least.
 func soonest(all []forecast, turn int) int {
 	var a, c float64

@@ -20,8 +20,8 @@ type guest struct {
 	outside list              // items for which there is no room yet
 	entry   fair.Place[guest] // in policy.outside, while there are any
 
-	visits visits            // that wait for leave to make something ready
-	door   fair.Place[guest] // in policy.doors, while there are any
+	visits  visits            // that wait for leave to make something ready
+	ingress fair.Place[guest] // in policy.ingress, while there are any
 }
 
 // part is a tenant's part of a model's work.
@@ -35,13 +35,13 @@ type part struct {
 	used   float64  // seconds of the device that the tenant's items of the model have had, on the guest's clock
 }
 
-// queue is the items of a tenant in a lane.
+// queue is the items of a tenant in a batch queue.
 type queue struct {
 	list
 
-	lane *lane
-	part *part
-	turn fair.Place[guest] // in lane.turns
+	batchQueue *batchQueue
+	part       *part
+	turn       fair.Place[guest] // in batch queue.turns
 }
 
 // part finds or makes a tenant's part of a model.
@@ -58,14 +58,14 @@ func (p *policy) part(h *holder, a *account) *part {
 	return x
 }
 
-// queue finds or makes a tenant's queue in a lane, for an item.
-func (p *policy) queue(l *lane, h *holder, now time.Time) *queue {
+// queue finds or makes a tenant's queue in a batch queue, for an item.
+func (p *policy) queue(l *batchQueue, h *holder, now time.Time) *queue {
 	if q := l.queues[h]; q != nil {
 		return q
 	}
 	q := l.spare
 	if l.spare = nil; q == nil {
-		q = &queue{lane: l}
+		q = &queue{batchQueue: l}
 	}
 	q.part = p.part(h, l.account)
 	l.turns.Add(&q.turn, h, now)
@@ -75,9 +75,9 @@ func (p *policy) queue(l *lane, h *holder, now time.Time) *queue {
 	return q
 }
 
-// empty takes a queue that has no items left out of its lane.
+// empty takes a queue that has no items left out of its batch queue.
 func (p *policy) empty(q *queue) {
-	l, x := q.lane, q.part
+	l, x := q.batchQueue, q.part
 	delete(l.queues, x.holder)
 	l.turns.Remove(&q.turn)
 	x.ready = slices.DeleteFunc(x.ready, func(o *queue) bool { return o == q })

@@ -162,7 +162,7 @@ func linear(a, c time.Duration) func(infer.Model, int) time.Duration {
 	return func(_ infer.Model, b int) time.Duration { return a + c*time.Duration(b) }
 }
 
-// number makes the request of x; shape tells lanes apart.
+// number makes the request of x; shape tells batch queues apart.
 func number(x float32, shape ...int) infer.Request {
 	if len(shape) == 0 {
 		shape = []int{1}
@@ -256,7 +256,7 @@ func (c *call) pending() bool {
 	}
 }
 
-// warm runs enough items one after the other for the lane to know what one costs.
+// warm runs enough items one after the other for the batch queue to know what one costs.
 func warm(t *testing.T, m *pool.Model) {
 	t.Helper()
 	for range 2 {

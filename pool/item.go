@@ -16,7 +16,7 @@ type item struct {
 	req      infer.Request
 	tenant   fair.Tenant
 	account  *account
-	key      string        // of its lane
+	key      string        // of its batch queue
 	bytes    int           // of its inputs
 	deadline time.Time     // of the caller's context; zero: none
 	begun    chan struct{} // closed when what runs it has begun
@@ -24,19 +24,19 @@ type item struct {
 	mobile   bool // its model has other devices, to which it may move
 
 	state      state
-	at         time.Time // when it came into its lane
-	began      time.Time // when its latest batch was handed out
-	due        time.Time // by which its place in the lane is chosen
-	seq        uint64    // order of arrival
-	lane       *lane     // nil until there was room
-	queue      *queue    // of its lane; nil: it is not there
-	holder     *holder   // held until it is answered, and in no batch that runs
-	use        fair.Use  // while it runs
-	charged    float64   // seconds that its part was charged for it in advance
-	batch      *batch    // the newest it was in
-	prev, next *item     // in the list it is in
-	running    bool      // begun is closed
-	retried    bool      // it ran once and gave NaN, or its process hung
+	at         time.Time   // when it came into its batch queue
+	began      time.Time   // when its latest batch was handed out
+	due        time.Time   // by which its place in the batch queue is chosen
+	seq        uint64      // order of arrival
+	batchQueue *batchQueue // nil until there was room
+	queue      *queue      // of its batch queue; nil: it is not there
+	holder     *holder     // held until it is answered, and in no batch that runs
+	use        fair.Use    // while it runs
+	charged    float64     // seconds that its part was charged for it in advance
+	batch      *batch      // the newest it was in
+	prev, next *item       // in the list it is in
+	running    bool        // begun is closed
+	retried    bool        // it ran once and gave NaN, or its process hung
 	out        []infer.Tensor
 	err        error
 }
@@ -46,7 +46,7 @@ type state uint8
 
 const (
 	outside state = iota // the queue is full, it waits for room
-	queued               // in its lane
+	queued               // in its batch queue
 	parked               // in a batch that is to be run again
 	running              // in a batch that was handed out
 	settled              // answered, or given up by its caller
@@ -85,10 +85,10 @@ func (it *item) answer(out []infer.Tensor, err error) {
 	}
 }
 
-// batch is items of one lane that run together.
+// batch is items of one batch queue that run together.
 type batch struct {
-	lane  *lane
-	items []*item
+	batchQueue *batchQueue
+	items      []*item
 	// live is the number of items whose callers still wait.
 	live int
 	// began is when it was handed out, cost what it was expected to take then.

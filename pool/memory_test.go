@@ -145,7 +145,7 @@ func TestARunThatNobodyWaitsForKeepsItsModelUntilItEnds(t *testing.T) {
 	var second atomic.Bool
 	slow := func(_ infer.Model, _ infer.Batch, out []infer.Tensor) ([]infer.Tensor, error) {
 		if !second.Load() {
-			time.Sleep(5 * time.Second) // deaf to its context
+			time.Sleep(5 * time.Second) // its context is ignored
 			assert.Equal(t, []string{"a"}, f.names())
 		}
 		return out, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/obs"
+	"github.com/rewardloop/rewardloop/internal/timing"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -111,8 +111,8 @@ func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tenso
 		it = it.again(moves < maxMoves*len(m.replicas))
 	}
 	if !it.began.IsZero() {
-		obs.Spent(ctx, obs.BatchWait, it.began.Sub(asked))
-		obs.Spent(ctx, obs.Infer, time.Since(it.began))
+		timing.Spent(ctx, timing.BatchWait, it.began.Sub(asked))
+		timing.Spent(ctx, timing.Infer, time.Since(it.began))
 	}
 	return it.out, on, it.err
 }
@@ -137,7 +137,7 @@ func (m *Model) Enter(ctx context.Context) (leave func(), err error) {
 		asked, devices := time.Now(), m.order(ready, "")
 		release(ready) // who waits for leave does not need the model yet
 		leave, err = enter(ctx, devices, fair.Tenant(rewards.TenantOf(ctx)))
-		obs.Spent(ctx, obs.BatchWait, time.Since(asked))
+		timing.Spent(ctx, timing.BatchWait, time.Since(asked))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pool: model %s on %s: %w", m.model.Name, m.model.Device, err)

@@ -47,7 +47,7 @@ func TestOfALanguageModelOnlyItsEmbeddingsSayHowManyItemsABatchMayHave(t *testin
 			vlm := s.model(t, infer.Model{Name: "vlm", Path: "decoder.onnx", Embed: "embed.onnx", Device: "cpu"})
 			_, err := vlm.Infer(t.Context(), prompt())
 			require.NoError(t, err)
-			assert.Equal(t, most, s.Stats().Devices[0].Models[0].Lanes[0].Limit)
+			assert.Equal(t, most, s.Stats().Devices[0].Models[0].BatchQueues[0].Limit)
 		})
 	}
 }

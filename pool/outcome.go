@@ -32,7 +32,7 @@ var errClosed = fmt.Errorf("%w: the pool is closed", infer.ErrUnavailable)
 // ended takes in that a batch that was handed out has run: its items are answered,
 // or made up into batches to be run again.
 func (p *policy) ended(b *batch, o outcome, now time.Time) {
-	l := b.lane
+	l := b.batchQueue
 	l.running--
 	p.runs = slices.DeleteFunc(p.runs, func(o *batch) bool { return o == b })
 	ran := b.items
@@ -42,7 +42,7 @@ func (p *policy) ended(b *batch, o outcome, now time.Time) {
 	l.counts.Retries += uint64(o.again)
 	b.release()
 	if errors.Is(o.err, infer.ErrMemory) && len(ran) == 1 && (l.counts.Items > 0 || o.shared) {
-		// What fits into memory is the same for all items of a lane, and others did; or it
+		// What fits into memory is the same for all items of a batch queue, and others did; or it
 		// shares the device with what could not be evicted.
 		o.err = infer.Marked(infer.ErrHost, o.err)
 	}
@@ -81,7 +81,7 @@ func (p *policy) ended(b *batch, o outcome, now time.Time) {
 			p.book.Drop(it.holder)
 		}
 	}
-	l.open-- // last: what is to be run again has kept the lane
+	l.open-- // last: what is to be run again has kept the batch queue
 	p.measure(now)
 }
 
@@ -105,7 +105,7 @@ func (p *policy) leaveBatch(b *batch, why error) {
 		}
 	}
 	if b.live == 0 {
-		b.lane.counts.Faults++
+		b.batchQueue.counts.Faults++
 	}
 }
 
@@ -158,7 +158,7 @@ func final(err error) bool {
 // answer gives every item its rows. One that got NaN or an infinity is run once
 // more by itself, on whichever slot is free, before it fails.
 func (p *policy) answer(b *batch, o outcome, now time.Time) {
-	l := b.lane
+	l := b.batchQueue
 	for i, it := range b.items {
 		bad := o.faults[i]
 		if bad != nil {
@@ -183,16 +183,16 @@ func (p *policy) answer(b *batch, o outcome, now time.Time) {
 func (p *policy) halve(b *batch, now time.Time) {
 	items := b.waiting()
 	half := (len(items) + 1) / 2
-	p.retry(b.lane, now, items[:half]...)
-	p.retry(b.lane, now, items[half:]...)
+	p.retry(b.batchQueue, now, items[:half]...)
+	p.retry(b.batchQueue, now, items[half:]...)
 }
 
 // retry makes a batch to be run again, in the turn of the tenant of its first item.
-func (p *policy) retry(l *lane, now time.Time, items ...*item) {
+func (p *policy) retry(l *batchQueue, now time.Time, items ...*item) {
 	if len(items) == 0 {
 		return
 	}
-	b := &batch{lane: l, items: items, live: len(items)}
+	b := &batch{batchQueue: l, items: items, live: len(items)}
 	for _, it := range items {
 		it.state, it.batch = parked, b
 	}

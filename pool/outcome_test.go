@@ -11,7 +11,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-func TestWithoutMemoryABatchIsHalvedAndTheLaneGrowsBackSlowly(t *testing.T) {
+func TestWithoutMemoryABatchIsHalvedAndTheBatchQueueGrowsBackSlowly(t *testing.T) {
 	t.Parallel()
 	x, m := newTable(Config{}), &account{}
 	l := x.learned(m, 0.015, 0.0015, ms)
@@ -104,8 +104,8 @@ func TestABatchOfSeveralLetsGoOnceItsTensorsAreCopied(t *testing.T) {
 	assert.True(t, ended)
 	x.cancel(items[2], infer.ErrTimeout, x.now) // twice is harmless
 	x.finish(b, ms)
-	assert.EqualValues(t, 3, b.lane.counts.Left)
-	assert.Zero(t, b.lane.counts.Items)
+	assert.EqualValues(t, 3, b.batchQueue.counts.Left)
+	assert.Zero(t, b.batchQueue.counts.Items)
 }
 
 func TestTheEndAnswersWhatWaitsToBeRunAgain(t *testing.T) {

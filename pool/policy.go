@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// maxLanes is how many lanes a device remembers. Beyond it the one without work
-	// that had an item longest ago is forgotten, with what it measured. Lanes with
+	// maxBatchQueues is how many batch queues a device remembers. Beyond it the one without work
+	// that had an item longest ago is forgotten, with what it measured. BatchQueues with
 	// work are bounded by the items there are.
-	maxLanes = 256
+	maxBatchQueues = 256
 	// closing is how long a flush holds. Of the step's last samples, some are still
 	// being decoded when it comes, or are in the model before this one.
 	closing = time.Second
@@ -28,40 +28,40 @@ const (
 // goroutine, no lock and no clock: the device owns it, calls it under its mutex
 // and tells it the time.
 type policy struct {
-	cfg    Config
-	device string // its name
-	slots  int    // of the device; 0: it is not open
-	lanes  map[laneKey]*lane
-	runs   []*batch // that were handed out
+	cfg         Config
+	device      string // its name
+	slots       int    // of the device; 0: it is not open
+	batchQueues map[batchQueueKey]*batchQueue
+	runs        []*batch // that were handed out
 
 	book    fair.Book[guest]  // what the tenants have had of the device
 	turns   *fair.Line[guest] // those with something to run
 	outside *fair.Line[guest] // those with items for which there is no room yet
-	doors   *fair.Line[guest] // those with visits that wait
+	ingress *fair.Line[guest] // those with visits that wait
 
-	items, bytes int    // in lanes
+	items, bytes int    // in batch queues
 	full         int    // items for which there is no room
-	atDoor       int    // visits that wait
+	atIngress    int    // visits that wait
 	inside       int    // visits that make something ready, or wait for what it came to
-	worth        int    // items of the largest batch that a lane may be about to make
+	worth        int    // items of the largest batch that a batch queue may be about to make
 	seq          uint64 // of the newest item
 	round        uint64 // of choosing
 	flushed      uint64 // items up to this seq wait for no company,
 	flushedUntil time.Time
 }
 
-type laneKey struct {
+type batchQueueKey struct {
 	account *account
 	key     string
 }
 
 func newPolicy(cfg Config, device string) *policy {
-	p := &policy{cfg: cfg, device: device, lanes: make(map[laneKey]*lane), worth: 1}
-	p.turns, p.outside, p.doors = fair.NewLine(&p.book), fair.NewLine(&p.book), fair.NewLine(&p.book)
+	p := &policy{cfg: cfg, device: device, batchQueues: make(map[batchQueueKey]*batchQueue), worth: 1}
+	p.turns, p.outside, p.ingress = fair.NewLine(&p.book), fair.NewLine(&p.book), fair.NewLine(&p.book)
 	return p
 }
 
-// add takes an item in: into its lane, or to those that wait for room.
+// add takes an item in: into its batch queue, or to those that wait for room.
 func (p *policy) add(it *item, now time.Time) {
 	p.seq++
 	it.seq = p.seq
@@ -93,7 +93,7 @@ func (p *policy) room(it *item) bool {
 }
 
 func (p *policy) admit(it *item, now time.Time) {
-	l := p.lane(it)
+	l := p.batchQueue(it)
 	l.came(it, now)
 	it.queue = p.queue(l, it.holder, now)
 	it.queue.insertDue(it)
@@ -115,13 +115,13 @@ func (p *policy) refill(now time.Time) {
 	}
 }
 
-// lane finds or makes the lane of an item.
-func (p *policy) lane(it *item) *lane {
-	k := laneKey{it.account, it.key}
-	if l := p.lanes[k]; l != nil {
+// batchQueue finds or makes the batch queue of an item.
+func (p *policy) batchQueue(it *item) *batchQueue {
+	k := batchQueueKey{it.account, it.key}
+	if l := p.batchQueues[k]; l != nil {
 		return l
 	}
-	if len(p.lanes) >= maxLanes {
+	if len(p.batchQueues) >= maxBatchQueues {
 		p.forget()
 	}
 	top := p.cfg.MaxBatch
@@ -131,35 +131,35 @@ func (p *policy) lane(it *item) *lane {
 	if it.req.Whole {
 		top = 1
 	}
-	if it.bytes > 0 { // all items of a lane are of the same size
+	if it.bytes > 0 { // all items of a batch queue are of the same size
 		top = min(top, max(1, p.cfg.BatchBytes/it.bytes))
 	}
-	l := &lane{
+	l := &batchQueue{
 		account: it.account, key: it.key, top: top, limit: top, queues: make(map[*holder]*queue, 1), turns: fair.NewLine(&p.book),
 	}
-	p.lanes[k] = l
+	p.batchQueues[k] = l
 	return l
 }
 
-// forget drops the lane without work whose last item came first. Its totals stay
+// forget drops the batch queue without work whose last item came first. Its totals stay
 // with its model.
 func (p *policy) forget() {
-	var oldest *lane
-	for _, l := range p.lanes {
+	var oldest *batchQueue
+	for _, l := range p.batchQueues {
 		if l.n == 0 && l.open == 0 && (oldest == nil || l.last.Before(oldest.last)) {
 			oldest = l
 		}
 	}
 	if oldest != nil {
 		oldest.account.past.add(oldest.counts)
-		delete(p.lanes, laneKey{oldest.account, oldest.key})
+		delete(p.batchQueues, batchQueueKey{oldest.account, oldest.key})
 	}
 }
 
-// leave takes an item out of its lane.
+// leave takes an item out of its batch queue.
 func (p *policy) leave(it *item) {
 	q := it.queue
-	l := q.lane
+	l := q.batchQueue
 	it.queue = nil
 	q.remove(it)
 	l.n--
@@ -214,10 +214,10 @@ func (p *policy) give(it *item, out []infer.Tensor, err error) {
 
 // counts is where an item is counted.
 func (p *policy) counts(it *item) *Counts {
-	if it.lane == nil {
+	if it.batchQueue == nil {
 		return &it.account.past
 	}
-	return &it.lane.counts
+	return &it.batchQueue.counts
 }
 
 // flush lets nothing wait for company that is queued now or comes soon.
@@ -225,8 +225,8 @@ func (p *policy) flush(now time.Time) {
 	p.flushed, p.flushedUntil = p.seq, now.Add(closing)
 }
 
-// closes says whether a lane belongs to the end of a step.
-func (p *policy) closes(l *lane, now time.Time) bool {
+// closes says whether a batch queue belongs to the end of a step.
+func (p *policy) closes(l *batchQueue, now time.Time) bool {
 	return now.Before(p.flushedUntil) || l.old(p.flushed)
 }
 
@@ -246,13 +246,13 @@ func (p *policy) next(now time.Time, idle int) (*batch, time.Duration) {
 		if q == nil {
 			b = p.again(x, now)
 		} else {
-			b = p.take(q, p.share(q.lane, now, idle), now)
+			b = p.take(q, p.share(q.batchQueue, now, idle), now)
 		}
 		p.refill(now)
 		if b == nil {
 			continue // nobody waits for any of it: it is out, there is less to choose from
 		}
-		each := b.lane.fit.seconds(len(b.items)) / float64(len(b.items))
+		each := b.batchQueue.fit.seconds(len(b.items)) / float64(len(b.items))
 		for _, it := range b.items {
 			it.charged = each
 			p.part(it.holder, it.account).used += each
@@ -263,7 +263,7 @@ func (p *policy) next(now time.Time, idle int) (*batch, time.Duration) {
 
 // choose finds who is served next: of the tenants with something to run, the one that has
 // had least of the device by its weight; of its models the one that has had least; and of that
-// what is to be run again (no queue), or the queue whose first item is due earliest. Lanes that
+// what is to be run again (no queue), or the queue whose first item is due earliest. BatchQueues that
 // wait for company are passed over while that costs them nothing: the last free slot goes to
 // whose turn it is. Otherwise a wait of milliseconds would cost them the run of another.
 func (p *policy) choose(now time.Time, idle int) (*part, *queue, time.Duration) {
@@ -295,7 +295,7 @@ func (p *policy) fairest(now time.Time, idle int, waits bool) (best *part, turn 
 	return best, turn, shortest
 }
 
-// fairestOf is fairest among the models and lanes of a tenant.
+// fairestOf is fairest among the models and batch queues of a tenant.
 func (p *policy) fairestOf(g *guest, now time.Time, idle int, waits bool) (best *part, turn *queue, wait time.Duration) {
 	var due time.Time
 	wait = -1
@@ -310,7 +310,7 @@ func (p *policy) fairestOf(g *guest, now time.Time, idle int, waits bool) (best 
 			continue
 		}
 		for _, q := range x.ready {
-			if w := p.wait(q.lane, now, idle); waits && w > 0 {
+			if w := p.wait(q.batchQueue, now, idle); waits && w > 0 {
 				if wait < 0 || w < wait {
 					wait = w
 				}
@@ -322,10 +322,10 @@ func (p *policy) fairestOf(g *guest, now time.Time, idle int, waits bool) (best 
 	return best, turn, wait
 }
 
-// countWaits counts the lanes that a slot is kept idle for, now that there is
+// countWaits counts the batch queues that a slot is kept idle for, now that there is
 // nothing else to run, each once until it is served.
 func (p *policy) countWaits() {
-	for _, l := range p.lanes {
+	for _, l := range p.batchQueues {
 		if l.n > 0 && !l.waiting {
 			l.waiting = true
 			l.counts.Waits++
@@ -333,9 +333,9 @@ func (p *policy) countWaits() {
 	}
 }
 
-// wait is how long a lane should wait for more items; 0 or less: not at all. It is computed
+// wait is how long a batch queue should wait for more items; 0 or less: not at all. It is computed
 // once in each round, for all tenants.
-func (p *policy) wait(l *lane, now time.Time, idle int) time.Duration {
+func (p *policy) wait(l *batchQueue, now time.Time, idle int) time.Duration {
 	if l.asked != p.round {
 		l.asked, l.wait = p.round, 0
 		if l.n < l.size() && !p.closes(l, now) {
@@ -345,14 +345,14 @@ func (p *policy) wait(l *lane, now time.Time, idle int) time.Duration {
 	return l.wait
 }
 
-// share is how many items of a lane go into its next batch: what is queued is
+// share is how many items of a batch queue go into its next batch: what is queued is
 // split over the idle slots, because k batches of q/k end after a + c·q/k and one
 // of q ends after a + c·q. At the end of a step nothing else counts. Before it, no
 // batch is made smaller than the fixed cost is worth, because every batch more
 // costs its a of the time of slots that others may need in a moment.
-func (p *policy) share(l *lane, now time.Time, idle int) int {
+func (p *policy) share(l *batchQueue, now time.Time, idle int) int {
 	size := l.size()
-	slots := max(1, (2*idle*l.n+p.items)/(2*p.items)) // the lane's part of them, rounded
+	slots := max(1, (2*idle*l.n+p.items)/(2*p.items)) // the batch queue's part of them, rounded
 	part := (l.n + slots - 1) / slots
 	if !p.closes(l, now) {
 		part = max(part, l.fit.even(size))
@@ -379,11 +379,11 @@ func (p *policy) again(x *part, now time.Time) *batch {
 	return p.handOut(b, now)
 }
 
-// take makes a batch of n items of a queue's lane: the queue's first item, and then of the
+// take makes a batch of n items of a queue's batch queue: the queue's first item, and then of the
 // tenant that has had least, those of the batch counted; nil if all had expired.
 func (p *policy) take(q *queue, n int, now time.Time) *batch {
-	l := q.lane
-	b := &batch{lane: l, items: make([]*item, 0, n)}
+	l := q.batchQueue
+	b := &batch{batchQueue: l, items: make([]*item, 0, n)}
 	l.waiting = false
 	l.open++
 	for ; len(b.items) < n; q = l.queues[l.turns.First(0, now)] {
@@ -408,7 +408,7 @@ const unknown = 1e-3
 // charge charges an item's tenant for its part of a batch of n, in advance.
 func (p *policy) charge(it *item, n int, now time.Time) {
 	share := 1 / float64(n)
-	it.use = p.book.Begin(it.holder, share, share*max(it.lane.fit.seconds(n), unknown), now)
+	it.use = p.book.Begin(it.holder, share, share*max(it.batchQueue.fit.seconds(n), unknown), now)
 }
 
 // expired answers an item whose deadline has passed; its caller may not have
@@ -425,12 +425,12 @@ func (p *policy) expired(it *item, now time.Time) bool {
 // handOut marks what runs.
 func (p *policy) handOut(b *batch, now time.Time) *batch {
 	if len(b.items) == 0 {
-		b.lane.open--
+		b.batchQueue.open--
 		return nil
 	}
 	b.live, b.reading = len(b.items), true
-	b.lane.running++
-	b.cost = duration(max(b.lane.fit.seconds(len(b.items)), unknown))
+	b.batchQueue.running++
+	b.cost = duration(max(b.batchQueue.fit.seconds(len(b.items)), unknown))
 	b.begin(now)
 	p.runs = append(p.runs, b)
 	for _, it := range b.items {
@@ -461,7 +461,7 @@ func (p *policy) clear(err error, now time.Time) {
 		x.redo = nil
 		p.settle(x)
 		for _, b := range redo {
-			b.lane.open--
+			b.batchQueue.open--
 			p.book.Drop(x.holder)
 			for _, it := range b.waiting() {
 				refuse(it)

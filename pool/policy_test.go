@@ -47,9 +47,9 @@ func (x *table) one(a *account, key string, bytes int, deadline time.Duration) *
 	return it
 }
 
-// learned gives the lane of the key "k" the cost S(b) = a + c·b, and arrivals as near as gap.
-func (x *table) learned(acct *account, a, c float64, gap time.Duration) *lane {
-	l := x.lane(&item{account: acct, key: "k"})
+// learned gives the batch queue of the key "k" the cost S(b) = a + c·b, and arrivals as near as gap.
+func (x *table) learned(acct *account, a, c float64, gap time.Duration) *batchQueue {
+	l := x.batchQueue(&item{account: acct, key: "k"})
 	l.fit = *measured(a, c, 32, 2)
 	for range gapMemory + 1 {
 		l.gaps[l.arrived%gapMemory] = gap
@@ -101,7 +101,7 @@ func TestSizesAreTriedOneDoublingAtATimeAndTwiceEach(t *testing.T) {
 	assert.Equal(t, []int{1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32, 32}, sizes)
 }
 
-func TestALaneWhereBatchingDoesNotPayRunsItemsOneByOneAndNeverWaits(t *testing.T) {
+func TestABatchQueueWhereBatchingDoesNotPayRunsItemsOneByOneAndNeverWaits(t *testing.T) {
 	t.Parallel()
 	x, m := newTable(Config{}), &account{}
 	x.learned(m, 0.002, 0.090, ms)
@@ -209,7 +209,7 @@ func TestAStepsEndSplitsWhatIsLeftOverIdleSlots(t *testing.T) {
 			x, m := newTable(Config{}), &account{}
 			x.learned(m, tt.a, tt.c, time.Hour)
 			x.come(m, tt.queued, 0)
-			x.lanes[laneKey{m, "k"}].gaps = [gapMemory]time.Duration{0: time.Hour, 1: time.Hour, 2: time.Hour, 3: time.Hour, 4: time.Hour}
+			x.batchQueues[batchQueueKey{m, "k"}].gaps = [gapMemory]time.Duration{0: time.Hour, 1: time.Hour, 2: time.Hour, 3: time.Hour, 4: time.Hour}
 			if tt.flush {
 				x.flush(x.now)
 			}
@@ -222,7 +222,7 @@ func TestAStepsEndSplitsWhatIsLeftOverIdleSlots(t *testing.T) {
 	}
 }
 
-func TestASplitLeavesSlotsToOtherLanes(t *testing.T) {
+func TestASplitLeavesSlotsToOtherBatchQueues(t *testing.T) {
 	t.Parallel()
 	x, a, b := newTable(Config{}), &account{}, &account{}
 	x.learned(a, 0.015, 0.0015, ms)
@@ -233,7 +233,7 @@ func TestASplitLeavesSlotsToOtherLanes(t *testing.T) {
 	x.flush(x.now)
 	for i, want := range []*account{a, b, a, b} {
 		got := x.batch(t, 4-i)
-		assert.Same(t, want, got.lane.account)
+		assert.Same(t, want, got.batchQueue.account)
 		assert.Len(t, got.items, 4)
 	}
 }
@@ -254,13 +254,13 @@ func TestModelsShareADeviceByTimeNotByItems(t *testing.T) {
 		}
 		b := x.batch(t, 1)
 		took := time.Duration(len(b.items)) * 10 * ms
-		if b.lane.account == slow {
+		if b.batchQueue.account == slow {
 			took = time.Second
 			served++
 		}
 		x.now = x.now.Add(took)
 		x.finish(b, took)
-		if b.lane.account == fast {
+		if b.batchQueue.account == fast {
 			longest = max(longest, x.now.Sub(came[b.items[0]]))
 		}
 	}
@@ -277,8 +277,8 @@ func TestTheLastSlotGoesToWhoseTurnItIsAndNotToAnotherBecauseItWaits(t *testing.
 	x.come(other, 2, 0)
 	x.partOf(other).used = 1
 	x.come(waits, 2, ms)
-	require.Same(t, other, x.batch(t, 2).lane.account, "one slot stays free")
-	require.Same(t, waits, x.batch(t, 1).lane.account)
+	require.Same(t, other, x.batch(t, 2).batchQueue.account, "one slot stays free")
+	require.Same(t, waits, x.batch(t, 1).batchQueue.account)
 	assert.Zero(t, waits.past.Waits)
 }
 
@@ -296,7 +296,7 @@ func TestAnIdleModelSavesUpNothing(t *testing.T) {
 	turns := 0
 	for range 10 {
 		b := x.batch(t, 1)
-		if b.lane.account == busy {
+		if b.batchQueue.account == busy {
 			turns++
 		}
 		x.finish(b, 100*ms)
@@ -304,7 +304,7 @@ func TestAnIdleModelSavesUpNothing(t *testing.T) {
 	assert.InDelta(t, 5, turns, 1, "from now on they take turns")
 }
 
-func TestLanesOfAModelAreServedInTheOrderTheyAreDue(t *testing.T) {
+func TestBatchQueuesOfAModelAreServedInTheOrderTheyAreDue(t *testing.T) {
 	t.Parallel()
 	x, m := newTable(Config{}), &account{}
 	var want []string
@@ -368,11 +368,11 @@ func TestABatchHasNoMoreBytesThanTheBound(t *testing.T) {
 		x.one(m, "k", 30, 0)
 		x.one(m, "big", 300, 0)
 	}
-	assert.Equal(t, 3, x.lanes[laneKey{m, "k"}].limit)
-	assert.Equal(t, 1, x.lanes[laneKey{m, "big"}].limit)
+	assert.Equal(t, 3, x.batchQueues[batchQueueKey{m, "k"}].limit)
+	assert.Equal(t, 1, x.batchQueues[batchQueueKey{m, "big"}].limit)
 }
 
-func TestAForgottenLaneLeavesItsCountsToItsModel(t *testing.T) {
+func TestAForgottenBatchQueueLeavesItsCountsToItsModel(t *testing.T) {
 	t.Parallel()
 	x, m := newTable(Config{}), &account{}
 	waits := x.one(m, "waits", 0, 0)
@@ -383,26 +383,26 @@ func TestAForgottenLaneLeavesItsCountsToItsModel(t *testing.T) {
 	again := x.one(m, "waits", 0, 0)
 	require.Same(t, runs, b.items[0])
 	require.True(t, answered(waits))
-	for i := range 2 * maxLanes {
+	for i := range 2 * maxBatchQueues {
 		x.one(m, strconv.Itoa(i), 0, 0)
 		x.now = x.now.Add(ms)
 		if i > 0 {
 			x.finish(x.batch(t, 2), ms)
 		}
 	}
-	assert.LessOrEqual(t, len(x.lanes), maxLanes+1)
-	assert.Contains(t, x.lanes, laneKey{m, "runs"}, "it has a batch that runs")
+	assert.LessOrEqual(t, len(x.batchQueues), maxBatchQueues+1)
+	assert.Contains(t, x.batchQueues, batchQueueKey{m, "runs"}, "it has a batch that runs")
 	x.finish(b, ms)
 	for x.turns.Len() > 0 {
 		x.finish(x.batch(t, 1), ms)
 	}
 	assert.True(t, answered(again))
 	total := m.past
-	for _, l := range x.lanes {
+	for _, l := range x.batchQueues {
 		total.add(l.counts)
 	}
-	assert.EqualValues(t, 2*maxLanes+3, total.Items)
-	assert.EqualValues(t, 2*maxLanes+3, total.Sizes[1])
+	assert.EqualValues(t, 2*maxBatchQueues+3, total.Items)
+	assert.EqualValues(t, 2*maxBatchQueues+3, total.Sizes[1])
 }
 
 func TestAModelThatOnlyFailsLeavesTheOthersTheirTime(t *testing.T) {
@@ -417,7 +417,7 @@ func TestAModelThatOnlyFailsLeavesTheOthersTheirTime(t *testing.T) {
 	x.ended(b, outcome{err: infer.ErrTimeout, took: time.Minute}, x.now) // now 32 batches of one wait to run again
 	x.come(good, 300, 0)
 	turns := 0
-	for b := x.batch(t, 1); b.lane.account == good; b = x.batch(t, 1) {
+	for b := x.batch(t, 1); b.batchQueue.account == good; b = x.batch(t, 1) {
 		x.finish(b, 100*ms)
 		turns++
 	}

@@ -74,7 +74,7 @@ func TestOnlyItemsOfEqualShapeShareABatch(t *testing.T) {
 		for x, c := range calls {
 			c.is(t, float32(x))
 		}
-		assert.Len(t, s.Stats().Devices[0].Models[0].Lanes, 3)
+		assert.Len(t, s.Stats().Devices[0].Models[0].BatchQueues, 3)
 	})
 }
 
@@ -120,7 +120,7 @@ func TestBatchingGrowsWhereItPaysAndStaysOneWhereItDoesNot(t *testing.T) {
 				} else {
 					assert.LessOrEqual(t, mean, tt.mean)
 				}
-				l := s.Stats().Devices[0].Models[0].Lanes[0]
+				l := s.Stats().Devices[0].Models[0].BatchQueues[0]
 				assert.InDelta(t, tt.a, l.A, float64(tt.a)/10)
 				assert.InDelta(t, tt.c, l.C, float64(tt.c)/10)
 				assert.EqualValues(t, 1280, l.Counts.Items)
@@ -404,7 +404,7 @@ func TestStatsTellWhatHappened(t *testing.T) {
 		assert.True(t, got.Loaded)
 		assert.EqualValues(t, 1, got.Loads)
 		assert.False(t, d.Models[0].Loaded)
-		l := got.Lanes[0]
+		l := got.BatchQueues[0]
 		assert.Equal(t, got.Total, l.Counts)
 		items := uint64(0)
 		for b, n := range l.Counts.Sizes {

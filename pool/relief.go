@@ -59,7 +59,7 @@ func (r *relief) ended(key uint64, helped bool, now time.Time) {
 func (r *relief) fingerprint(b *batch) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)
-	_, _ = h.WriteString(b.lane.account.model.Path + "\x00" + b.lane.key)
+	_, _ = h.WriteString(b.batchQueue.account.model.Path + "\x00" + b.batchQueue.key)
 	for _, t := range b.items[0].req.Inputs {
 		for _, data := range []any{t.F32, t.I64, t.I32, t.U8} {
 			raw, _ := binary.Append(nil, binary.LittleEndian, data) // numbers, which it knows
@@ -78,7 +78,7 @@ func (d *device) relieve(b *batch, o outcome) outcome {
 	var evicted int
 	var failed error // what was done for memory and went wrong
 	o = d.repeat(b, o, func(ctx context.Context) {
-		evicted, failed = d.clear(ctx, b.lane.account)
+		evicted, failed = d.clear(ctx, b.batchQueue.account)
 	})
 	if !errors.Is(o.err, infer.ErrMemory) {
 		return o
@@ -94,7 +94,7 @@ func (d *device) relieve(b *batch, o outcome) outcome {
 	if restarted {
 		d.relief.ended(key, !lacks, time.Now())
 	}
-	o.shared = d.memory.shared(b.lane.account)
+	o.shared = d.memory.shared(b.batchQueue.account)
 	d.mu.Unlock()
 	if !lacks {
 		return o

@@ -47,7 +47,7 @@ func TestAnItemThatLacksMemoryOnceRunsAgain(t *testing.T) {
 		assert.EqualValues(t, 1, got.Total.Faults)
 		assert.EqualValues(t, 1, got.Total.Retries)
 		assert.Equal(t, 20*ms, got.Total.Busy)
-		assert.Equal(t, 10*ms, got.Lanes[0].C, "its cost is that of the run which went well")
+		assert.Equal(t, 10*ms, got.BatchQueues[0].C, "its cost is that of the run which went well")
 	})
 }
 

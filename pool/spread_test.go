@@ -87,6 +87,9 @@ func callers(t *testing.T, m *pool.Model, n int, during time.Duration) int {
 
 func TestAModelOnSeveralCardsIsAsFastAsTheirSum(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	rate := func(n int, slow string) (sum float64) {
 		cost := func(m infer.Model, b int) time.Duration {
 			d := 15*ms + time.Duration(b)*1500*time.Microsecond
@@ -190,7 +193,7 @@ func TestVisitsAndConcurrencyCountAllDevices(t *testing.T) {
 		synctest.Wait()
 		for _, d := range s.Stats().Devices {
 			assert.Equal(t, 2, d.Inside)
-			assert.Equal(t, 1, d.AtDoor, "it waits at every door")
+			assert.Equal(t, 1, d.AtIngress, "it waits at every ingress")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -205,7 +208,7 @@ func TestVisitsAndConcurrencyCountAllDevices(t *testing.T) {
 			}
 		}
 		for _, d := range s.Stats().Devices {
-			assert.Zero(t, d.Inside+d.AtDoor)
+			assert.Zero(t, d.Inside+d.AtIngress)
 		}
 	})
 }
@@ -280,7 +283,7 @@ func TestALoadThatHangsOnOneDeviceKeepsNobodyFromAnother(t *testing.T) {
 	t.Parallel()
 	load := func(ctx context.Context, m infer.Model) error {
 		if m.Device == "cuda:0" {
-			time.Sleep(time.Hour) // deaf to its context
+			time.Sleep(time.Hour) // its context is ignored
 		}
 		return nil
 	}

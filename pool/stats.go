@@ -23,8 +23,8 @@ type DeviceStats struct {
 	// Queued items and their bytes wait for a slot; Waiting items wait for room in
 	// the queue.
 	Queued, QueuedBytes, Waiting int
-	// Inside callers of Model.Enter make something ready, AtDoor callers wait for leave.
-	Inside, AtDoor int
+	// Inside callers of Model.Enter make something ready, AtIngress callers wait for leave.
+	Inside, AtIngress int
 	// Budget bounds the bytes of models there, 0: nothing does, and Taken is what those take
 	// that are loaded or being loaded.
 	Budget, Taken int64
@@ -46,13 +46,13 @@ type ModelStats struct {
 	Bytes int64
 	// Loads counts the tries to load the model, LoadFailures those that failed.
 	Loads, LoadFailures uint64
-	// Total is the sum over the model's lanes, those that were forgotten among them.
-	Total Counts
-	Lanes []LaneStats // by key
+	// Total is the sum over the model's batch queues, those that were forgotten among them.
+	Total       Counts
+	BatchQueues []BatchQueueStats // by key
 }
 
-// LaneStats is one lane: a model's items of equal shapes.
-type LaneStats struct {
+// BatchQueueStats is one batch queue: a model's items of equal shapes.
+type BatchQueueStats struct {
 	Key string
 	// Queued items, and Running batches.
 	Queued, Running int
@@ -84,7 +84,7 @@ type Counts struct {
 	Faults, Splits, Retries uint64
 	// Waits counts the times that a free slot was kept for a fuller batch.
 	Waits uint64
-	// Queue and Busy are the time that items spent in the lane, and that slots spent
+	// Queue and Busy are the time that items spent in the batch queue, and that slots spent
 	// on its batches, failed ones too.
 	Queue, Busy time.Duration
 }
@@ -141,27 +141,27 @@ func (d *device) stats(models []*replica) DeviceStats {
 		s.Slots, s.Running = d.runner.slots, d.runner.slots-d.idle
 	}
 	s.Queued, s.QueuedBytes, s.Waiting = d.policy.items, d.policy.bytes, d.policy.full
-	s.Inside, s.AtDoor = d.policy.inside, d.policy.atDoor
+	s.Inside, s.AtIngress = d.policy.inside, d.policy.atIngress
 	s.Budget, s.Taken = d.memory.budget, d.memory.taken
 	s.Evictions, s.Restarts = d.memory.evictions, d.relief.restarts
 	for _, m := range models {
 		of[m.account].Bytes = m.account.bytes
 		of[m.account].Total.add(m.account.past)
 	}
-	for _, l := range d.policy.lanes {
+	for _, l := range d.policy.batchQueues {
 		if m := of[l.account]; m != nil { // nil: asked for after models was read
 			m.Total.add(l.counts)
-			m.Lanes = append(m.Lanes, l.snapshot())
+			m.BatchQueues = append(m.BatchQueues, l.snapshot())
 		}
 	}
 	for i := range s.Models {
-		slices.SortFunc(s.Models[i].Lanes, func(a, b LaneStats) int { return cmp.Compare(a.Key, b.Key) })
+		slices.SortFunc(s.Models[i].BatchQueues, func(a, b BatchQueueStats) int { return cmp.Compare(a.Key, b.Key) })
 	}
 	return s
 }
 
-func (l *lane) snapshot() LaneStats {
-	s := LaneStats{
+func (l *batchQueue) snapshot() BatchQueueStats {
+	s := BatchQueueStats{
 		Key: l.key, Queued: l.n, Running: l.running, Size: l.size(), Limit: l.limit,
 		A: duration(l.fit.a), C: duration(l.fit.c), Counts: l.counts,
 	}

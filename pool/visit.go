@@ -50,20 +50,20 @@ func (p *policy) knock(v *visit, t fair.Tenant, now time.Time) {
 	g := &v.holder.Data
 	if v.prev = g.visits.tail; v.prev == nil {
 		g.visits.head = v
-		p.doors.Add(&g.door, v.holder, now)
+		p.ingress.Add(&g.ingress, v.holder, now)
 	} else {
 		v.prev.next = v
 	}
 	g.visits.tail = v
-	p.atDoor++
+	p.atIngress++
 	p.welcome(now)
 }
 
 // welcome lets visits in while there is room: of the tenant that has had least of the device,
 // in the order they came.
 func (p *policy) welcome(now time.Time) {
-	for p.inside < p.bound() && p.atDoor > 0 {
-		v := p.doors.First(0, now).Data.visits.head
+	for p.inside < p.bound() && p.atIngress > 0 {
+		v := p.ingress.First(0, now).Data.visits.head
 		p.unlink(v)
 		v.state = entered
 		p.inside++
@@ -73,7 +73,7 @@ func (p *policy) welcome(now time.Time) {
 
 // unlink takes a visit out of those that wait.
 func (p *policy) unlink(v *visit) {
-	p.atDoor--
+	p.atIngress--
 	g := &v.holder.Data
 	if v.prev == nil {
 		g.visits.head = v.next
@@ -87,7 +87,7 @@ func (p *policy) unlink(v *visit) {
 	}
 	v.prev, v.next = nil, nil
 	if g.visits.head == nil {
-		p.doors.Remove(&g.door)
+		p.ingress.Remove(&g.ingress)
 	}
 }
 
@@ -106,14 +106,14 @@ func (p *policy) depart(v *visit, now time.Time) {
 	p.welcome(now)
 }
 
-// measure takes in what the lanes have learned: how many items the largest batch may have that
+// measure takes in what the batch queues have learned: how many items the largest batch may have that
 // is made next.
 func (p *policy) measure(now time.Time) {
-	if p.inside == 0 && p.atDoor == 0 {
+	if p.inside == 0 && p.atIngress == 0 {
 		return
 	}
 	p.worth = 1
-	for _, l := range p.lanes {
+	for _, l := range p.batchQueues {
 		b := l.fit.size(l.limit)
 		if l.probe >= probeEvery { // it tries twice as many
 			b = min(2*b, l.limit)
@@ -125,8 +125,8 @@ func (p *policy) measure(now time.Time) {
 
 // turnAway refuses the visits that wait.
 func (p *policy) turnAway(err error, now time.Time) {
-	for p.atDoor > 0 {
-		v := p.doors.First(0, now).Data.visits.head
+	for p.atIngress > 0 {
+		v := p.ingress.First(0, now).Data.visits.head
 		p.unlink(v)
 		v.state, v.err = departed, err
 		p.book.Drop(v.holder)

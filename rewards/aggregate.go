@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Aggregation is how the values of several terms become one reward.
+// Aggregation is how the values of several components become one reward.
 type Aggregation string
 
 // The aggregations. WeightedSum is verl-omni's and the default.
 const (
 	WeightedSum  Aggregation = "weighted_sum"  // Σ wᵢ·vᵢ
-	WeightedMean Aggregation = "weighted_mean" // Σ wᵢ·vᵢ / Σ wᵢ over the terms that have a value
+	WeightedMean Aggregation = "weighted_mean" // Σ wᵢ·vᵢ / Σ wᵢ over the components that have a value
 	Min          Aggregation = "min"           // smallest vᵢ; weights do not matter
 	Max          Aggregation = "max"           // largest vᵢ
 	Product      Aggregation = "product"       // Π vᵢ
@@ -25,7 +25,7 @@ func Aggregations() []Aggregation {
 	return []Aggregation{WeightedSum, WeightedMean, Min, Max, Product}
 }
 
-// WeightedValue is the value of one term for an aggregation.
+// WeightedValue is the value of one component for an aggregation.
 type WeightedValue struct {
 	Key    string  `json:"key"`
 	Weight float64 `json:"weight"`
@@ -90,19 +90,19 @@ func byValue(a, b WeightedValue) int {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// Pending is a reward that waits for its prompt group: the terms that have a
+// Pending is a reward that waits for its prompt group: the components that have a
 // value, and those that failed under the policy group_mean. It carries all that
 // is needed to finish it, so that the gateway need not know the profile.
 type Pending struct {
 	Aggregation Aggregation     `json:"aggregation"`
 	Have        []WeightedValue `json:"have"`
-	// Want holds the terms without a value; their Value means nothing.
+	// Want holds the components without a value; their Value means nothing.
 	Want []WeightedValue `json:"want"`
 	// Steps holds what each step gives to the reward so far, before the weights of a mean
 	// divide it: weight · scale · score over the components that have steps, at most MaxSteps.
 	Steps []float64 `json:"steps,omitempty"`
 	// Column is where a single reward reports its value (acc or score); empty for
-	// several terms, which report reward/<key> and reward/combined.
+	// several components, which report reward/<key> and reward/combined.
 	Column string `json:"column,omitempty"`
 }
 
@@ -111,11 +111,11 @@ type Resolved struct {
 	Score float64
 	// Steps and Fault are Result.Steps and what is wrong with them; nil: nothing.
 	Steps []float64
-	Fault *TermError
+	Fault *ComponentError
 }
 
-// Resolve finishes the reward and its step scores with the group's mean by term key and
-// writes the columns of the terms it imputed into extra. A term without a finite mean (it
+// Resolve finishes the reward and its step scores with the group's mean by component key and
+// writes the columns of the components it imputed into extra. A component without a finite mean (it
 // failed for the whole group) is left out, as it is for every other member. ok is
 // false if nothing finite remains.
 func (p *Pending) Resolve(extra map[string]any, mean func(key string) (float64, bool)) (r Resolved, ok bool) {
@@ -133,7 +133,7 @@ func (p *Pending) Resolve(extra map[string]any, mean func(key string) (float64, 
 			extra[p.Column], extra[imputedSingle] = m, true
 			continue
 		}
-		extra[termColumn(w.Key)], extra[termColumn(w.Key)+imputedSuffix] = m, true
+		extra[componentColumn(w.Key)], extra[componentColumn(w.Key)+imputedSuffix] = m, true
 	}
 	r.Score, ok = p.Aggregation.Combine(vs)
 	if !ok {
@@ -153,14 +153,14 @@ type Policy string
 // rest of its group says.
 const (
 	PolicyNone      Policy = "none"       // samples only: nothing in its place
-	PolicyFail      Policy = "fail"       // terms only: the sample fails
+	PolicyFail      Policy = "fail"       // components only: the sample fails
 	PolicyGroupMean Policy = "group_mean" // the mean of the group's valid members
 	PolicyZero      Policy = "zero"       // 0.0, verl-omni's way
 	PolicyValue     Policy = "value"      // a number of the configuration
 )
 
-// TermPolicy is the on_failure of a term that is not required.
-type TermPolicy struct {
+// ComponentPolicy is the on_failure of a component that is not required.
+type ComponentPolicy struct {
 	Policy Policy
 	Value  float64
 }
@@ -171,12 +171,12 @@ type SamplePolicy struct {
 	Value  float64
 }
 
-// ParseTermPolicy reads "fail", "zero", "group_mean" or "value:<x>"; the empty
+// ParseComponentPolicy reads "fail", "zero", "group_mean" or "value:<x>"; the empty
 // string is the zero policy, which means group_mean for a sample that has a group
 // and fail for one that has none.
-func ParseTermPolicy(s string) (TermPolicy, error) {
+func ParseComponentPolicy(s string) (ComponentPolicy, error) {
 	p, v, err := parsePolicy(s, PolicyFail, PolicyZero, PolicyGroupMean)
-	return TermPolicy{p, v}, err
+	return ComponentPolicy{p, v}, err
 }
 
 // ParseSamplePolicy reads "none", "zero", "group_mean" or "value:<x>"; the empty

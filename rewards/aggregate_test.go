@@ -95,7 +95,7 @@ func pendingResult(t *testing.T) rewards.Result {
 	c := on("", "c", failing(errBroken))
 	c.Weight = 0.5
 	r := score(t, manager(t,
-		rewards.Term{Key: "a", Weight: 2, Scorer: constant(3)}, on("", "b", failing(errBroken)), c,
+		rewards.Component{Key: "a", Weight: 2, Scorer: constant(3)}, on("", "b", failing(errBroken)), c,
 	), member)
 	require.NotNil(t, r.Pending)
 	return r
@@ -115,7 +115,7 @@ func TestResolveImputesTheGroupsMeansAndWritesTheColumns(t *testing.T) {
 	}, r.Extra)
 }
 
-func TestATermThatFailedForTheWholeGroupIsLeftOut(t *testing.T) {
+func TestAComponentThatFailedForTheWholeGroupIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, none := range []map[string]float64{{"b": 4}, {"b": 4, "c": math.NaN()}, {"b": 4, "c": math.Inf(1)}} {
 		r := pendingResult(t)
@@ -128,7 +128,7 @@ func TestATermThatFailedForTheWholeGroupIsLeftOut(t *testing.T) {
 }
 
 // Two members with the same values and different failures get the same reward if
-// the failed values are the mean: the imputed term carries no signal.
+// the failed values are the mean: the imputed component carries no signal.
 func TestResolveLeavesThePendingRewardAsItWas(t *testing.T) {
 	t.Parallel()
 	r := pendingResult(t)
@@ -157,7 +157,7 @@ func TestAPendingRewardSurvivesTheWayToTheGateway(t *testing.T) {
 
 func TestAPendingRewardWithoutAnyValueStaysWithoutOne(t *testing.T) {
 	t.Parallel()
-	r := score(t, manager(t, term("b", failing(errBroken))), member)
+	r := score(t, manager(t, component("b", failing(errBroken))), member)
 	require.NotNil(t, r.Pending)
 	_, ok := r.Pending.Resolve(r.Extra, means(nil))
 	assert.False(t, ok)
@@ -170,7 +170,7 @@ func TestASingleRewardIsResolvedInItsOwnColumn(t *testing.T) {
 	bare := failing(errBroken)
 	withFields := declaring{bare, []rewards.Field{{Name: "distance", Kind: rewards.Number}}}
 	for column, sc := range map[string]rewards.Scorer{"acc": bare, "score": withFields} {
-		r := score(t, newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("t", sc)}, Single: true}), member)
+		r := score(t, newManager(t, rewards.ManagerConfig{Components: []rewards.Component{component("t", sc)}, Single: true}), member)
 		require.NotNil(t, r.Pending)
 		assert.Equal(t, column, r.Pending.Column)
 		done, ok := r.Pending.Resolve(r.Extra, means(map[string]float64{"t": 0.25}))
@@ -184,13 +184,13 @@ func TestASingleRewardIsResolvedInItsOwnColumn(t *testing.T) {
 
 func TestPoliciesAreReadAsTheConfigurationWritesThem(t *testing.T) {
 	t.Parallel()
-	terms := map[string]rewards.TermPolicy{
+	components := map[string]rewards.ComponentPolicy{
 		"": {}, "fail": {Policy: rewards.PolicyFail}, "zero": {Policy: rewards.PolicyZero},
 		"group_mean": {Policy: rewards.PolicyGroupMean},
 		"value:1.5":  {rewards.PolicyValue, 1.5}, "value: -1e3": {rewards.PolicyValue, -1000},
 	}
-	for text, want := range terms {
-		got, err := rewards.ParseTermPolicy(text)
+	for text, want := range components {
+		got, err := rewards.ParseComponentPolicy(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got)
 	}
@@ -208,7 +208,7 @@ func TestPoliciesAreReadAsTheConfigurationWritesThem(t *testing.T) {
 func TestAPolicyThatIsNoneSaysWhatWouldBe(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"none", "mean", "Zero", " zero", "value", "0"} {
-		_, err := rewards.ParseTermPolicy(text)
+		_, err := rewards.ParseComponentPolicy(text)
 		require.ErrorContains(t, err, "want one of [fail zero group_mean] or value:<number>", text)
 	}
 	for _, text := range []string{"fail", "raise"} {
@@ -216,7 +216,7 @@ func TestAPolicyThatIsNoneSaysWhatWouldBe(t *testing.T) {
 		require.ErrorContains(t, err, "want one of [none zero group_mean] or value:<number>", text)
 	}
 	for _, text := range []string{"value:", "value:x", "value:NaN", "value:inf", "value:-Inf", "value:1e999", "value:1,5"} {
-		_, err := rewards.ParseTermPolicy(text)
+		_, err := rewards.ParseComponentPolicy(text)
 		require.ErrorContains(t, err, "finite number", text)
 		_, err = rewards.ParseSamplePolicy(text)
 		require.ErrorContains(t, err, "finite number", text)

@@ -27,7 +27,7 @@ func (queuing) Queues() {}
 
 func queued(t *testing.T, timeout time.Duration, score func(ctx context.Context) (rewards.Score, error)) *rewards.Manager {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "k", Weight: 1, Timeout: timeout, Scorer: queuing{score}}}})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "k", Weight: 1, Timeout: timeout, Scorer: queuing{score}}}})
 	require.NoError(t, err)
 	return m
 }

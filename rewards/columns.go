@@ -6,7 +6,7 @@ import (
 )
 
 // Columns returns the columns of reward_extra_info that the profile's results have,
-// by name: its terms' values and flags, and the fields their scorers declare. What
+// by name: its components' values and flags, and the fields their scorers declare. What
 // a scorer without a declaration adds is known only after its first success.
 func (m *Manager) Columns() []Field {
 	var out []Field
@@ -20,7 +20,7 @@ func (m *Manager) Columns() []Field {
 	return out
 }
 
-func (f *termFields) declaredColumns() []Field {
+func (f *componentFields) declaredColumns() []Field {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := []Field{{f.key, Number}, {f.flag, Bool}}

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// judge turns what a scorer returned into the answer of its term.
-func (t *Term) judge(score Score, err error) TermResult {
-	r := TermResult{Key: t.Key}
+// judge turns what a scorer returned into the answer of its component.
+func (t *Component) judge(score Score, err error) ComponentResult {
+	r := ComponentResult{Key: t.Key}
 	var skip *SkipError
 	wrongSteps := checkSteps(score.Steps)
 	switch {
 	case errors.As(err, &skip):
 		r.Status, r.Reason = StatusSkipped, tell(t.redact, skip.Reason)
 	case err != nil:
-		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), tell(t.redact, messageOf(err))
+		r.Status, r.Class, r.Message = StatusFailed, ClassOf(err), tell(t.redact, MessageOf(err))
 		r.Blame, r.Permanent = BlameOf(err)
 		r.Waits = WaitedFor(err)
 	case !finite(score.Value):
@@ -36,35 +36,35 @@ func (t *Term) judge(score Score, err error) TermResult {
 	return r
 }
 
-// failed makes the result of a sample that a term's failure decided.
-func (m *Manager) failed(s *Sample, terms []TermResult) Result {
-	r := m.describe(terms)
+// failed makes the result of a sample that a component's failure decided.
+func (m *Manager) failed(s *Sample, components []ComponentResult) Result {
+	r := m.describe(components)
 	r.Outcome = Failed
 	// The failure that decided comes first: it gives the sample its class.
-	slices.SortStableFunc(r.Errors, func(a, b TermError) int { return m.rank(s, a.Term) - m.rank(s, b.Term) })
+	slices.SortStableFunc(r.Errors, func(a, b ComponentError) int { return m.rank(s, a.Component) - m.rank(s, b.Component) })
 	return r
 }
 
-// rank sorts required terms before those whose failure fails the sample by
+// rank sorts required components before those whose failure fails the sample by
 // policy, and these before the others.
 func (m *Manager) rank(s *Sample, key string) int {
-	i := slices.IndexFunc(m.cfg.Terms, func(t Term) bool { return t.Key == key })
+	i := slices.IndexFunc(m.cfg.Components, func(t Component) bool { return t.Key == key })
 	switch {
-	case m.cfg.Terms[i].Required:
+	case m.cfg.Components[i].Required:
 		return 0
-	case m.cfg.Terms[i].policy(s).Policy == PolicyFail:
+	case m.cfg.Components[i].policy(s).Policy == PolicyFail:
 		return 1
 	}
 	return 2
 }
 
 // combine applies the failure policies and the aggregation to the answers of all
-// terms.
-func (m *Manager) combine(s *Sample, terms []TermResult) Result {
+// components.
+func (m *Manager) combine(s *Sample, components []ComponentResult) Result {
 	var have, want []WeightedValue
 	fails := false
-	for i := range terms {
-		t, r := &m.cfg.Terms[i], &terms[i]
+	for i := range components {
+		t, r := &m.cfg.Components[i], &components[i]
 		switch r.Status {
 		case StatusOK:
 			have = append(have, WeightedValue{t.Key, t.Weight, r.Value})
@@ -81,10 +81,10 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 		}
 	}
 	if fails {
-		return m.failed(s, terms)
+		return m.failed(s, components)
 	}
-	r := m.describe(terms)
-	sums, fault := m.contributions(terms)
+	r := m.describe(components)
+	sums, fault := m.contributions(components)
 	if len(want) > 0 {
 		r.Outcome = Scored
 		r.note(fault)
@@ -97,13 +97,13 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 	reward, ok := m.cfg.Aggregation.Combine(have)
 	if !ok {
 		r.Outcome = Failed
-		// It decided, so it comes before the failures of imputed terms.
+		// It decided, so it comes before the failures of imputed components.
 		if len(have) == 0 && m.routed() && len(r.Errors) == 0 {
-			r.Errors = []TermError{{Class: BadInput, Message: m.nobody(s)}}
+			r.Errors = []ComponentError{{Class: BadInput, Message: m.nobody(s)}}
 			return r
 		}
-		r.Errors = slices.Insert(r.Errors, 0, TermError{
-			Class: NoScore, Message: fmt.Sprintf("%s over %d values of %d terms gives no finite reward", m.cfg.Aggregation, len(have), len(terms)),
+		r.Errors = slices.Insert(r.Errors, 0, ComponentError{
+			Class: NoScore, Message: fmt.Sprintf("%s over %d values of %d components gives no finite reward", m.cfg.Aggregation, len(have), len(components)),
 		})
 		return r
 	}
@@ -118,39 +118,39 @@ func (m *Manager) combine(s *Sample, terms []TermResult) Result {
 }
 
 // note adds an error that does not decide; nil: none.
-func (r *Result) note(fault *TermError) {
+func (r *Result) note(fault *ComponentError) {
 	if fault != nil {
 		r.Errors = append(r.Errors, *fault)
 	}
 }
 
-// failure is what a result says of a term that failed.
-func (r *TermResult) failure() TermError {
-	return TermError{Term: r.Key, Class: r.Class, Message: r.Message, Blame: cmp.Or(r.Blame, r.Class.blame()), Permanent: r.Permanent, Attempts: r.Attempts}
+// failure is what a result says of a component that failed.
+func (r *ComponentResult) failure() ComponentError {
+	return ComponentError{Component: r.Key, Class: r.Class, Message: r.Message, Blame: cmp.Or(r.Blame, r.Class.blame()), Permanent: r.Permanent, Attempts: r.Attempts}
 }
 
-// policy returns what to do when the term has failed for s.
-func (t *Term) policy(s *Sample) TermPolicy {
+// policy returns what to do when the component has failed for s.
+func (t *Component) policy(s *Sample) ComponentPolicy {
 	switch {
 	case t.Required:
-		return TermPolicy{Policy: PolicyFail}
+		return ComponentPolicy{Policy: PolicyFail}
 	case t.OnFailure.Policy == "" && s.HasGroup():
-		return TermPolicy{Policy: PolicyGroupMean}
+		return ComponentPolicy{Policy: PolicyGroupMean}
 	case t.OnFailure.Policy == PolicyGroupMean && !s.HasGroup(), t.OnFailure.Policy == "":
-		return TermPolicy{Policy: PolicyFail}
+		return ComponentPolicy{Policy: PolicyFail}
 	}
 	return t.OnFailure
 }
 
 // describe fills the extra info, the details and the errors from the answers. The
 // keys are the same for every sample, whatever failed.
-func (m *Manager) describe(terms []TermResult) Result {
+func (m *Manager) describe(components []ComponentResult) Result {
 	r := Result{
-		Terms: terms, Extra: make(map[string]any, 4*len(terms)+1), Details: map[string]any{},
+		Components: components, Extra: make(map[string]any, 4*len(components)+1), Details: map[string]any{},
 		OnFailure: m.cfg.OnSampleFailure,
 	}
-	var waiting []TermError
-	for i, t := range terms {
+	var waiting []ComponentError
+	for i, t := range components {
 		m.fields[i].fill(r.Extra, t)
 		switch failed := t.Status == StatusFailed || t.Status == StatusImputed; {
 		case failed && t.Waits != "": // it may have been answered later: another one decided

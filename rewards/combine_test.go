@@ -13,11 +13,11 @@ import (
 
 var errBroken = errors.New("broken")
 
-func TestAFailedTermOfAGroupMemberWaitsForTheGroupsMean(t *testing.T) {
+func TestAFailedComponentOfAGroupMemberWaitsForTheGroupsMean(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"", "group_mean"} {
 		m := newManager(t, rewards.ManagerConfig{
-			Terms:       []rewards.Term{{Key: "a", Weight: 2, Scorer: constant(3)}, on(policy, "b", failing(errBroken))},
+			Components:  []rewards.Component{{Key: "a", Weight: 2, Scorer: constant(3)}, on(policy, "b", failing(errBroken))},
 			Aggregation: rewards.WeightedMean,
 		})
 		r := score(t, m, member)
@@ -36,7 +36,7 @@ func TestAFailedTermOfAGroupMemberWaitsForTheGroupsMean(t *testing.T) {
 	}
 }
 
-func TestWithoutAGroupAFailedTermFailsTheSample(t *testing.T) {
+func TestWithoutAGroupAFailedComponentFailsTheSample(t *testing.T) {
 	t.Parallel()
 	samples := map[string]rewards.Sample{
 		"no group":          alone,
@@ -46,7 +46,7 @@ func TestWithoutAGroupAFailedTermFailsTheSample(t *testing.T) {
 	}
 	for name, s := range samples {
 		for _, policy := range []string{"", "group_mean", "fail"} {
-			r := score(t, manager(t, term("a", constant(3)), on(policy, "b", failing(errBroken))), s)
+			r := score(t, manager(t, component("a", constant(3)), on(policy, "b", failing(errBroken))), s)
 			assert.Equal(t, rewards.Failed, r.Outcome, "%s, policy %q", name, policy)
 			assert.Nil(t, r.Pending)
 			assert.Equal(t, rewards.Internal, r.Class())
@@ -59,7 +59,7 @@ func TestWithoutAGroupAFailedTermFailsTheSample(t *testing.T) {
 
 func TestPolicyFailFailsAGroupMemberToo(t *testing.T) {
 	t.Parallel()
-	r := score(t, manager(t, term("a", constant(3)), on("fail", "b", failing(errBroken))), member)
+	r := score(t, manager(t, component("a", constant(3)), on("fail", "b", failing(errBroken))), member)
 	assert.Equal(t, rewards.Failed, r.Outcome)
 	assert.Nil(t, r.Pending)
 }
@@ -70,7 +70,7 @@ func TestAValueOfTheConfigurationStandsInAndIsFlagged(t *testing.T) {
 		for _, s := range []rewards.Sample{alone, member} {
 			b := on(policy, "b", failing(errBroken))
 			b.Weight = 2
-			r := score(t, manager(t, term("a", constant(3)), b), s)
+			r := score(t, manager(t, component("a", constant(3)), b), s)
 			assert.Equal(t, rewards.Scored, r.Outcome)
 			assert.InDelta(t, 3+2*want, r.Score, 0)
 			assert.Equal(t, map[string]any{
@@ -78,9 +78,9 @@ func TestAValueOfTheConfigurationStandsInAndIsFlagged(t *testing.T) {
 				"reward/b": want, "reward/b/imputed": true,
 				"reward/combined": 3 + 2*want,
 			}, r.Extra)
-			assert.Equal(t, rewards.StatusImputed, termOf(t, r, "b").Status)
+			assert.Equal(t, rewards.StatusImputed, componentOf(t, r, "b").Status)
 			require.Len(t, r.Errors, 1, "the failure is still told")
-			assert.Equal(t, "b", r.Errors[0].Term)
+			assert.Equal(t, "b", r.Errors[0].Component)
 		}
 	}
 }
@@ -92,19 +92,19 @@ func TestTheFailureThatDecidedGivesTheSampleItsClass(t *testing.T) {
 	), alone)
 	assert.Equal(t, rewards.Failed, r.Outcome)
 	require.Len(t, r.Errors, 2)
-	assert.Equal(t, rewards.Internal, r.Class(), "not that of the term whose failure was made good")
+	assert.Equal(t, rewards.Internal, r.Class(), "not that of the component whose failure was made good")
 
 	r = score(t, manager(t, on("zero", "imputed", broken(rewards.BadInput)), required("decides", broken(rewards.Panicked))), alone)
 	assert.Equal(t, rewards.Panicked, r.Class())
 }
 
-func TestASkippedTermIsNeitherAFailureNorAZero(t *testing.T) {
+func TestASkippedComponentIsNeitherAFailureNorAZero(t *testing.T) {
 	t.Parallel()
 	skip := failing(rewards.Skip("not a video"))
 	cfg := rewards.ManagerConfig{Aggregation: rewards.Min}
 	for _, s := range []rewards.Sample{alone, member} {
-		for _, skipped := range []rewards.Term{term("b", skip), required("b", skip), on("value:9", "b", skip)} {
-			cfg.Terms = []rewards.Term{term("a", constant(3)), skipped}
+		for _, skipped := range []rewards.Component{component("b", skip), required("b", skip), on("value:9", "b", skip)} {
+			cfg.Components = []rewards.Component{component("a", constant(3)), skipped}
 			r := score(t, newManager(t, cfg), s)
 			assert.Equal(t, rewards.Scored, r.Outcome)
 			assert.Nil(t, r.Pending)
@@ -112,17 +112,17 @@ func TestASkippedTermIsNeitherAFailureNorAZero(t *testing.T) {
 			assert.Empty(t, r.Errors)
 			assert.Nil(t, r.Extra["reward/b"])
 			assert.Equal(t, false, r.Extra["reward/b/imputed"])
-			assert.Equal(t, "not a video", termOf(t, r, "b").Reason)
-			assert.Equal(t, rewards.StatusSkipped, termOf(t, r, "b").Status)
+			assert.Equal(t, "not a video", componentOf(t, r, "b").Reason)
+			assert.Equal(t, rewards.StatusSkipped, componentOf(t, r, "b").Status)
 		}
 	}
 }
 
-func TestWhereAllTermsAreSkippedThereIsNoScore(t *testing.T) {
+func TestWhereAllComponentsAreSkippedThereIsNoScore(t *testing.T) {
 	t.Parallel()
 	for _, a := range rewards.Aggregations() {
 		m := newManager(t, rewards.ManagerConfig{
-			Terms: []rewards.Term{term("a", failing(rewards.Skip("text"))), term("b", failing(rewards.Skip("text")))}, Aggregation: a,
+			Components: []rewards.Component{component("a", failing(rewards.Skip("text"))), component("b", failing(rewards.Skip("text")))}, Aggregation: a,
 		})
 		r := score(t, m, member)
 		assert.Equal(t, rewards.Failed, r.Outcome)
@@ -135,26 +135,26 @@ func TestWhereAllTermsAreSkippedThereIsNoScore(t *testing.T) {
 func TestACombinationThatIsNotFiniteIsNoScore(t *testing.T) {
 	t.Parallel()
 	r := score(t, manager(t,
-		term("a", constant(math.MaxFloat64)), term("b", constant(math.MaxFloat64)), on("zero", "c", broken(rewards.BadInput)),
+		component("a", constant(math.MaxFloat64)), component("b", constant(math.MaxFloat64)), on("zero", "c", broken(rewards.BadInput)),
 	), alone)
 	assert.Equal(t, rewards.Failed, r.Outcome)
-	assert.Equal(t, rewards.NoScore, r.Class(), "and not the class of the imputed term")
+	assert.Equal(t, rewards.NoScore, r.Class(), "and not the class of the imputed component")
 	assert.Len(t, r.Errors, 2)
 	assert.Nil(t, r.Extra["reward/combined"])
 	assert.InDelta(t, math.MaxFloat64, r.Extra["reward/a"], 0)
 }
 
-func TestDetailsStandUnderTheKeyOfTheirTerm(t *testing.T) {
+func TestDetailsStandUnderTheKeyOfTheirComponent(t *testing.T) {
 	t.Parallel()
 	detailed := bySample(func(s *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: 1, Details: map[string]any{"lines": []string{s.ID}}}, nil
 	})
 	want := map[string]any{"lines": []string{"alone"}}
 
-	r := score(t, manager(t, term("a", detailed), term("b", detailed), term("c", constant(0))), alone)
+	r := score(t, manager(t, component("a", detailed), component("b", detailed), component("c", constant(0))), alone)
 	assert.Equal(t, map[string]any{"a": want, "b": want}, r.Details)
 
-	single := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("a", detailed)}, Single: true})
+	single := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{component("a", detailed)}, Single: true})
 	assert.Equal(t, want, score(t, single, alone).Details, "a single reward's own")
 }
 
@@ -162,14 +162,14 @@ func TestTheResultCarriesTheProfilesPolicyForFailedSamples(t *testing.T) {
 	t.Parallel()
 	policy := rewards.SamplePolicy{Policy: rewards.PolicyValue, Value: -1}
 	for _, sc := range []rewards.Scorer{constant(1), failing(errBroken)} {
-		m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{required("a", sc)}, OnSampleFailure: policy})
+		m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{required("a", sc)}, OnSampleFailure: policy})
 		assert.Equal(t, policy, score(t, m, alone).OnFailure)
 	}
-	assert.Equal(t, rewards.SamplePolicy{Policy: rewards.PolicyNone}, score(t, manager(t, term("a", constant(1))), alone).OnFailure)
+	assert.Equal(t, rewards.SamplePolicy{Policy: rewards.PolicyNone}, score(t, manager(t, component("a", constant(1))), alone).OnFailure)
 }
 
 func TestAResultWithoutErrorsHasNoClass(t *testing.T) {
 	t.Parallel()
-	r := score(t, manager(t, term("a", constant(1))), alone)
+	r := score(t, manager(t, component("a", constant(1))), alone)
 	assert.Empty(t, r.Class())
 }

@@ -79,8 +79,8 @@ func Count(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// Component is one part of a profile that is executed by itself.
-type Component struct {
+// ComponentConcurrency is one part of a profile that is executed by itself.
+type ComponentConcurrency struct {
 	// Key is that of the component in the profile. That of the preparation is "verify".
 	Key string
 	// Group says that it looks at whole prompt groups: RunGroup runs it. Prepares says that
@@ -94,30 +94,30 @@ type Component struct {
 // preparation is the Key of the component that is the profile's Preparer.
 const preparation = "verify"
 
-// count is the number of components: the terms, and behind them the preparation where
+// count is the number of components: the components, and behind them the preparation where
 // there is one.
 func (m *Manager) count() int {
 	if m.cfg.Prepare != nil {
-		return len(m.cfg.Terms) + 1
+		return len(m.cfg.Components) + 1
 	}
-	return len(m.cfg.Terms)
+	return len(m.cfg.Components)
 }
 
-// Components describes all components as they are now. Their places in the list are the
-// numbers that OnEnd is told: those of the terms, and the last one that of the Preparer,
+// Concurrencies describes all components as they are now. Their places in the list are the
+// numbers that OnEnd is told: those of the components, and the last one that of the Preparer,
 // where the profile has one.
-func (m *Manager) Components() []Component {
-	out := make([]Component, 0, m.count())
-	for i := range m.cfg.Terms {
-		t := &m.cfg.Terms[i]
-		c := Component{Key: t.Key, Group: t.Group != nil, Concurrency: m.concurrency(i), Reason: "the concurrency of its entry"}
+func (m *Manager) Concurrencies() []ComponentConcurrency {
+	out := make([]ComponentConcurrency, 0, m.count())
+	for i := range m.cfg.Components {
+		t := &m.cfg.Components[i]
+		c := ComponentConcurrency{Key: t.Key, Group: t.Group != nil, Concurrency: m.concurrency(i), Reason: "the concurrency of its entry"}
 		if t.Concurrency == 0 {
 			c.Reason = ConcurrencyReason(t.implementation())
 		}
 		out = append(out, c)
 	}
 	if m.cfg.Prepare != nil {
-		out = append(out, Component{
+		out = append(out, ComponentConcurrency{
 			Key: preparation, Prepares: true, Concurrency: m.concurrency(len(out)), Reason: ConcurrencyReason(m.cfg.Prepare),
 		})
 	}
@@ -126,10 +126,10 @@ func (m *Manager) Components() []Component {
 
 // concurrency is that of a component.
 func (m *Manager) concurrency(component int) int {
-	if component == len(m.cfg.Terms) {
+	if component == len(m.cfg.Components) {
 		return ConcurrencyOf(m.cfg.Prepare)
 	}
-	t := &m.cfg.Terms[component]
+	t := &m.cfg.Components[component]
 	if t.Concurrency > 0 {
 		return t.Concurrency
 	}
@@ -139,10 +139,10 @@ func (m *Manager) concurrency(component int) int {
 // computes reports whether a component is executed by this process, as many calls at a time as
 // its scorer says.
 func (m *Manager) computes(component int) bool {
-	if component == len(m.cfg.Terms) {
+	if component == len(m.cfg.Components) {
 		return DependencyOf(m.cfg.Prepare).Name == ""
 	}
-	t := &m.cfg.Terms[component]
+	t := &m.cfg.Components[component]
 	return t.Concurrency == 0 && DependencyOf(t.implementation()).Name == ""
 }
 

@@ -64,31 +64,31 @@ func TestAScorerThatNeedsAllItsPartsExecutesAsManyCallsAsTheNarrowest(t *testing
 
 func TestAProfileNamesItsComponentsAndTheirConcurrency(t *testing.T) {
 	t.Parallel()
-	entry := term("entry", places(4))
+	entry := component("entry", places(4))
 	entry.Concurrency = 64
-	group := rewards.Term{Key: "group", Weight: 1, Group: rewards.GroupScorerFunc(best)}
+	group := rewards.Component{Key: "group", Weight: 1, Group: rewards.GroupScorerFunc(best)}
 	m := newManager(t, rewards.ManagerConfig{
-		Terms: []rewards.Term{term("own", places(3)), entry, group},
+		Components: []rewards.Component{component("own", places(3)), entry, group},
 		Prepare: rewards.PreparerFunc(func(_ context.Context, s *rewards.Sample) (*rewards.Sample, error) {
 			return s, nil
 		}),
 	})
 	cpus := runtime.GOMAXPROCS(0)
-	assert.Equal(t, []rewards.Component{
+	assert.Equal(t, []rewards.ComponentConcurrency{
 		{Key: "own", Concurrency: 3, Reason: "3 places"},
 		{Key: "entry", Concurrency: 64, Reason: "the concurrency of its entry"},
 		{Key: "group", Group: true, Concurrency: cpus, Reason: rewards.Count(cpus, "CPU")},
 		{Key: "verify", Prepares: true, Concurrency: cpus, Reason: rewards.Count(cpus, "CPU")},
-	}, m.Components())
+	}, m.Concurrencies())
 	assert.Equal(t, max(64, cpus), m.Capacity(), "that of the component that has the most")
 }
 
 func TestAProfilesOwnConcurrencyIsItsCapacity(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 5, 500} {
-		m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("a", places(3)), term("b", places(9))}, Concurrency: n})
+		m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{component("a", places(3)), component("b", places(9))}, Concurrency: n})
 		assert.Equal(t, n, m.Capacity(), strconv.Itoa(n))
 	}
-	m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("a", places(3)), term("b", places(9))}})
+	m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{component("a", places(3)), component("b", places(9))}})
 	assert.Equal(t, 9, m.Capacity())
 }

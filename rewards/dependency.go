@@ -96,8 +96,8 @@ func (m *Manager) Dependencies() (all []Needed) {
 	if m.cfg.Prepare != nil {
 		add(m.cfg.Prepare, true)
 	}
-	for i := range m.cfg.Terms {
-		t := &m.cfg.Terms[i]
+	for i := range m.cfg.Components {
+		t := &m.cfg.Components[i]
 		add(t.implementation(), t.always())
 	}
 	return all
@@ -106,8 +106,8 @@ func (m *Manager) Dependencies() (all []Needed) {
 // Relies reports whether a component may have a dependency, now or later.
 func (m *Manager) Relies() bool {
 	_, relies := m.cfg.Prepare.(Reliant)
-	for i := range m.cfg.Terms {
-		_, one := m.cfg.Terms[i].implementation().(Reliant)
+	for i := range m.cfg.Components {
+		_, one := m.cfg.Components[i].implementation().(Reliant)
 		relies = relies || one
 	}
 	return relies
@@ -187,16 +187,16 @@ func Returns(ctx context.Context) bool {
 func Return() RunOption { return func(p *pass) { p.returns = true } }
 
 // Kept has the run take over what an earlier one of the same sample has finished: Result's
-// Partial. Terms that wait are run. What is not of this profile is passed over.
-func Kept(terms []TermResult) RunOption { return func(p *pass) { p.kept = terms } }
+// Partial. Components that wait are run. What is not of this profile is passed over.
+func Kept(components []ComponentResult) RunOption { return func(p *pass) { p.kept = components } }
 
-// keeps returns what an earlier run has said of a term, if it was finished.
-func (p *pass) keeps(term int) (TermResult, bool) {
-	if len(p.kept) != len(p.m.cfg.Terms) {
-		return TermResult{}, false
+// keeps returns what an earlier run has said of a component, if it was finished.
+func (p *pass) keeps(component int) (ComponentResult, bool) {
+	if len(p.kept) != len(p.m.cfg.Components) {
+		return ComponentResult{}, false
 	}
-	r := p.kept[term]
-	return r, r.Key == p.m.cfg.Terms[term].Key && r.Status != StatusWaiting && r.Status != ""
+	r := p.kept[component]
+	return r, r.Key == p.m.cfg.Components[component].Key && r.Status != StatusWaiting && r.Status != ""
 }
 
 // context is ctx for the calls of the pass.
@@ -207,15 +207,15 @@ func (p *pass) context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// decisive reports whether the term's failure is the sample's.
-func (t *Term) decisive(s *Sample) bool { return t.policy(s).Policy == PolicyFail }
+// decisive reports whether the component's failure is the sample's.
+func (t *Component) decisive(s *Sample) bool { return t.policy(s).Policy == PolicyFail }
 
-// awaited is the term for which a sample waits that is to be returned; nil: none, because
-// nothing that decides is down, or because another term has decided already.
-func (m *Manager) awaited(s *Sample, terms []TermResult) (first *TermResult) {
-	for i := range terms {
-		switch r := &terms[i]; {
-		case r.Status != StatusFailed || !m.cfg.Terms[i].decisive(s):
+// awaited is the component for which a sample waits that is to be returned; nil: none, because
+// nothing that decides is down, or because another component has decided already.
+func (m *Manager) awaited(s *Sample, components []ComponentResult) (first *ComponentResult) {
+	for i := range components {
+		switch r := &components[i]; {
+		case r.Status != StatusFailed || !m.cfg.Components[i].decisive(s):
 		case r.Waits == "":
 			return nil
 		case first == nil:
@@ -225,17 +225,17 @@ func (m *Manager) awaited(s *Sample, terms []TermResult) (first *TermResult) {
 	return first
 }
 
-// returned is the result of a sample that waits for a dependency. Terms that failed because
+// returned is the result of a sample that waits for a dependency. Components that failed because
 // one is down run again with the rest.
-func returned(terms []TermResult, why *TermResult) Result {
-	kept := make([]TermResult, len(terms))
-	for i, r := range terms {
+func returned(components []ComponentResult, why *ComponentResult) Result {
+	kept := make([]ComponentResult, len(components))
+	for i, r := range components {
 		if r.Status == StatusFailed && r.Waits != "" {
-			r = TermResult{Key: r.Key, Status: StatusWaiting}
+			r = ComponentResult{Key: r.Key, Status: StatusWaiting}
 		}
 		kept[i] = r
 	}
-	return Result{Outcome: OutcomeCancelled, Waits: why.Waits, Terms: terms, Partial: kept, Errors: []TermError{why.failure()}}
+	return Result{Outcome: OutcomeCancelled, Waits: why.Waits, Components: components, Partial: kept, Errors: []ComponentError{why.failure()}}
 }
 
 // unready is the result of a sample whose preparation waits for a dependency; ok is false
@@ -246,13 +246,13 @@ func (p *pass) unready(err error) (r Result, ok bool) {
 		return r, false
 	}
 	blame, _ := BlameOf(err)
-	r = Result{Outcome: OutcomeCancelled, Waits: dependency, Errors: []TermError{{
-		Class: ClassOf(err), Message: tell(p.m.cfg.Redact, messageOf(err)), Blame: blame, Attempts: 1,
+	r = Result{Outcome: OutcomeCancelled, Waits: dependency, Errors: []ComponentError{{
+		Class: ClassOf(err), Message: tell(p.m.cfg.Redact, MessageOf(err)), Blame: blame, Attempts: 1,
 	}}}
-	for i, t := range p.m.cfg.Terms {
+	for i, t := range p.m.cfg.Components {
 		kept, ok := p.keeps(i)
 		if !ok {
-			kept = TermResult{Key: t.Key, Status: StatusWaiting}
+			kept = ComponentResult{Key: t.Key, Status: StatusWaiting}
 		}
 		r.Partial = append(r.Partial, kept)
 	}

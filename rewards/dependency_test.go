@@ -55,7 +55,7 @@ func TestASampleIsReturnedWhileWhatARequiredComponentAsksIsDown(t *testing.T) {
 		})
 		judge := required("judge", e)
 		judge.Retries = 3
-		m := manager(t, term("ocr", ocr), judge, on("zero", "broken", broken(rewards.Internal)))
+		m := manager(t, component("ocr", ocr), judge, on("zero", "broken", broken(rewards.Internal)))
 		r := give(t, m, alone)
 		assert.Equal(t, rewards.OutcomeCancelled, r.Outcome)
 		assert.Equal(t, "e", r.Waits)
@@ -74,7 +74,7 @@ func TestASampleIsReturnedWhileWhatARequiredComponentAsksIsDown(t *testing.T) {
 		assert.InDelta(t, 5, r.Score, 0)
 		assert.EqualValues(t, 1, read.Load(), "what was finished is kept")
 		assert.Equal(t, "GO", r.Extra["reward/ocr/text"])
-		assert.Equal(t, rewards.StatusImputed, termOf(t, r, "broken").Status)
+		assert.Equal(t, rewards.StatusImputed, componentOf(t, r, "broken").Status)
 	})
 }
 
@@ -95,7 +95,7 @@ func TestAnOptionalComponentWhoseDependencyIsDownIsImputedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		m := manager(t, term("ocr", constant(1)), on("value:0.5", "judge", engine(true)))
+		m := manager(t, component("ocr", constant(1)), on("value:0.5", "judge", engine(true)))
 		r := give(t, m, alone)
 		assert.Equal(t, rewards.Scored, r.Outcome)
 		assert.InDelta(t, 1.5, r.Score, 0)
@@ -107,7 +107,7 @@ func TestAnOptionalComponentWhoseDependencyIsDownIsImputedAtOnce(t *testing.T) {
 
 func TestAComponentWhosePolicyIsFailReturnsTheSample(t *testing.T) {
 	t.Parallel()
-	r := give(t, manager(t, term("ocr", constant(1)), on("fail", "judge", engine(true))), member)
+	r := give(t, manager(t, component("ocr", constant(1)), on("fail", "judge", engine(true))), member)
 	assert.Equal(t, "e", r.Waits)
 }
 
@@ -116,31 +116,31 @@ func TestAFailureThatDecidesIsNotReturned(t *testing.T) {
 	key := required("key", failing(rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: 401", rewards.Internal))))
 	r := give(t, manager(t, required("judge", engine(true)), key), alone)
 	assert.Equal(t, rewards.Failed, r.Outcome)
-	assert.Equal(t, "key", r.Errors[0].Term)
+	assert.Equal(t, "key", r.Errors[0].Component)
 }
 
 func TestAGroupWaitsAsOne(t *testing.T) {
 	t.Parallel()
 	e := engine(true)
-	m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{
-		term("own", constant(1)),
+	m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{
+		component("own", constant(1)),
 		{Key: "best", Weight: 10, Required: true, Group: groupAsking{e}},
 	}})
-	run := func(kept [][]rewards.TermResult) []rewards.Result {
+	run := func(kept [][]rewards.ComponentResult) []rewards.Result {
 		members := make([]rewards.GroupMember, 3)
 		for i := range members {
 			members[i] = rewards.GroupMember{Sample: &rewards.Sample{ID: fmt.Sprint(i), UID: "u", GroupSize: 3}}
 			if kept != nil {
-				members[i].Terms = kept[i]
+				members[i].Components = kept[i]
 				continue
 			}
-			members[i].Terms = give(t, m, *members[i].Sample).Partial
+			members[i].Components = give(t, m, *members[i].Sample).Partial
 		}
 		g := m.RunGroup(t.Context(), members, 3, nil, rewards.Return())
 		<-g.Done()
 		return g.Results
 	}
-	var kept [][]rewards.TermResult
+	var kept [][]rewards.ComponentResult
 	for _, r := range run(nil) {
 		assert.Equal(t, "e", r.Waits)
 		assert.Equal(t, rewards.OutcomeCancelled, r.Outcome)
@@ -168,7 +168,7 @@ func (g groupAsking) ScoreGroup(ctx context.Context, group *rewards.Group) ([]re
 func TestAPreparationWhoseDependencyIsDownReturnsTheSample(t *testing.T) {
 	t.Parallel()
 	e := engine(true)
-	m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("ocr", constant(1))}, Prepare: preparing{e}})
+	m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{component("ocr", constant(1))}, Prepare: preparing{e}})
 	r := give(t, m, alone)
 	assert.Equal(t, "e", r.Waits)
 	require.Len(t, r.Partial, 1)
@@ -194,22 +194,22 @@ func TestAProfileWaitsForWhatEverySampleNeeds(t *testing.T) {
 	when.When = []string{"math"}
 	now := time.Now()
 	for name, c := range map[string]struct {
-		terms  []rewards.Term
-		name   string
-		always bool
+		components []rewards.Component
+		name       string
+		always     bool
 	}{
-		"nothing is asked":         {terms: []rewards.Term{term("a", constant(1))}},
-		"the engine is up":         {terms: []rewards.Term{required("judge", up)}},
-		"it is down":               {terms: []rewards.Term{required("judge", engine(true)), term("a", constant(1))}, name: "e", always: true},
-		"only some samples ask it": {terms: []rewards.Term{when}, name: "e"},
-		"it answers nothing":       {terms: []rewards.Term{required("judge", silent)}, name: "e"},
-		"of two that which is probed last": {terms: []rewards.Term{
+		"nothing is asked":         {components: []rewards.Component{component("a", constant(1))}},
+		"the engine is up":         {components: []rewards.Component{required("judge", up)}},
+		"it is down":               {components: []rewards.Component{required("judge", engine(true)), component("a", constant(1))}, name: "e", always: true},
+		"only some samples ask it": {components: []rewards.Component{when}, name: "e"},
+		"it answers nothing":       {components: []rewards.Component{required("judge", silent)}, name: "e"},
+		"of two that which is probed last": {components: []rewards.Component{
 			required("a", &asking{now: rewards.Dependency{Name: "soon", Down: true, Probe: true, Due: now}}),
 			required("b", &asking{now: rewards.Dependency{Name: "late", Down: true, Due: now.Add(time.Hour)}}),
 			required("c", &asking{now: rewards.Dependency{Name: "later", Down: true, Probe: true, Due: now.Add(-time.Hour)}}),
 		}, name: "late", always: true},
 	} {
-		d, always := manager(t, c.terms...).Waits()
+		d, always := manager(t, c.components...).Waits()
 		assert.Equal(t, c.name, d.Name, name)
 		assert.Equal(t, c.always, always, name)
 	}

@@ -1,27 +1,27 @@
 // Package rewards owns the vocabulary of the project: what a Sample is, how a
 // Scorer turns it into a Score, and how a Manager makes one reward of several
-// terms.
+// components.
 //
 // The life of a reward, in the order a reader meets it:
 //
 //  1. A Registry is filled with named scorers (rewards/standard names all that
-//     ship) and a profile of the configuration picks some of them as Terms.
-//  2. NewManager checks the terms once: keys, weights, failure policies, the
+//     ship) and a profile of the configuration picks some of them as Components.
+//  2. NewManager checks the components once: keys, weights, failure policies, the
 //     extra fields each scorer declares.
-//  3. A worker calls Manager.Run with one Sample. All terms start at once, each
+//  3. A worker calls Manager.Run with one Sample. All components start at once, each
 //     in a goroutine of its own with a deadline, a retry budget and a panic
 //     guard around the call of the scorer.
-//  4. Run returns a Result as soon as it is decided: every term answered, a
-//     required term failed for good, or the context ended. A scorer that
+//  4. Run returns a Result as soon as it is decided: every component answered, a
+//     required component failed for good, or the context ended. A scorer that
 //     overruns its deadline is abandoned, not waited for; Run.Done tells when
 //     its goroutine has really returned, and until then the sample's memory
 //     must stay.
-//  5. A term that failed under the policy group_mean leaves the Result Pending:
+//  5. A component that failed under the policy group_mean leaves the Result Pending:
 //     whoever sees the whole prompt group (package loop) supplies the mean of
 //     the group's valid members and calls Pending.Resolve.
-//  6. Where a term looks at whole prompt groups, Run leaves the Result Partial:
+//  6. Where a component looks at whole prompt groups, Run leaves the Result Partial:
 //     whoever sees the whole group calls Manager.RunGroup with its members, which
-//     runs those terms and finishes every member's Result.
+//     runs those components and finishes every member's Result.
 //
 // How many samples of a profile a process can use at a time follows from its scorers: each
 // says how many of its calls are executed at once (Concurrent), and Places counts what is

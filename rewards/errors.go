@@ -19,13 +19,13 @@ type Class string //nolint:errname // a sentinel and a label more than an error 
 //nolint:errname // a class is named for what crosses the wire
 const (
 	BadInput     Class = "bad_input"     // the sample cannot be scored by anybody: no target, undecodable picture
-	Timeout      Class = "timeout"       // the term's deadline passed before the scorer answered
+	Timeout      Class = "timeout"       // the component's deadline passed before the scorer answered
 	Crashed      Class = "crashed"       // the child process that did the work died
 	Unavailable  Class = "unavailable"   // a dependency did not answer; another try may succeed
 	Panicked     Class = "panic"         // the scorer panicked
 	InvalidScore Class = "invalid_score" // NaN, infinite, or a configured sentinel value
 	Internal     Class = "internal"      // any other error of a scorer
-	Cancelled    Class = "cancelled"     // the caller left, or a required term of the sample failed
+	Cancelled    Class = "cancelled"     // the caller left, or a required component of the sample failed
 
 	Malformed     Class = "malformed"      // the message is not a frame or not a control message
 	TooLarge      Class = "too_large"      // beyond a limit the welcome message named
@@ -35,7 +35,7 @@ const (
 	UnknownReward Class = "unknown_reward" // no profile of that name
 	Expired       Class = "expired"        // the sample's deadline passed
 	Lost          Class = "lost"           // the worker is gone and the attempts are spent
-	NoScore       Class = "no_score"       // no term produced a value
+	NoScore       Class = "no_score"       // no component produced a value
 )
 
 // Error makes a Class usable as a sentinel.
@@ -65,6 +65,6 @@ type SkipError struct{ Reason string }
 func (e *SkipError) Error() string { return "skipped: " + e.Reason }
 
 // Skip is returned by a scorer that does not apply to a sample (a video reward
-// on a text sample). The term is left out of the sum; it is neither a failure
+// on a text sample). The component is left out of the sum; it is neither a failure
 // nor a zero.
 func Skip(reason string) error { return &SkipError{Reason: reason} }

@@ -9,7 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// A profile of two terms: the weighted sum is the reward, and the parts stay
+// A profile of two components: the weighted sum is the reward, and the parts stay
 // visible to the trainer.
 func ExampleManager_Run() {
 	words := rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
@@ -25,7 +25,7 @@ func ExampleManager_Run() {
 		}
 		return rewards.Score{Value: 0}, nil
 	})
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{
 		{Key: "exact", Weight: 1, Scorer: exact, Required: true},
 		{Key: "words", Weight: -0.1, Scorer: words},
 	}})
@@ -49,7 +49,7 @@ func ExampleManager_Run() {
 	// failed sample "2" has no ground truth
 }
 
-// A failed term of a prompt group waits for the mean of the other members.
+// A failed component of a prompt group waits for the mean of the other members.
 func ExamplePending_Resolve() {
 	p := rewards.Pending{
 		Aggregation: rewards.WeightedSum,

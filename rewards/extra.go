@@ -20,7 +20,7 @@ var trainerColumns = []string{
 }
 
 // The columns of reward_extra_info, as verl-omni names them, and the flag of a
-// term whose value was put in its place.
+// component whose value was put in its place.
 const (
 	combinedColumn = "reward/combined"
 	imputedSuffix  = "/imputed"
@@ -29,14 +29,14 @@ const (
 	rawSingle      = "rewardloop/raw"
 )
 
-func termColumn(key string) string { return "reward/" + key }
+func componentColumn(key string) string { return "reward/" + key }
 
-// termFields are the columns of one term: the same for every sample, whatever
+// componentFields are the columns of one component: the same for every sample, whatever
 // the scorer returned.
-type termFields struct {
+type componentFields struct {
 	single bool
 	flag   string // says that the value was put in its place
-	raw    string // what the scorer said, of a term that makes something else of it; else ""
+	raw    string // what the scorer said, of a component that makes something else of it; else ""
 
 	mu       sync.Mutex
 	key      string            // guarded by mu; reward/<key>, or of a single reward score where it has fields, else acc
@@ -46,8 +46,8 @@ type termFields struct {
 	dropped  uint64            // guarded by mu; values of undeclared names
 }
 
-func newTermFields(t Term, single bool) (*termFields, error) {
-	f := &termFields{single: single, key: termColumn(t.Key), kinds: map[string]Field{}, columns: map[string]string{}}
+func newComponentFields(t Component, single bool) (*componentFields, error) {
+	f := &componentFields{single: single, key: componentColumn(t.Key), kinds: map[string]Field{}, columns: map[string]string{}}
 	f.flag = f.key + imputedSuffix
 	if t.transforms() {
 		f.raw = f.key + rawSuffix
@@ -73,33 +73,33 @@ func newTermFields(t Term, single bool) (*termFields, error) {
 }
 
 // add declares one column. The caller holds mu, or is the constructor.
-func (f *termFields) add(term string, field Field) error {
+func (f *componentFields) add(component string, field Field) error {
 	column := field.Name
 	if !f.single {
 		column = f.key + "/" + field.Name
 	}
 	switch {
 	case field.Name == "":
-		return fmt.Errorf("term %q declares an extra field without a name", term)
+		return fmt.Errorf("component %q declares an extra field without a name", component)
 	case slices.Contains(trainerColumns, column) || strings.HasPrefix(column, "rewardloop/"):
-		return fmt.Errorf("term %q: the extra field %q would overwrite a column of the trainer; give it another name", term, column)
+		return fmt.Errorf("component %q: the extra field %q would overwrite a column of the trainer; give it another name", component, column)
 	case column == f.key:
-		return fmt.Errorf("term %q: the extra field %q is the reward itself", term, column)
+		return fmt.Errorf("component %q: the extra field %q is the reward itself", component, column)
 	case column == f.raw:
-		return fmt.Errorf("term %q: the extra field %q is what the scorer said before clip and scale; give it another name", term, column)
+		return fmt.Errorf("component %q: the extra field %q is what the scorer said before clip and scale; give it another name", component, column)
 	case column == f.flag:
-		return fmt.Errorf("term %q: the extra field %q says whether the reward was imputed; give it another name", term, column)
+		return fmt.Errorf("component %q: the extra field %q says whether the reward was imputed; give it another name", component, column)
 	}
 	if _, twice := f.kinds[field.Name]; twice {
-		return fmt.Errorf("term %q declares the extra field %q twice", term, field.Name)
+		return fmt.Errorf("component %q declares the extra field %q twice", component, field.Name)
 	}
 	f.kinds[field.Name], f.columns[field.Name] = field, column
 	return nil
 }
 
-// fill writes the term's columns into extra: the value, its flag, and every
+// fill writes the component's columns into extra: the value, its flag, and every
 // declared field, null or empty where there is none.
-func (f *termFields) fill(extra map[string]any, t TermResult) {
+func (f *componentFields) fill(extra map[string]any, t ComponentResult) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.declared && t.Status == StatusOK {
@@ -129,7 +129,7 @@ func (f *termFields) fill(extra map[string]any, t TermResult) {
 // learn takes the fields of a scorer that declares none from its first success.
 // A name that the trainer keeps for itself is not taken, nor what is no scalar:
 // fill counts both as dropped.
-func (f *termFields) learn(term string, extra map[string]any) {
+func (f *componentFields) learn(component string, extra map[string]any) {
 	f.declared = true
 	if f.single && len(extra) > 0 {
 		f.key = "score" // as verl has it for a function that returns a dict, whose acc may be another value
@@ -146,12 +146,12 @@ func (f *termFields) learn(term string, extra map[string]any) {
 		default:
 			continue
 		}
-		_ = f.add(term, Field{name, kind})
+		_ = f.add(component, Field{name, kind})
 	}
 }
 
 // value is the column of the reward itself.
-func (f *termFields) value() string {
+func (f *componentFields) value() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.key

@@ -32,7 +32,7 @@ var threeKinds = []rewards.Field{{"n", rewards.Number}, {"b", rewards.Bool}, {"s
 func TestEverySampleHasTheSameColumnsWhateverBecomesOfIt(t *testing.T) {
 	t.Parallel()
 	sc := declaring{byID(map[string]any{"n": 2.5, "b": true, "s": "text"}), threeKinds}
-	m := manager(t, term("t", sc), term("other", constant(1)))
+	m := manager(t, component("t", sc), component("other", constant(1)))
 
 	failed := score(t, m, rewards.Sample{ID: "fail"}) // first: nothing is learned from a success
 	ok := score(t, m, rewards.Sample{ID: "ok"})
@@ -58,7 +58,7 @@ func TestEverySampleHasTheSameColumnsWhateverBecomesOfIt(t *testing.T) {
 func TestColumnsAreTheKeysOfEveryResultBeforeThereIsOne(t *testing.T) {
 	t.Parallel()
 	sc := declaring{byID(nil), threeKinds}
-	m := manager(t, term("t", sc), term("other", declaring{constant(1), nil}))
+	m := manager(t, component("t", sc), component("other", declaring{constant(1), nil}))
 	assert.Equal(t, []rewards.Field{
 		{"reward/combined", rewards.Number},
 		{"reward/other", rewards.Number},
@@ -69,7 +69,7 @@ func TestColumnsAreTheKeysOfEveryResultBeforeThereIsOne(t *testing.T) {
 		{"reward/t/n", rewards.Number},
 		{"reward/t/s", rewards.String},
 	}, m.Columns())
-	single := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("t", sc)}, Single: true})
+	single := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{component("t", sc)}, Single: true})
 	for _, m := range []*rewards.Manager{m, single} {
 		var names []string
 		for _, f := range m.Columns() {
@@ -84,7 +84,7 @@ func TestColumnsAreTheKeysOfEveryResultBeforeThereIsOne(t *testing.T) {
 func TestUndeclaredFieldsAreDroppedAndCounted(t *testing.T) {
 	t.Parallel()
 	sc := declaring{byID(map[string]any{"n": 1.0, "surprise": 2.0, "another": 3.0}), threeKinds}
-	m := manager(t, term("t", sc), term("none", declaring{byID(map[string]any{"x": 1.0}), nil}))
+	m := manager(t, component("t", sc), component("none", declaring{byID(map[string]any{"x": 1.0}), nil}))
 	for range 3 {
 		r := score(t, m, alone)
 		assert.NotContains(t, r.Extra, "reward/t/surprise")
@@ -96,7 +96,7 @@ func TestUndeclaredFieldsAreDroppedAndCounted(t *testing.T) {
 func TestAScorerThatDeclaresNothingIsHeldToItsFirstSuccess(t *testing.T) {
 	t.Parallel()
 	now := map[string]any{"first": 1.0, "word": "a", "list": []int{1}}
-	m := manager(t, term("t", bySample(func(s *rewards.Sample) (rewards.Score, error) {
+	m := manager(t, component("t", bySample(func(s *rewards.Sample) (rewards.Score, error) {
 		if s.ID == "fail" {
 			return rewards.Score{}, errBroken
 		}
@@ -119,7 +119,7 @@ func TestAScorerThatDeclaresNothingIsHeldToItsFirstSuccess(t *testing.T) {
 func TestALearnedFieldNeverOverwritesATrainersColumn(t *testing.T) {
 	t.Parallel()
 	sc := byID(map[string]any{"uid": "x", "acc": 7.0, "rewardloop/valid": true, "fine": true})
-	m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("t", sc)}, Single: true})
+	m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{component("t", sc)}, Single: true})
 	r := score(t, m, alone)
 	assert.Equal(t, map[string]any{"score": 1.0, "acc": 7.0, "rewardloop/imputed": false, "fine": true}, r.Extra)
 	assert.EqualValues(t, 2, m.DroppedExtra())
@@ -148,20 +148,20 @@ func TestFieldsThatWouldOverwriteAColumnAreRefusedAtLoad(t *testing.T) {
 				fields = append(fields, rewards.Field{Name: name, Kind: rewards.Number})
 			}
 			_, err := rewards.NewManager(rewards.ManagerConfig{
-				Terms: []rewards.Term{term("t", declaring{constant(1), fields})}, Single: tt.single,
+				Components: []rewards.Component{component("t", declaring{constant(1), fields})}, Single: tt.single,
 			})
 			require.Error(t, err)
 			for _, text := range tt.says {
 				require.ErrorContains(t, err, text, "all of them at once")
 			}
-			assert.ErrorContains(t, err, `term "t"`)
+			assert.ErrorContains(t, err, `component "t"`)
 		})
 	}
 }
 
-func TestTheNameOfATrainersColumnIsFineBelowATerm(t *testing.T) {
+func TestTheNameOfATrainersColumnIsFineBelowAComponent(t *testing.T) {
 	t.Parallel()
-	m := manager(t, term("t", declaring{byID(map[string]any{"uid": "x"}), []rewards.Field{{"uid", rewards.String}}}))
+	m := manager(t, component("t", declaring{byID(map[string]any{"uid": "x"}), []rewards.Field{{"uid", rewards.String}}}))
 	assert.Equal(t, "x", score(t, m, alone).Extra["reward/t/uid"])
 }
 
@@ -169,7 +169,7 @@ func TestASingleRewardIsAccOrScoreBesideItsFields(t *testing.T) {
 	t.Parallel()
 	single := func(sc rewards.Scorer) rewards.Result {
 		tm := on("value:0.5", "t", sc)
-		return score(t, newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{tm}, Single: true}), alone)
+		return score(t, newManager(t, rewards.ManagerConfig{Components: []rewards.Component{tm}, Single: true}), alone)
 	}
 	assert.Equal(t, map[string]any{"acc": 0.75, "rewardloop/imputed": false}, single(constant(0.75)).Extra)
 	assert.Equal(t, map[string]any{"acc": 0.75, "rewardloop/imputed": false}, single(declaring{constant(0.75), nil}).Extra)
@@ -202,10 +202,10 @@ func TestValuesAreBroughtToTheDeclaredKind(t *testing.T) {
 	}
 	for _, tt := range tests {
 		sc := declaring{byID(map[string]any{"f": tt.in}), []rewards.Field{{"f", tt.kind}}}
-		assert.Equal(t, tt.want, score(t, manager(t, term("t", sc)), alone).Extra["reward/t/f"], "%s of %T %v", tt.kind, tt.in, tt.in)
+		assert.Equal(t, tt.want, score(t, manager(t, component("t", sc)), alone).Extra["reward/t/f"], "%s of %T %v", tt.kind, tt.in, tt.in)
 	}
 	for in, want := range map[any]any{2.5: 2.5, 3: int64(3), true: true, "x": "x", nil: nil} {
-		m := manager(t, term("t", byID(map[string]any{"f": in})))
+		m := manager(t, component("t", byID(map[string]any{"f": in})))
 		assert.Equal(t, want, score(t, m, alone).Extra["reward/t/f"], "learned from %T", in)
 	}
 }

@@ -29,19 +29,19 @@ func addPolicies(f *testing.F) {
 	}
 }
 
-func FuzzParseTermPolicy(f *testing.F) {
+func FuzzParseComponentPolicy(f *testing.F) {
 	addPolicies(f)
 	f.Fuzz(func(t *testing.T, s string) {
-		p, err := rewards.ParseTermPolicy(s)
+		p, err := rewards.ParseComponentPolicy(s)
 		if err != nil {
 			assert.Zero(t, p)
 			return
 		}
-		again, err := rewards.ParseTermPolicy(written(p.Policy, p.Value))
+		again, err := rewards.ParseComponentPolicy(written(p.Policy, p.Value))
 		require.NoError(t, err)
 		assert.Equal(t, p, again)
 		_, err = rewards.NewManager(rewards.ManagerConfig{
-			Terms: []rewards.Term{{Key: "t", Weight: 1, Scorer: constant(1), OnFailure: p}},
+			Components: []rewards.Component{{Key: "t", Weight: 1, Scorer: constant(1), OnFailure: p}},
 		})
 		assert.NoError(t, err, "what is read is valid")
 	})
@@ -59,7 +59,7 @@ func FuzzParseSamplePolicy(f *testing.F) {
 		require.NoError(t, err)
 		assert.Equal(t, p, again)
 		assert.NoError(t, rewards.ManagerConfig{
-			Terms: []rewards.Term{term("t", constant(1))}, Aggregation: rewards.Min, OnSampleFailure: p,
+			Components: []rewards.Component{component("t", constant(1))}, Aggregation: rewards.Min, OnSampleFailure: p,
 		}.Validate(), "what is read is valid")
 	})
 }

@@ -30,7 +30,7 @@ func (f GroupScorerFunc) ScoreGroup(ctx context.Context, g *Group) ([]MemberScor
 	return f(ctx, g)
 }
 
-// Group is a prompt group whose members have been scored by every term that looks at
+// Group is a prompt group whose members have been scored by every component that looks at
 // one sample alone. It is read-only.
 type Group struct {
 	UID   string
@@ -52,7 +52,7 @@ type Group struct {
 // Member is one sample of a Group.
 type Member struct {
 	Sample *Sample
-	// Values holds what the other terms gave it, by term key; a term that failed or
+	// Values holds what the other components gave it, by component key; a component that failed or
 	// was skipped is not there.
 	Values map[string]float64
 }
@@ -64,11 +64,11 @@ type MemberScore struct {
 	Err   error
 }
 
-// GroupMember is a sample that waits for its group, with what its own terms said.
+// GroupMember is a sample that waits for its group, with what its own components said.
 type GroupMember struct {
 	Sample *Sample
-	// Terms is Result.Partial of its Run.
-	Terms []TermResult
+	// Components is Result.Partial of its Run.
+	Components []ComponentResult
 }
 
 // GroupRun is a group's way through a Manager.
@@ -83,14 +83,14 @@ type GroupRun struct {
 // and their bytes must stay as they are.
 func (r *GroupRun) Done() <-chan struct{} { return r.done }
 
-// Grouped reports whether a term looks at whole groups: the samples of such a profile
+// Grouped reports whether a component looks at whole groups: the samples of such a profile
 // wait for their group, and have no score without one.
 func (m *Manager) Grouped() bool {
-	return slices.ContainsFunc(m.cfg.Terms, func(t Term) bool { return t.Group != nil })
+	return slices.ContainsFunc(m.cfg.Components, func(t Component) bool { return t.Group != nil })
 }
 
-// RunGroup finishes the members of a group: the terms that look at whole groups run at
-// the same time, each within its timeout, and then every member's terms become its
+// RunGroup finishes the members of a group: the components that look at whole groups run at
+// the same time, each within its timeout, and then every member's components become its
 // result, as Run has them for a sample alone. Size is the group_size of the samples,
 // lastMeanStd what Group has of it. If ctx ends first the outcomes are cancelled.
 func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int, lastMeanStd *float64, opts ...RunOption) *GroupRun {
@@ -99,13 +99,13 @@ func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int,
 	run := &GroupRun{done: make(chan struct{})}
 	p := m.newPass(run.done, opts)
 	defer p.close()
-	p.endTerms(func(_ int, t *Term) bool { return t.Group == nil })
-	p.end(len(m.cfg.Terms))
+	p.endComponents(func(_ int, t *Component) bool { return t.Group == nil })
+	p.end(len(m.cfg.Components))
 	run.Results = m.runGroup(p.context(ctx), p, members, size, lastMeanStd)
 	return run
 }
 
-// runGroup runs the terms that look at groups, as part of a pass.
+// runGroup runs the components that look at groups, as part of a pass.
 func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, size int, lastMeanStd *float64) []Result {
 	members = slices.Clone(members)
 	for i := range members {
@@ -115,17 +115,17 @@ func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, 
 	group := m.groupOf(members, order, size)
 	group.LastMeanStd = lastMeanStd
 	results := make([]Result, len(members))
-	terms := m.groupTerms(members)
-	p.endTerms(func(i int, t *Term) bool { return t.Group != nil && !slices.Contains(terms, i) })
-	answers := make(chan groupAnswer, len(terms))
-	clocks := newGroupClocks(m.cfg.Terms, terms)
+	components := m.groupComponents(members)
+	p.endComponents(func(i int, t *Component) bool { return t.Group != nil && !slices.Contains(components, i) })
+	answers := make(chan groupAnswer, len(components))
+	clocks := newGroupClocks(m.cfg.Components, components)
 	for i := range members {
 		p.reads(members[i].Sample)
 	}
-	for _, i := range terms {
+	for _, i := range components {
 		p.run(i)
 		go func() { // ends with its scorer; the pass is over when all have
-			t := &m.cfg.Terms[i]
+			t := &m.cfg.Components[i]
 			a := groupAnswer{i, allFailed(t, len(members), fmt.Errorf("%w: the scorer ended its goroutine (runtime.Goexit)", Panicked))}
 			defer func() {
 				p.end(i)
@@ -136,17 +136,17 @@ func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, 
 		}()
 	}
 	said := m.collectGroup(ctx, clocks, answers, len(members))
-	all := make([][]TermResult, len(members))
-	var awaited *TermResult
+	all := make([][]ComponentResult, len(members))
+	var awaited *ComponentResult
 	for at, i := range order {
 		if said == nil {
 			results[i] = Result{Outcome: OutcomeCancelled}
 			continue
 		}
-		own := slices.Clone(members[i].Terms)
-		for term, answered := range said {
-			if own[term].Status == StatusWaiting {
-				own[term] = answered[at]
+		own := slices.Clone(members[i].Components)
+		for component, answered := range said {
+			if own[component].Status == StatusWaiting {
+				own[component] = answered[at]
 			}
 		}
 		all[i] = own
@@ -166,10 +166,10 @@ func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, 
 	return results
 }
 
-// groupAnswer is what a term's goroutine sends, once: results in the group's order.
+// groupAnswer is what a component's goroutine sends, once: results in the group's order.
 type groupAnswer struct {
-	term    int
-	results []TermResult
+	component int
+	results   []ComponentResult
 }
 
 // inOrder lists the members by Index, then by ID.
@@ -200,7 +200,7 @@ func (m *Manager) groupOf(members []GroupMember, order []int, size int) *Group {
 	g := &Group{UID: first.UID, Run: first.Run, Split: first.Split, Step: first.Step, Size: size, Missing: max(size-len(members), 0)}
 	for _, i := range order {
 		values := map[string]float64{}
-		for _, t := range members[i].Terms {
+		for _, t := range members[i].Components {
 			if t.Status == StatusOK {
 				values[t.Key] = t.Value
 			}
@@ -210,26 +210,26 @@ func (m *Manager) groupOf(members []GroupMember, order []int, size int) *Group {
 	return g
 }
 
-// groupTerms are the terms that any member waits for.
-func (m *Manager) groupTerms(members []GroupMember) []int {
-	var terms []int
-	for i := range m.cfg.Terms {
-		if slices.ContainsFunc(members, func(g GroupMember) bool { return g.Terms[i].Status == StatusWaiting }) {
-			terms = append(terms, i)
+// groupComponents are the components that any member waits for.
+func (m *Manager) groupComponents(members []GroupMember) []int {
+	var components []int
+	for i := range m.cfg.Components {
+		if slices.ContainsFunc(members, func(g GroupMember) bool { return g.Components[i].Status == StatusWaiting }) {
+			components = append(components, i)
 		}
 	}
-	return terms
+	return components
 }
 
-// groupClocks are the clocks of the terms that look at a group, by their place.
+// groupClocks are the clocks of the components that look at a group, by their place.
 type groupClocks struct {
 	of    map[int]*clock
 	began chan struct{} // capacity 1: one has started
 }
 
-func newGroupClocks(all []Term, terms []int) *groupClocks {
-	g := &groupClocks{of: make(map[int]*clock, len(terms)), began: make(chan struct{}, 1)}
-	for _, i := range terms {
+func newGroupClocks(all []Component, components []int) *groupClocks {
+	g := &groupClocks{of: make(map[int]*clock, len(components)), began: make(chan struct{}, 1)}
+	for _, i := range components {
 		g.of[i] = &clock{timeout: all[i].Timeout, told: func() {
 			select {
 			case g.began <- struct{}{}:
@@ -242,8 +242,8 @@ func newGroupClocks(all []Term, terms []int) *groupClocks {
 
 // collectGroup waits for all answers, or for the deadlines of those that do not come;
 // nil if ctx ended first.
-func (m *Manager) collectGroup(ctx context.Context, clocks *groupClocks, answers <-chan groupAnswer, n int) map[int][]TermResult {
-	said := make(map[int][]TermResult, len(clocks.of))
+func (m *Manager) collectGroup(ctx context.Context, clocks *groupClocks, answers <-chan groupAnswer, n int) map[int][]ComponentResult {
+	said := make(map[int][]ComponentResult, len(clocks.of))
 	for len(said) < len(clocks.of) {
 		next := time.Duration(1<<63 - 1)
 		for i, clock := range clocks.of {
@@ -254,18 +254,18 @@ func (m *Manager) collectGroup(ctx context.Context, clocks *groupClocks, answers
 		timer := time.NewTimer(max(next, 0))
 		select {
 		case a := <-answers:
-			if said[a.term] == nil {
-				said[a.term] = a.results
+			if said[a.component] == nil {
+				said[a.component] = a.results
 			}
 		case <-clocks.began:
 		case <-timer.C:
 			for len(answers) > 0 { // those that came in time lie unread
-				if a := <-answers; said[a.term] == nil {
-					said[a.term] = a.results
+				if a := <-answers; said[a.component] == nil {
+					said[a.component] = a.results
 				}
 			}
 			for i, clock := range clocks.of {
-				t := &m.cfg.Terms[i]
+				t := &m.cfg.Components[i]
 				if over, begun := clock.over(); begun && said[i] == nil && time.Since(over) >= grace {
 					said[i] = allFailed(t, n, fmt.Errorf("%w: the scorer did not return within %v and ignored its context", Timeout, t.Timeout))
 				}
@@ -283,21 +283,21 @@ func (m *Manager) collectGroup(ctx context.Context, clocks *groupClocks, answers
 }
 
 // allFailed is the same failure for every member.
-func allFailed(t *Term, n int, err error) []TermResult {
+func allFailed(t *Component, n int, err error) []ComponentResult {
 	blame, permanent := BlameOf(err)
-	out := make([]TermResult, n)
+	out := make([]ComponentResult, n)
 	for i := range out {
-		out[i] = TermResult{
-			Key: t.Key, Status: StatusFailed, Class: ClassOf(err), Message: tell(t.redact, messageOf(err)),
+		out[i] = ComponentResult{
+			Key: t.Key, Status: StatusFailed, Class: ClassOf(err), Message: tell(t.redact, MessageOf(err)),
 			Blame: blame, Permanent: permanent, Waits: WaitedFor(err), Attempts: 1,
 		}
 	}
 	return out
 }
 
-// scoreGroup runs one term to its final answer, with retries while the group as a
+// scoreGroup runs one component to its final answer, with retries while the group as a
 // whole fails for a reason that may pass.
-func (m *Manager) scoreGroup(ctx context.Context, c *clock, t *Term, g *Group) []TermResult {
+func (m *Manager) scoreGroup(ctx context.Context, c *clock, t *Component, g *Group) []ComponentResult {
 	ctx, cancel := clocked(ctx, c, t.Group)
 	defer cancel()
 	start := time.Now()
@@ -315,7 +315,7 @@ func (m *Manager) scoreGroup(ctx context.Context, c *clock, t *Term, g *Group) [
 			}
 			return results
 		}
-		final := func() []TermResult {
+		final := func() []ComponentResult {
 			results = allFailed(t, len(g.Members), err)
 			for i := range results {
 				results[i].Attempts, results[i].Took = attempt, time.Since(start)
@@ -333,8 +333,8 @@ func (m *Manager) scoreGroup(ctx context.Context, c *clock, t *Term, g *Group) [
 	}
 }
 
-// least is how many members the term needs of a group of that size.
-func (t *Term) least(size int) int {
+// least is how many members the component needs of a group of that size.
+func (t *Component) least(size int) int {
 	switch t.MinMembers {
 	case 0:
 		return 2
@@ -344,16 +344,16 @@ func (t *Term) least(size int) int {
 	return t.MinMembers
 }
 
-// Dependent is implemented by a GroupScorer that looks at what other terms say of the
-// members: a profile that has no such term is refused.
+// Dependent is implemented by a GroupScorer that looks at what other components say of the
+// members: a profile that has no such component is refused.
 type Dependent interface {
-	// DependsOn returns the keys of those terms.
+	// DependsOn returns the keys of those components.
 	DependsOn() []string
 }
 
 // attemptGroup calls the scorer once and judges what it returned; a panic in either is
 // a failure.
-func (t *Term) attemptGroup(ctx context.Context, g *Group) (results []TermResult, err error) {
+func (t *Component) attemptGroup(ctx context.Context, g *Group) (results []ComponentResult, err error) {
 	ctx, reader := withReader(ctx)
 	defer reader.end()
 	err = Guard(func() (err error) {
@@ -363,7 +363,7 @@ func (t *Term) attemptGroup(ctx context.Context, g *Group) (results []TermResult
 	return results, err
 }
 
-func (t *Term) scoreGroup(ctx context.Context, g *Group) ([]TermResult, error) {
+func (t *Component) scoreGroup(ctx context.Context, g *Group) ([]ComponentResult, error) {
 	scores, err := t.Group.ScoreGroup(ctx, g)
 	var skip *SkipError
 	switch {
@@ -377,7 +377,7 @@ func (t *Term) scoreGroup(ctx context.Context, g *Group) ([]TermResult, error) {
 	case len(scores) != len(g.Members):
 		return nil, fmt.Errorf("%w: the scorer returned %d scores for %d members", Internal, len(scores), len(g.Members))
 	}
-	results := make([]TermResult, 0, len(scores))
+	results := make([]ComponentResult, 0, len(scores))
 	for _, s := range scores {
 		results = append(results, t.judge(s.Score, s.Err))
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // best is a group scorer that gives 1 to the members with the largest value of the
-// term "own", 0 to the others.
+// component "own", 0 to the others.
 func best(_ context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
 	out := make([]rewards.MemberScore, len(g.Members))
 	most := 0.0
@@ -30,15 +30,15 @@ func best(_ context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
 	return out, nil
 }
 
-func grouped(t *testing.T, group rewards.Term) *rewards.Manager {
+func grouped(t *testing.T, group rewards.Component) *rewards.Manager {
 	t.Helper()
-	own := term("own", rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
+	own := component("own", rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: float64(len(s.Response))}, nil
 	}))
 	if group.Key == "" {
 		group.Key, group.Weight = "best", 10
 	}
-	return newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{own, group}})
+	return newManager(t, rewards.ManagerConfig{Components: []rewards.Component{own, group}})
 }
 
 // whole runs members through both halves, in the order given.
@@ -50,7 +50,7 @@ func whole(t *testing.T, m *rewards.Manager, size int, responses ...string) []re
 		run := m.Run(t.Context(), s)
 		require.NotNil(t, run.Result.Partial, "it waits for its group")
 		require.Empty(t, run.Result.Outcome)
-		members[i] = rewards.GroupMember{Sample: s, Terms: run.Result.Partial}
+		members[i] = rewards.GroupMember{Sample: s, Components: run.Result.Partial}
 	}
 	run := m.RunGroup(t.Context(), members, size, nil)
 	<-run.Done()
@@ -59,7 +59,7 @@ func whole(t *testing.T, m *rewards.Manager, size int, responses ...string) []re
 
 func TestAGroupIsScoredAfterItsMembers(t *testing.T) {
 	t.Parallel()
-	m := grouped(t, rewards.Term{Group: rewards.GroupScorerFunc(best)})
+	m := grouped(t, rewards.Component{Group: rewards.GroupScorerFunc(best)})
 	require.True(t, m.Grouped())
 	got := whole(t, m, 3, "a", "ccc", "bb")
 	for i, want := range []float64{1, 13, 2} {
@@ -72,7 +72,7 @@ func TestAGroupIsScoredAfterItsMembers(t *testing.T) {
 func TestMembersComeToTheScorerByIndexThenByID(t *testing.T) {
 	t.Parallel()
 	var seen []string
-	m := grouped(t, rewards.Term{Group: rewards.GroupScorerFunc(func(_ context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
+	m := grouped(t, rewards.Component{Group: rewards.GroupScorerFunc(func(_ context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
 		for _, member := range g.Members {
 			seen = append(seen, member.Sample.ID)
 		}
@@ -84,29 +84,29 @@ func TestMembersComeToTheScorerByIndexThenByID(t *testing.T) {
 	var members []rewards.GroupMember
 	for _, s := range []*rewards.Sample{{ID: "z", Index: &two}, {ID: "b"}, {ID: "y", Index: &one}, {ID: "a"}} {
 		s.UID, s.GroupSize = "u", 5
-		members = append(members, rewards.GroupMember{Sample: s, Terms: m.Run(t.Context(), s).Result.Partial})
+		members = append(members, rewards.GroupMember{Sample: s, Components: m.Run(t.Context(), s).Result.Partial})
 	}
 	<-m.RunGroup(t.Context(), members, 5, nil).Done()
 	assert.Equal(t, []string{"y", "z", "a", "b"}, seen)
 }
 
-func TestASampleIsAGroupOfItsOwnWhereATermAllowsIt(t *testing.T) {
+func TestASampleIsAGroupOfItsOwnWhereAComponentAllowsIt(t *testing.T) {
 	t.Parallel()
 	reference := rewards.GroupScorerFunc(func(_ context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
 		return make([]rewards.MemberScore, len(g.Members)), nil
 	})
-	m := grouped(t, rewards.Term{Group: reference, MinMembers: 1})
+	m := grouped(t, rewards.Component{Group: reference, MinMembers: 1})
 	r := score(t, m, rewards.Sample{ID: "x", Response: "four"})
 	require.Equal(t, rewards.Scored, r.Outcome)
 	assert.InDelta(t, 4, r.Score, 1e-12)
-	r = score(t, grouped(t, rewards.Term{Group: reference}), rewards.Sample{ID: "x", Response: "four"})
+	r = score(t, grouped(t, rewards.Component{Group: reference}), rewards.Sample{ID: "x", Response: "four"})
 	require.Equal(t, rewards.Failed, r.Outcome)
 	require.Equal(t, rewards.BadInput, r.Class())
 }
 
 func TestAMembersFailureInAGroupIsItsOwn(t *testing.T) {
 	t.Parallel()
-	m := grouped(t, rewards.Term{Key: "best", Weight: 1, Required: true, Group: rewards.GroupScorerFunc(
+	m := grouped(t, rewards.Component{Key: "best", Weight: 1, Required: true, Group: rewards.GroupScorerFunc(
 		func(_ context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
 			out := make([]rewards.MemberScore, len(g.Members))
 			out[0].Err = fmt.Errorf("%w: as planned", rewards.InvalidScore)
@@ -126,7 +126,7 @@ func TestAGroupsFailureThatMayPassIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		flaky := rewards.Term{Key: "best", Weight: 1, Required: true, Retries: 2, Group: rewards.GroupScorerFunc(
+		flaky := rewards.Component{Key: "best", Weight: 1, Required: true, Retries: 2, Group: rewards.GroupScorerFunc(
 			func(ctx context.Context, g *rewards.Group) ([]rewards.MemberScore, error) {
 				if calls++; calls < 3 {
 					return nil, rewards.Unavailable
@@ -135,23 +135,23 @@ func TestAGroupsFailureThatMayPassIsTriedAgain(t *testing.T) {
 			})}
 		got := whole(t, grouped(t, flaky), 2, "a", "bb")
 		require.Equal(t, rewards.Scored, got[0].Outcome)
-		assert.Equal(t, 3, termOf(t, got[0], "best").Attempts)
+		assert.Equal(t, 3, componentOf(t, got[0], "best").Attempts)
 	})
 }
 
 func TestAGroupScorerThatOverrunsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		deaf := rewards.Term{Key: "best", Weight: 1, Required: true, Timeout: time.Second, Group: rewards.GroupScorerFunc(
+		uncancellable := rewards.Component{Key: "best", Weight: 1, Required: true, Timeout: time.Second, Group: rewards.GroupScorerFunc(
 			func(context.Context, *rewards.Group) ([]rewards.MemberScore, error) {
 				time.Sleep(time.Minute)
 				return nil, errors.New("late")
 			})}
 		begun := time.Now()
-		m := grouped(t, deaf)
+		m := grouped(t, uncancellable)
 		s := &rewards.Sample{ID: "a", UID: "u", GroupSize: 2}
 		partial := m.Run(t.Context(), s).Result.Partial
-		run := m.RunGroup(t.Context(), []rewards.GroupMember{{Sample: s, Terms: partial}, {Sample: s, Terms: partial}}, 2, nil)
+		run := m.RunGroup(t.Context(), []rewards.GroupMember{{Sample: s, Components: partial}, {Sample: s, Components: partial}}, 2, nil)
 		require.Equal(t, rewards.Timeout, run.Results[0].Class())
 		assert.InDelta(t, 1.1, time.Since(begun).Seconds(), 0.01)
 		<-run.Done()
@@ -159,13 +159,13 @@ func TestAGroupScorerThatOverrunsIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestATermThatLooksAtAnotherNeedsIt(t *testing.T) {
+func TestAComponentThatLooksAtAnotherNeedsIt(t *testing.T) {
 	t.Parallel()
-	ranks := rewards.Term{Key: "ranks", Weight: 1, Group: dependent{}}
-	_, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term("own", constant(1)), ranks}})
+	ranks := rewards.Component{Key: "ranks", Weight: 1, Group: dependent{}}
+	_, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component("own", constant(1)), ranks}})
 	require.NoError(t, err)
-	_, err = rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term("other", constant(1)), ranks}})
-	require.ErrorContains(t, err, `term "ranks" looks at what the term "own" says`)
+	_, err = rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component("other", constant(1)), ranks}})
+	require.ErrorContains(t, err, `component "ranks" looks at what the component "own" says`)
 }
 
 type dependent struct{ rewards.GroupScorerFunc }

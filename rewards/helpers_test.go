@@ -38,8 +38,8 @@ func slow(d time.Duration, v float64) rewards.Scorer {
 	})
 }
 
-// deaf answers v after d and never looks at its context.
-func deaf(d time.Duration, v float64) rewards.Scorer {
+// uncancellable answers v after d and never looks at its context.
+func uncancellable(d time.Duration, v float64) rewards.Scorer {
 	return rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) {
 		<-time.After(d)
 		return rewards.Score{Value: v}, nil
@@ -59,23 +59,23 @@ type declaring struct {
 
 func (d declaring) ExtraFields() []rewards.Field { return d.fields }
 
-// term is an optional term of weight 1.
-func term(key string, sc rewards.Scorer) rewards.Term {
-	return rewards.Term{Key: key, Weight: 1, Scorer: sc}
+// component is an optional component of weight 1.
+func component(key string, sc rewards.Scorer) rewards.Component {
+	return rewards.Component{Key: key, Weight: 1, Scorer: sc}
 }
 
-// required is a required term of weight 1.
-func required(key string, sc rewards.Scorer) rewards.Term {
-	return rewards.Term{Key: key, Weight: 1, Scorer: sc, Required: true}
+// required is a required component of weight 1.
+func required(key string, sc rewards.Scorer) rewards.Component {
+	return rewards.Component{Key: key, Weight: 1, Scorer: sc, Required: true}
 }
 
-// on is an optional term of weight 1 with a failure policy.
-func on(policy, key string, sc rewards.Scorer) rewards.Term {
-	p, err := rewards.ParseTermPolicy(policy)
+// on is an optional component of weight 1 with a failure policy.
+func on(policy, key string, sc rewards.Scorer) rewards.Component {
+	p, err := rewards.ParseComponentPolicy(policy)
 	if err != nil {
 		panic(err)
 	}
-	return rewards.Term{Key: key, Weight: 1, Scorer: sc, OnFailure: p}
+	return rewards.Component{Key: key, Weight: 1, Scorer: sc, OnFailure: p}
 }
 
 func newManager(t *testing.T, cfg rewards.ManagerConfig) *rewards.Manager {
@@ -85,10 +85,10 @@ func newManager(t *testing.T, cfg rewards.ManagerConfig) *rewards.Manager {
 	return m
 }
 
-// manager makes one of terms alone.
-func manager(t *testing.T, terms ...rewards.Term) *rewards.Manager {
+// manager makes one of components alone.
+func manager(t *testing.T, components ...rewards.Component) *rewards.Manager {
 	t.Helper()
-	return newManager(t, rewards.ManagerConfig{Terms: terms})
+	return newManager(t, rewards.ManagerConfig{Components: components})
 }
 
 // alone is a sample without a group, member one of a group of four.
@@ -105,14 +105,14 @@ func score(t *testing.T, m *rewards.Manager, s rewards.Sample) rewards.Result {
 	return run.Result
 }
 
-// termOf returns the answer of the term of that key.
-func termOf(t *testing.T, r rewards.Result, key string) rewards.TermResult {
+// componentOf returns the answer of the component of that key.
+func componentOf(t *testing.T, r rewards.Result, key string) rewards.ComponentResult {
 	t.Helper()
-	for _, tr := range r.Terms {
+	for _, tr := range r.Components {
 		if tr.Key == key {
 			return tr
 		}
 	}
-	require.Fail(t, "no such term", "%q in %+v", key, r.Terms)
-	return rewards.TermResult{}
+	require.Fail(t, "no such component", "%q in %+v", key, r.Components)
+	return rewards.ComponentResult{}
 }

@@ -39,10 +39,10 @@ type Knower interface {
 // TryKnown has the scorers that are Knowers try their known samples, all at once, and returns
 // what came of them in the order of the components. No results come of the calls.
 func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
-	found := make([][]Tried, len(m.cfg.Terms))
+	found := make([][]Tried, len(m.cfg.Components))
 	var trying sync.WaitGroup
-	for i := range m.cfg.Terms {
-		t := &m.cfg.Terms[i]
+	for i := range m.cfg.Components {
+		t := &m.cfg.Components[i]
 		k, ok := t.implementation().(Knower)
 		if !ok {
 			continue
@@ -64,15 +64,15 @@ func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
 }
 
 // optional reports whether samples have a score without the component: from others.
-func (m *Manager) optional(t *Term) bool { return !t.always() && len(m.cfg.Terms) > 1 }
+func (m *Manager) optional(t *Component) bool { return !t.always() && len(m.cfg.Components) > 1 }
 
 // Needs reports whether a component asks a dependency, and whether one does without which
 // samples have no score.
 func (m *Manager) Needs(dependency string) (asked, needed bool) {
 	asked = m.cfg.Prepare != nil && DependencyOf(m.cfg.Prepare).Name == dependency
 	needed = asked
-	for i := range m.cfg.Terms {
-		if t := &m.cfg.Terms[i]; DependencyOf(t.implementation()).Name == dependency {
+	for i := range m.cfg.Components {
+		if t := &m.cfg.Components[i]; DependencyOf(t.implementation()).Name == dependency {
 			asked, needed = true, needed || !m.optional(t)
 		}
 	}
@@ -80,6 +80,6 @@ func (m *Manager) Needs(dependency string) (asked, needed bool) {
 }
 
 // always reports whether no sample of the profile has a score without the component.
-func (t *Term) always() bool {
+func (t *Component) always() bool {
 	return (t.Required || t.OnFailure.Policy == PolicyFail) && len(t.When) == 0
 }

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Term is one scorer's part in a reward.
-type Term struct {
-	// Key names the term in reward_extra_info: reward/<key>.
+// Component is one scorer's part in a reward.
+type Component struct {
+	// Key names the component in reward_extra_info: reward/<key>.
 	Key string
 	// Weight multiplies the value in a weighted aggregation.
 	Weight float64
-	// Required makes the term's final failure the sample's failure.
+	// Required makes the component's final failure the sample's failure.
 	Required bool
-	// Scorer looks at one sample, Group at a whole prompt group; a term has one of them.
+	// Scorer looks at one sample, Group at a whole prompt group; a component has one of them.
 	Scorer Scorer
 	Group  GroupScorer
 	// MinMembers is how many members a Group needs: fewer, because others never came
-	// or failed, fail the term. Defaults to 2; WholeGroup wants every one; with 1 a
+	// or failed, fail the component. Defaults to 2; WholeGroup wants every one; with 1 a
 	// sample without a group is one of its own.
 	MinMembers int
-	// OnFailure says what stands in for the value of a term that is not required.
+	// OnFailure says what stands in for the value of a component that is not required.
 	// The zero value means group_mean for a sample that has a group, else fail.
-	OnFailure TermPolicy
-	// Timeout bounds the term, retries included; at most MaxTermTimeout. Defaults to
+	OnFailure ComponentPolicy
+	// Timeout bounds the component, retries included; at most MaxComponentTimeout. Defaults to
 	// ManagerConfig.Timeout.
 	Timeout time.Duration
 	// Retries is how many more times the scorer is called when the failure is the reward's,
@@ -38,11 +38,11 @@ type Term struct {
 	Concurrency int
 	// InvalidValues are other systems' ways of saying "failed" (-999, -1).
 	InvalidValues []float64
-	// When lists the values of ManagerConfig.RouteBy of the samples that the term is
+	// When lists the values of ManagerConfig.RouteBy of the samples that the component is
 	// for; it is skipped for others. Empty: it is for all.
 	When []string
 	// Clip bounds what the scorer says, Scale multiplies it then; nil and 0: as it is.
-	// A term that has either reports what the scorer said as reward/<key>/raw.
+	// A component that has either reports what the scorer said as reward/<key>/raw.
 	Clip  *[2]float64
 	Scale float64
 	// Steps says that the component gives step scores. Min, Max and Product, which have no
@@ -53,11 +53,11 @@ type Term struct {
 	redact func(string) string // of the profile; nil: none
 }
 
-// transforms reports whether the term's value is not what its scorer says.
-func (t *Term) transforms() bool { return t.Clip != nil || t.Scale != 0 && t.Scale != 1 }
+// transforms reports whether the component's value is not what its scorer says.
+func (t *Component) transforms() bool { return t.Clip != nil || t.Scale != 0 && t.Scale != 1 }
 
-// value is what the term makes of its scorer's value.
-func (t *Term) value(v float64) float64 {
+// value is what the component makes of its scorer's value.
+func (t *Component) value(v float64) float64 {
 	if t.Clip != nil {
 		v = min(max(v, t.Clip[0]), t.Clip[1])
 	}
@@ -65,27 +65,27 @@ func (t *Term) value(v float64) float64 {
 }
 
 // scaled is v times Scale.
-func (t *Term) scaled(v float64) float64 {
+func (t *Component) scaled(v float64) float64 {
 	if t.Scale != 0 {
 		v *= t.Scale
 	}
 	return v
 }
 
-// WholeGroup is the MinMembers of a term that compares nothing but whole groups.
+// WholeGroup is the MinMembers of a component that compares nothing but whole groups.
 const WholeGroup = -1
 
 // ManagerConfig is a reward profile.
 type ManagerConfig struct {
-	// Terms are the scorers; at least one, keys unique.
-	Terms []Term
-	// Single reports the one term as verl's custom_reward_function does: a bare
+	// Components are the scorers; at least one, keys unique.
+	Components []Component
+	// Single reports the one component as verl's custom_reward_function does: a bare
 	// number as acc, other scorers under their own field names. Otherwise the keys
 	// are reward/<key>, reward/<key>/<field> and reward/combined.
 	Single bool
 	// Aggregation defaults to weighted_sum.
 	Aggregation Aggregation
-	// RouteBy names the field whose value chooses among terms by their When: data_source
+	// RouteBy names the field whose value chooses among components by their When: data_source
 	// (the default), or extra_info.<name> for a string in there.
 	RouteBy string
 	// GroupByPrompt makes one group of the samples of a step that have the same prompt, a
@@ -99,7 +99,7 @@ type ManagerConfig struct {
 	// Concurrency is the profile's capacity in this process, in samples, and bounds how many
 	// of them are under way; 0: the largest concurrency of its components.
 	Concurrency int
-	// Timeout bounds a term that names none. Defaults to 120 s.
+	// Timeout bounds a component that names none. Defaults to 120 s.
 	Timeout time.Duration
 	// Backoff is the pause before the first retry; it doubles with each. Defaults to 250 ms.
 	Backoff time.Duration
@@ -109,16 +109,16 @@ type ManagerConfig struct {
 
 // Defaults of ManagerConfig.
 const (
-	DefaultTermTimeout = 120 * time.Second
-	DefaultBackoff     = 250 * time.Millisecond
+	DefaultComponentTimeout = 120 * time.Second
+	DefaultBackoff          = 250 * time.Millisecond
 )
 
-// MaxTermTimeout is the longest a term may take: nobody waits for ever.
-const MaxTermTimeout = 24 * time.Hour
+// MaxComponentTimeout is the longest a component may take: nobody waits for ever.
+const MaxComponentTimeout = 24 * time.Hour
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c ManagerConfig) WithDefaults() ManagerConfig {
-	c.Terms = slices.Clone(c.Terms)
+	c.Components = slices.Clone(c.Components)
 	if c.Aggregation == "" {
 		c.Aggregation = WeightedSum
 	}
@@ -129,14 +129,14 @@ func (c ManagerConfig) WithDefaults() ManagerConfig {
 		c.OnSampleFailure.Policy = PolicyNone
 	}
 	if c.Timeout == 0 {
-		c.Timeout = DefaultTermTimeout
+		c.Timeout = DefaultComponentTimeout
 	}
 	if c.Backoff == 0 {
 		c.Backoff = DefaultBackoff
 	}
-	for i := range c.Terms {
-		if c.Terms[i].Timeout == 0 {
-			c.Terms[i].Timeout = c.Timeout
+	for i := range c.Components {
+		if c.Components[i].Timeout == 0 {
+			c.Components[i].Timeout = c.Timeout
 		}
 	}
 	return c
@@ -145,17 +145,17 @@ func (c ManagerConfig) WithDefaults() ManagerConfig {
 // Validate reports everything that is wrong with the profile.
 func (c ManagerConfig) Validate() error {
 	var errs faults
-	if len(c.Terms) == 0 {
-		errs.add("a reward needs at least one term")
+	if len(c.Components) == 0 {
+		errs.add("a reward needs at least one component")
 	}
-	if c.Single && len(c.Terms) != 1 {
-		errs.add("a single reward function has one term, not %d", len(c.Terms))
+	if c.Single && len(c.Components) != 1 {
+		errs.add("a single reward function has one component, not %d", len(c.Components))
 	}
 	if !slices.Contains(Aggregations(), c.Aggregation) {
 		errs.add("aggregation %q: want one of %v", c.Aggregation, Aggregations())
 	}
 	if c.RouteBy != "" && c.RouteBy != routeByDataSource && (!strings.HasPrefix(c.RouteBy, routeByExtra) || len(c.RouteBy) == len(routeByExtra)) {
-		errs.add("terms are chosen by %s or extra_info.<name>, not by %q", routeByDataSource, c.RouteBy)
+		errs.add("components are chosen by %s or extra_info.<name>, not by %q", routeByDataSource, c.RouteBy)
 	}
 	if c.Timeout < 0 || c.Backoff < 0 || c.Concurrency < 0 {
 		errs.add("timeout, backoff and concurrency cannot be negative")
@@ -164,14 +164,14 @@ func (c ManagerConfig) Validate() error {
 		errs.add("on_sample_failure: %w", err)
 	}
 	seen, weights := map[string]bool{}, 0.0
-	for _, t := range c.Terms {
+	for _, t := range c.Components {
 		switch {
 		case t.Key == "" || strings.ContainsAny(t.Key, "/ \t\n"):
-			errs.add("term key %q: want a name without slashes or spaces", t.Key)
-		case !c.Single && termColumn(t.Key) == combinedColumn:
-			errs.add("term key %q: the column %s is the sum's; give the term another name", t.Key, combinedColumn)
+			errs.add("component key %q: want a name without slashes or spaces", t.Key)
+		case !c.Single && componentColumn(t.Key) == combinedColumn:
+			errs.add("component key %q: the column %s is the sum's; give the component another name", t.Key, combinedColumn)
 		case seen[t.Key]:
-			errs.add("term key %q is used twice", t.Key)
+			errs.add("component key %q is used twice", t.Key)
 		}
 		seen[t.Key] = true
 		if err := c.Aggregation.Stepless(); err != nil && t.Steps {
@@ -181,7 +181,7 @@ func (c ManagerConfig) Validate() error {
 		c.validateDependence(t, &errs)
 		weights += t.Weight
 	}
-	if len(c.Terms) > 0 && weights <= 0 && c.Aggregation.weighted() {
+	if len(c.Components) > 0 && weights <= 0 && c.Aggregation.weighted() {
 		errs.add("the weights sum to %v; %s needs a positive sum", weights, c.Aggregation)
 	}
 	return errors.Join(errs...)
@@ -192,45 +192,45 @@ type faults []error
 
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
 
-// validate reports what is wrong with the term by itself, but for its key.
-func (t *Term) validate(errs *faults) {
+// validate reports what is wrong with the component by itself, but for its key.
+func (t *Component) validate(errs *faults) {
 	switch {
 	case t.Scorer == nil && t.Group == nil:
-		errs.add("term %q has no scorer", t.Key)
+		errs.add("component %q has no scorer", t.Key)
 	case t.Scorer != nil && t.Group != nil:
-		errs.add("term %q has a scorer for samples and one for groups; keep one", t.Key)
+		errs.add("component %q has a scorer for samples and one for groups; keep one", t.Key)
 	case t.Group == nil && t.MinMembers != 0, t.MinMembers < WholeGroup:
-		errs.add("term %q: min_members of %d", t.Key, t.MinMembers)
+		errs.add("component %q: min_members of %d", t.Key, t.MinMembers)
 	}
 	if !finite(t.Weight) {
-		errs.add("term %q: weight %v is not finite", t.Key, t.Weight)
+		errs.add("component %q: weight %v is not finite", t.Key, t.Weight)
 	}
 	if c := t.Clip; c != nil && !(finite(c[0]) && finite(c[1]) && c[0] <= c[1]) || !finite(t.Scale) {
-		errs.add("term %q: clip wants two finite numbers, the smaller first, and scale a finite one", t.Key)
+		errs.add("component %q: clip wants two finite numbers, the smaller first, and scale a finite one", t.Key)
 	}
-	if t.Timeout < 0 || t.Timeout > MaxTermTimeout || t.Retries < 0 || t.Concurrency < 0 {
-		errs.add("term %q: timeout, retries and concurrency cannot be negative, nor the timeout over %v", t.Key, MaxTermTimeout)
+	if t.Timeout < 0 || t.Timeout > MaxComponentTimeout || t.Retries < 0 || t.Concurrency < 0 {
+		errs.add("component %q: timeout, retries and concurrency cannot be negative, nor the timeout over %v", t.Key, MaxComponentTimeout)
 	}
 	if err := checkPolicy(t.OnFailure.Policy, t.OnFailure.Value, PolicyFail, PolicyZero, PolicyGroupMean); err != nil {
-		errs.add("term %q: on_failure: %w", t.Key, err)
+		errs.add("component %q: on_failure: %w", t.Key, err)
 	}
 }
 
-// validateDependence reports which terms a term looks at and there are not.
-func (c ManagerConfig) validateDependence(t Term, errs *faults) {
+// validateDependence reports which components a component looks at and there are not.
+func (c ManagerConfig) validateDependence(t Component, errs *faults) {
 	d, ok := t.Group.(Dependent)
 	if !ok {
 		return
 	}
 	for _, key := range d.DependsOn() {
-		if !slices.ContainsFunc(c.Terms, func(o Term) bool { return o.Key == key && o.Scorer != nil }) {
-			errs.add("term %q looks at what the term %q says, and there is no such term that looks at one sample", t.Key, key)
+		if !slices.ContainsFunc(c.Components, func(o Component) bool { return o.Key == key && o.Scorer != nil }) {
+			errs.add("component %q looks at what the component %q says, and there is no such component that looks at one sample", t.Key, key)
 		}
 	}
 }
 
-// implementation is the term's scorer, of either kind.
-func (t *Term) implementation() any {
+// implementation is the component's scorer, of either kind.
+func (t *Component) implementation() any {
 	if t.Group != nil {
 		return t.Group
 	}
@@ -240,7 +240,7 @@ func (t *Term) implementation() any {
 // Manager turns samples into results by one profile. It is safe for concurrent use.
 type Manager struct {
 	cfg    ManagerConfig
-	fields []*termFields // by term
+	fields []*componentFields // by component
 }
 
 // NewManager checks the profile and the fields its scorers declare.
@@ -249,13 +249,13 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	for i := range cfg.Terms {
-		cfg.Terms[i].redact = cfg.Redact
+	for i := range cfg.Components {
+		cfg.Components[i].redact = cfg.Redact
 	}
 	m := &Manager{cfg: cfg}
 	var errs []error
-	for _, t := range cfg.Terms {
-		f, err := newTermFields(t, cfg.Single)
+	for _, t := range cfg.Components {
+		f, err := newComponentFields(t, cfg.Single)
 		m.fields, errs = append(m.fields, f), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -270,7 +270,7 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 // they began.
 func (m *Manager) With(adjust func(*ManagerConfig)) (*Manager, error) {
 	cfg := m.cfg
-	cfg.Terms = slices.Clone(cfg.Terms)
+	cfg.Components = slices.Clone(cfg.Components)
 	adjust(&cfg)
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -278,10 +278,10 @@ func (m *Manager) With(adjust func(*ManagerConfig)) (*Manager, error) {
 	return &Manager{cfg: cfg, fields: m.fields}, nil
 }
 
-// Terms returns the keys of the terms in order.
-func (m *Manager) Terms() []string {
-	keys := make([]string, len(m.cfg.Terms))
-	for i, t := range m.cfg.Terms {
+// Components returns the keys of the components in order.
+func (m *Manager) Components() []string {
+	keys := make([]string, len(m.cfg.Components))
+	for i, t := range m.cfg.Components {
 		keys[i] = t.Key
 	}
 	return keys
@@ -290,10 +290,10 @@ func (m *Manager) Terms() []string {
 // Warm readies every scorer that needs it; it reports all that cannot be.
 func (m *Manager) Warm(ctx context.Context) error {
 	var errs []error
-	for _, t := range m.cfg.Terms {
+	for _, t := range m.cfg.Components {
 		if w, ok := t.implementation().(Warmer); ok {
 			if err := w.Warm(ctx); err != nil {
-				errs = append(errs, fmt.Errorf("term %q: %w", t.Key, err))
+				errs = append(errs, fmt.Errorf("component %q: %w", t.Key, err))
 			}
 		}
 	}
@@ -303,7 +303,7 @@ func (m *Manager) Warm(ctx context.Context) error {
 // Close closes every scorer that holds something.
 func (m *Manager) Close() error {
 	var errs []error
-	for _, t := range m.cfg.Terms {
+	for _, t := range m.cfg.Components {
 		if c, ok := t.implementation().(Closer); ok {
 			errs = append(errs, c.Close())
 		}

@@ -16,33 +16,33 @@ import (
 func TestAProfileIsRefusedWithAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	_, err := rewards.NewManager(rewards.ManagerConfig{
-		Terms: []rewards.Term{
+		Components: []rewards.Component{
 			{Key: "a", Weight: math.NaN(), Scorer: constant(1)},
 			{Key: "a", Weight: 1, Scorer: constant(1), Timeout: -1},
 			{Key: "a/b", Weight: 1, Retries: -1},
 			{Key: "", Weight: 1, Scorer: constant(1), Timeout: 25 * time.Hour},
-			{Key: "combined", Weight: 1, Scorer: constant(1), OnFailure: rewards.TermPolicy{Policy: rewards.PolicyNone}},
+			{Key: "combined", Weight: 1, Scorer: constant(1), OnFailure: rewards.ComponentPolicy{Policy: rewards.PolicyNone}},
 		},
 		Single: true, Aggregation: "sum", Backoff: -1,
 		OnSampleFailure: rewards.SamplePolicy{Policy: rewards.PolicyValue, Value: math.Inf(1)},
 	})
 	require.Error(t, err)
 	for _, text := range []string{
-		"one term, not 5", `aggregation "sum"`, `"a" is used twice`, `"a/b": want a name`, `"a/b" has no scorer`,
-		`term "a": weight NaN`, `term "a": timeout, retries and concurrency`, `term "a/b": timeout, retries and concurrency`, `term key ""`,
-		`term "": timeout, retries and concurrency cannot be negative, nor the timeout over 24h`, "timeout, backoff and concurrency cannot be negative",
-		"on_sample_failure: the policy value needs a finite number", `term "combined": on_failure: policy "none"`,
+		"one component, not 5", `aggregation "sum"`, `"a" is used twice`, `"a/b": want a name`, `"a/b" has no scorer`,
+		`component "a": weight NaN`, `component "a": timeout, retries and concurrency`, `component "a/b": timeout, retries and concurrency`, `component key ""`,
+		`component "": timeout, retries and concurrency cannot be negative, nor the timeout over 24h`, "timeout, backoff and concurrency cannot be negative",
+		"on_sample_failure: the policy value needs a finite number", `component "combined": on_failure: policy "none"`,
 	} {
 		require.ErrorContains(t, err, text)
 	}
 
 	_, err = rewards.NewManager(rewards.ManagerConfig{})
-	require.ErrorContains(t, err, "at least one term")
+	require.ErrorContains(t, err, "at least one component")
 }
 
-func TestATermCannotTakeTheColumnOfTheSum(t *testing.T) {
+func TestAComponentCannotTakeTheColumnOfTheSum(t *testing.T) {
 	t.Parallel()
-	cfg := rewards.ManagerConfig{Terms: []rewards.Term{term("combined", constant(1))}}
+	cfg := rewards.ManagerConfig{Components: []rewards.Component{component("combined", constant(1))}}
 	_, err := rewards.NewManager(cfg)
 	require.ErrorContains(t, err, "reward/combined")
 	cfg.Single = true
@@ -55,7 +55,7 @@ func TestTheWeightsOfASumNeedAPositiveSum(t *testing.T) {
 	weigh := func(a rewards.Aggregation, ws ...float64) error {
 		cfg := rewards.ManagerConfig{Aggregation: a}
 		for i, w := range ws {
-			cfg.Terms = append(cfg.Terms, rewards.Term{Key: string(rune('a' + i)), Weight: w, Scorer: constant(1)})
+			cfg.Components = append(cfg.Components, rewards.Component{Key: string(rune('a' + i)), Weight: w, Scorer: constant(1)})
 		}
 		_, err := rewards.NewManager(cfg)
 		return err
@@ -73,9 +73,9 @@ func TestTheWeightsOfASumNeedAPositiveSum(t *testing.T) {
 
 func TestADeclaredComponentWithStepsNeedsAWeightedAggregation(t *testing.T) {
 	t.Parallel()
-	steps := rewards.Term{Key: "steps", Weight: 1, Scorer: stepping(1, 0.5, 0.5), Steps: true}
+	steps := rewards.Component{Key: "steps", Weight: 1, Scorer: stepping(1, 0.5, 0.5), Steps: true}
 	for _, a := range rewards.Aggregations() {
-		_, err := rewards.NewManager(rewards.ManagerConfig{Aggregation: a, Terms: []rewards.Term{steps, term("whole", constant(1))}})
+		_, err := rewards.NewManager(rewards.ManagerConfig{Aggregation: a, Components: []rewards.Component{steps, component("whole", constant(1))}})
 		if a == rewards.WeightedSum || a == rewards.WeightedMean {
 			require.NoError(t, err)
 			continue
@@ -87,27 +87,27 @@ func TestADeclaredComponentWithStepsNeedsAWeightedAggregation(t *testing.T) {
 
 func TestAPolicyWrittenInGoIsHeldToTheSameWords(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rewards.TermPolicy{{"mean", 0}, {rewards.PolicyZero, 5}, {"", 1}, {rewards.PolicyValue, math.NaN()}} {
-		_, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "t", Weight: 1, Scorer: constant(1), OnFailure: p}}})
-		require.ErrorContains(t, err, `term "t": on_failure`, "%+v", p)
+	for _, p := range []rewards.ComponentPolicy{{"mean", 0}, {rewards.PolicyZero, 5}, {"", 1}, {rewards.PolicyValue, math.NaN()}} {
+		_, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "t", Weight: 1, Scorer: constant(1), OnFailure: p}}})
+		require.ErrorContains(t, err, `component "t": on_failure`, "%+v", p)
 	}
 }
 
 func TestTheDefaultsDoNotReachIntoTheCallersProfile(t *testing.T) {
 	t.Parallel()
-	cfg := rewards.ManagerConfig{Terms: []rewards.Term{term("t", constant(1)), term("u", constant(1))}, Timeout: time.Second}
-	cfg.Terms[1].Timeout = time.Minute
+	cfg := rewards.ManagerConfig{Components: []rewards.Component{component("t", constant(1)), component("u", constant(1))}, Timeout: time.Second}
+	cfg.Components[1].Timeout = time.Minute
 	filled := cfg.WithDefaults()
-	assert.Zero(t, cfg.Terms[0].Timeout)
-	assert.Equal(t, time.Second, filled.Terms[0].Timeout)
-	assert.Equal(t, time.Minute, filled.Terms[1].Timeout)
+	assert.Zero(t, cfg.Components[0].Timeout)
+	assert.Equal(t, time.Second, filled.Components[0].Timeout)
+	assert.Equal(t, time.Minute, filled.Components[1].Timeout)
 	assert.Equal(t, rewards.DefaultBackoff, filled.Backoff)
 	assert.Equal(t, rewards.WeightedSum, filled.Aggregation)
-	assert.Equal(t, rewards.DefaultTermTimeout, rewards.ManagerConfig{}.WithDefaults().Timeout)
+	assert.Equal(t, rewards.DefaultComponentTimeout, rewards.ManagerConfig{}.WithDefaults().Timeout)
 
 	m := newManager(t, cfg)
-	cfg.Terms[0].Key = "changed"
-	assert.Equal(t, []string{"t", "u"}, m.Terms())
+	cfg.Components[0].Key = "changed"
+	assert.Equal(t, []string{"t", "u"}, m.Components())
 }
 
 // held is a scorer that is warmed and closed.
@@ -124,29 +124,29 @@ func TestAllScorersAreWarmedAndClosedWhateverOneSays(t *testing.T) {
 	t.Parallel()
 	bad := &held{Scorer: constant(1), warm: errBroken, shut: errBroken}
 	good := &held{Scorer: constant(1)}
-	m := manager(t, term("bad", bad), term("plain", constant(1)), term("good", good))
+	m := manager(t, component("bad", bad), component("plain", constant(1)), component("good", good))
 	err := m.Warm(t.Context())
 	require.ErrorIs(t, err, errBroken)
-	require.ErrorContains(t, err, `term "bad"`)
+	require.ErrorContains(t, err, `component "bad"`)
 	require.ErrorIs(t, m.Close(), errBroken)
 	for _, h := range []*held{bad, good} {
 		assert.Equal(t, []string{"warm", "close"}, h.calls)
 	}
-	fine := manager(t, term("good", &held{Scorer: constant(1)}))
+	fine := manager(t, component("good", &held{Scorer: constant(1)}))
 	require.NoError(t, fine.Warm(t.Context()))
 	require.NoError(t, fine.Close())
 }
 
-func TestTheTimeoutOfTheProfileHoldsForTermsWithoutOne(t *testing.T) {
+func TestTheTimeoutOfTheProfileHoldsForComponentsWithoutOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		own := on("zero", "own", slow(time.Hour, 1))
 		own.Timeout = 3 * time.Second
 		m := newManager(t, rewards.ManagerConfig{
-			Terms: []rewards.Term{on("zero", "profile", slow(time.Hour, 1)), own}, Timeout: 5 * time.Second,
+			Components: []rewards.Component{on("zero", "profile", slow(time.Hour, 1)), own}, Timeout: 5 * time.Second,
 		})
 		r := score(t, m, alone)
-		assert.Equal(t, 5*time.Second, termOf(t, r, "profile").Took)
-		assert.Equal(t, 3*time.Second, termOf(t, r, "own").Took)
+		assert.Equal(t, 5*time.Second, componentOf(t, r, "profile").Took)
+		assert.Equal(t, 3*time.Second, componentOf(t, r, "own").Took)
 	})
 }

@@ -41,7 +41,7 @@ func decoded(d rewards.Decoder) *rewards.Media {
 	return m
 }
 
-func TestAMediaIsDecodedOnceForAllTerms(t *testing.T) {
+func TestAMediaIsDecodedOnceForAllComponents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var d decoder
@@ -113,7 +113,7 @@ func TestACallerWhoseContextEndsDoesNotWaitForAnothersDecoding(t *testing.T) {
 	})
 }
 
-func TestADecodersErrorIsRememberedForAllTerms(t *testing.T) {
+func TestADecodersErrorIsRememberedForAllComponents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := decoder{err: rewards.BadInput}

@@ -27,8 +27,8 @@ type pass struct {
 	owned []bool              // likewise: a goroutine ends it; only the call's own touches it
 	read  []*Sample           // whose pixels may be read until all have left; likewise
 
-	returns bool         // Return
-	kept    []TermResult // Kept
+	returns bool              // Return
+	kept    []ComponentResult // Kept
 }
 
 // reads notes that components of the pass read the sample's pixels.
@@ -85,13 +85,13 @@ func (p *pass) end(component int) {
 	}
 }
 
-// endTerms ends the terms for which over is true.
-func (p *pass) endTerms(over func(i int, t *Term) bool) {
+// endComponents ends the components for which over is true.
+func (p *pass) endComponents(over func(i int, t *Component) bool) {
 	if p.told == nil {
 		return
 	}
-	for i := range p.m.cfg.Terms {
-		if over(i, &p.m.cfg.Terms[i]) {
+	for i := range p.m.cfg.Components {
+		if over(i, &p.m.cfg.Components[i]) {
 			p.end(i)
 		}
 	}

@@ -114,9 +114,9 @@ func (d *drawn) action() func(context.Context) error {
 	return d.behave(d.rand.IntN(7), time.Duration(d.rand.IntN(5000))*time.Millisecond)
 }
 
-func (d *drawn) term(i int) rewards.Term {
+func (d *drawn) component(i int) rewards.Component {
 	do := d.action()
-	t := rewards.Term{
+	t := rewards.Component{
 		Key: fmt.Sprint("t", i), Weight: 1, Required: d.rand.IntN(4) == 0, Retries: d.rand.IntN(3),
 		Timeout: time.Duration(1+d.rand.IntN(3000)) * time.Millisecond,
 	}
@@ -141,10 +141,10 @@ func (d *drawn) term(i int) rewards.Term {
 func (d *drawn) config() rewards.ManagerConfig {
 	cfg := rewards.ManagerConfig{Backoff: time.Millisecond}
 	for i := range 1 + d.rand.IntN(6) {
-		cfg.Terms = append(cfg.Terms, d.term(i))
+		cfg.Components = append(cfg.Components, d.component(i))
 	}
 	if d.rand.IntN(2) == 0 {
-		do, at := d.behave([]int{0, 1, 3, 4, 5}[d.rand.IntN(5)], time.Second), len(cfg.Terms)
+		do, at := d.behave([]int{0, 1, 3, 4, 5}[d.rand.IntN(5)], time.Second), len(cfg.Components)
 		cfg.Prepare = rewards.PreparerFunc(func(ctx context.Context, s *rewards.Sample) (*rewards.Sample, error) {
 			defer d.ledger.executes(at)()
 			return s, do(ctx)
@@ -178,7 +178,7 @@ func TestEveryComponentEndsOnceBeforeDoneWhateverHappens(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := &drawn{rand: rand.New(rand.NewPCG(seed, 1)), ledger: newLedger(t)}
 			m := newManager(t, d.config())
-			components := len(m.Components())
+			components := len(m.Concurrencies())
 			s := rewards.Sample{ID: "s", DataSource: "here"}
 			if d.rand.IntN(2) == 0 {
 				s.UID, s.GroupSize = "u", 2
@@ -195,7 +195,7 @@ func TestEveryComponentEndsOnceBeforeDoneWhateverHappens(t *testing.T) {
 			ctx, cancel = d.context(t)
 			other := s
 			other.ID = "other"
-			members := []rewards.GroupMember{{Sample: &s, Terms: run.Result.Partial}, {Sample: &other, Terms: run.Result.Partial}}
+			members := []rewards.GroupMember{{Sample: &s, Components: run.Result.Partial}, {Sample: &other, Components: run.Result.Partial}}
 			group := m.RunGroup(ctx, members[:1+d.rand.IntN(2)], 2, nil, rewards.OnEnd(d.ledger.end))
 			cancel()
 			d.end(group.Done(), components)
@@ -211,9 +211,9 @@ func TestAnAbandonedScorerIsUnfinishedUntilItReturns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(t)
-		m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{
-			{Key: "hangs", Weight: 1, Scorer: deaf(time.Hour, 1), Timeout: time.Second, OnFailure: rewards.TermPolicy{Policy: rewards.PolicyZero}},
-			term("quick", constant(1)),
+		m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{
+			{Key: "hangs", Weight: 1, Scorer: uncancellable(time.Hour, 1), Timeout: time.Second, OnFailure: rewards.ComponentPolicy{Policy: rewards.PolicyZero}},
+			component("quick", constant(1)),
 		}})
 		run := m.Run(t.Context(), &alone, rewards.OnEnd(l.end))
 		assert.Equal(t, rewards.Scored, run.Result.Outcome, "the sample has its answer")
@@ -230,7 +230,7 @@ func TestWhatAPassDoesNotRunEndsBeforeItsPreparation(t *testing.T) {
 		return make([]rewards.MemberScore, len(g.Members)), nil
 	})
 	m := newManager(t, rewards.ManagerConfig{
-		Terms: []rewards.Term{term("own", constant(1)), {Key: "group", Weight: 1, Group: group, MinMembers: 1}},
+		Components: []rewards.Component{component("own", constant(1)), {Key: "group", Weight: 1, Group: group, MinMembers: 1}},
 		Prepare: rewards.PreparerFunc(func(_ context.Context, s *rewards.Sample) (*rewards.Sample, error) {
 			atPreparation = l.now()
 			return s, nil
@@ -252,7 +252,7 @@ func TestAPreparerThatEndsItsGoroutineEndsAllComponents(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	m := newManager(t, rewards.ManagerConfig{
-		Terms: []rewards.Term{term("own", constant(1)), {Key: "group", Weight: 1, Group: rewards.GroupScorerFunc(best)}},
+		Components: []rewards.Component{component("own", constant(1)), {Key: "group", Weight: 1, Group: rewards.GroupScorerFunc(best)}},
 		Prepare: rewards.PreparerFunc(func(context.Context, *rewards.Sample) (*rewards.Sample, error) {
 			runtime.Goexit()
 			return nil, nil //nolint:nilnil // it does not return

@@ -22,7 +22,7 @@ func (m moving) Concurrency() int { return int(m.n.Load()) }
 
 func TestASampleOccupiesEachComponentUntilThatEnds(t *testing.T) {
 	t.Parallel()
-	p := rewards.NewPlaces(manager(t, term("ocr", places(2)), term("judge", places(5))), 0, 1)
+	p := rewards.NewPlaces(manager(t, component("ocr", places(2)), component("judge", places(5))), 0, 1)
 	assert.Equal(t, 5, p.Capacity())
 	assert.Equal(t, 2, p.Free())
 	a, b := p.Begin(), p.Begin()
@@ -39,7 +39,7 @@ func TestASampleOccupiesEachComponentUntilThatEnds(t *testing.T) {
 
 func TestTheConcurrencyOfAProcessIsDividedAmongItsWorkers(t *testing.T) {
 	t.Parallel()
-	m := manager(t, term("ocr", places(2)), term("judge", places(11)))
+	m := manager(t, component("ocr", places(2)), component("judge", places(11)))
 	var free, capacity []int
 	for i := range 4 {
 		p := rewards.NewPlaces(m, i, 4)
@@ -51,7 +51,7 @@ func TestTheConcurrencyOfAProcessIsDividedAmongItsWorkers(t *testing.T) {
 
 func TestAProfilesOwnConcurrencyBoundsTheSamplesUnderWay(t *testing.T) {
 	t.Parallel()
-	m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("a", places(9)), term("b", places(9))}, Concurrency: 2})
+	m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{component("a", places(9)), component("b", places(9))}, Concurrency: 2})
 	p := rewards.NewPlaces(m, 0, 1)
 	a, b := p.Begin(), p.Begin()
 	a.End(0)
@@ -60,7 +60,7 @@ func TestAProfilesOwnConcurrencyBoundsTheSamplesUnderWay(t *testing.T) {
 	a.End(1)
 	assert.Equal(t, 1, p.Free())
 
-	m = newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{term("a", places(3))}, Concurrency: 64})
+	m = newManager(t, rewards.ManagerConfig{Components: []rewards.Component{component("a", places(3))}, Concurrency: 64})
 	p = rewards.NewPlaces(m, 0, 1)
 	assert.Equal(t, 64, p.Capacity())
 	assert.Equal(t, 3, p.Free(), "a larger one does not make the component faster")
@@ -70,7 +70,7 @@ func TestAConcurrencyThatFallsBelowWhatIsUnderWayLeavesNothingFree(t *testing.T)
 	t.Parallel()
 	n := new(atomic.Int64)
 	n.Store(4)
-	p := rewards.NewPlaces(manager(t, term("service", moving{constant(1), n})), 0, 1)
+	p := rewards.NewPlaces(manager(t, component("service", moving{constant(1), n})), 0, 1)
 	var held []*rewards.Place
 	for range 4 {
 		held = append(held, p.Begin())
@@ -92,15 +92,15 @@ func TestPlacesAgreeWithAModelThatCountsSampleBySample(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		var terms []rewards.Term
+		var components []rewards.Component
 		var now []*atomic.Int64
 		for i := range 1 + r.IntN(4) {
 			n := new(atomic.Int64)
 			n.Store(int64(1 + r.IntN(40)))
 			now = append(now, n)
-			terms = append(terms, term(string(rune('a'+i)), moving{constant(1), n}))
+			components = append(components, component(string(rune('a'+i)), moving{constant(1), n}))
 		}
-		cfg := rewards.ManagerConfig{Terms: terms}
+		cfg := rewards.ManagerConfig{Components: components}
 		if r.IntN(2) == 0 {
 			cfg.Concurrency = 1 + r.IntN(40)
 		}
@@ -124,14 +124,14 @@ func TestPlacesAgreeWithAModelThatCountsSampleBySample(t *testing.T) {
 				if p.Free() > 0 {
 					held = append(held, p.Begin())
 					all := map[int]bool{}
-					for i := range terms {
+					for i := range components {
 						all[i] = true
 					}
 					under = append(under, all)
 				}
 			case 2, 3:
 				if len(held) > 0 {
-					i, c := r.IntN(len(held)), r.IntN(len(terms))
+					i, c := r.IntN(len(held)), r.IntN(len(components))
 					held[i].End(c)
 					delete(under[i], c)
 				}
@@ -139,7 +139,7 @@ func TestPlacesAgreeWithAModelThatCountsSampleBySample(t *testing.T) {
 				now[r.IntN(len(now))].Store(int64(1 + r.IntN(40)))
 			}
 			want := 1 << 30
-			for c := range terms {
+			for c := range components {
 				n := share(int(now[c].Load()))
 				for _, open := range under {
 					if open[c] {
@@ -166,7 +166,7 @@ func TestOneSampleAheadIsOfComponentsThatComputeHereAndAreJustTaken(t *testing.T
 	t.Parallel()
 	two := &atomic.Int64{}
 	two.Store(2)
-	p := rewards.NewPlaces(manager(t, term("ocr", moving{places(1), two}), term("judge", places(5))), 0, 1)
+	p := rewards.NewPlaces(manager(t, component("ocr", moving{places(1), two}), component("judge", places(5))), 0, 1)
 	assert.True(t, p.Ahead())
 	p.Begin()
 	p.Begin()
@@ -178,18 +178,18 @@ func TestOneSampleAheadIsOfComponentsThatComputeHereAndAreJustTaken(t *testing.T
 	p.Begin()
 	assert.False(t, p.Ahead())
 
-	set := term("ocr", places(1))
+	set := component("ocr", places(1))
 	set.Concurrency = 1
 	p = rewards.NewPlaces(manager(t, set), 0, 1)
 	p.Begin()
 	assert.False(t, p.Ahead(), "somebody has said how many")
-	p = rewards.FixedPlaces(manager(t, term("ocr", places(1))), 1)
+	p = rewards.FixedPlaces(manager(t, component("ocr", places(1))), 1)
 	p.Begin()
 	assert.False(t, p.Ahead())
-	p = rewards.NewPlaces(manager(t, term("judge", one{engine(false)})), 0, 1)
+	p = rewards.NewPlaces(manager(t, component("judge", one{engine(false)})), 0, 1)
 	p.Begin()
 	assert.False(t, p.Ahead(), "an engine is nobody's executor here")
-	p = rewards.NewPlaces(manager(t, term("ocr", places(1))), 1, 2)
+	p = rewards.NewPlaces(manager(t, component("ocr", places(1))), 1, 2)
 	assert.False(t, p.Ahead(), "a worker without a place")
 }
 
@@ -200,7 +200,7 @@ func (one) Concurrency() int { return 1 }
 
 func TestPlacesComeBackFromManyGoroutines(t *testing.T) {
 	t.Parallel()
-	p := rewards.NewPlaces(manager(t, term("a", places(100)), term("b", places(50))), 0, 1)
+	p := rewards.NewPlaces(manager(t, component("a", places(100)), component("b", places(50))), 0, 1)
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {

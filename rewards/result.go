@@ -15,35 +15,35 @@ const (
 	OutcomeWorkerLost Outcome = "lost"      // workers kept vanishing until the attempts were spent
 )
 
-// Status is how one term ended.
+// Status is how one component ended.
 type Status string
 
-// The statuses of a term.
+// The statuses of a component.
 const (
 	StatusOK      Status = "ok"
 	StatusFailed  Status = "failed"
 	StatusSkipped Status = "skipped"
 	StatusImputed Status = "imputed"
-	// StatusWaiting is that of a term that looks at whole groups, until RunGroup.
+	// StatusWaiting is that of a component that looks at whole groups, until RunGroup.
 	StatusWaiting Status = "waiting"
 )
 
-// TermError is a failure on the way to a result.
-type TermError struct {
-	// Term is the key of the term; empty for a failure of the sample as a whole.
-	Term    string `json:"term,omitempty"`
-	Class   Class  `json:"class"`
-	Message string `json:"message"`
+// ComponentError is a failure on the way to a result.
+type ComponentError struct {
+	// Component is the key of the component; empty for a failure of the sample as a whole.
+	Component string `json:"component,omitempty"`
+	Class     Class  `json:"class"`
+	Message   string `json:"message"`
 	// Blame says whose failure it is, and Permanent that the same will happen to every
 	// sample.
 	Blame     Blame `json:"blame,omitempty"`
 	Permanent bool  `json:"permanent,omitempty"`
-	// Attempts is how many times the term was tried.
+	// Attempts is how many times the component was tried.
 	Attempts int `json:"attempts,omitempty"`
 }
 
-// TermResult is the answer of one term.
-type TermResult struct {
+// ComponentResult is the answer of one component.
+type ComponentResult struct {
 	Key     string
 	Status  Status
 	Value   float64 // of status ok, or imputed by a fixed value
@@ -69,17 +69,17 @@ type Result struct {
 	// something where Score does.
 	Steps []float64
 	// Extra and Details are what reward_extra_info and details become.
-	Extra   map[string]any
-	Details map[string]any
-	Errors  []TermError
-	Terms   []TermResult
-	// Partial is set, and nothing is decided, while a term waits for the sample's
+	Extra      map[string]any
+	Details    map[string]any
+	Errors     []ComponentError
+	Components []ComponentResult
+	// Partial is set, and nothing is decided, while a component waits for the sample's
 	// prompt group: it is what RunGroup takes. Where Waits is set it is what Kept takes.
-	Partial []TermResult
+	Partial []ComponentResult
 	// Waits is set, with the outcome cancelled, where the sample is returned because a
 	// dependency of that name is down; Errors says what it said last. Only with Return.
 	Waits string
-	// Pending is set when a failed term waits for the mean of its prompt group.
+	// Pending is set when a failed component waits for the mean of its prompt group.
 	Pending *Pending
 	// OnFailure is the profile's policy for a sample that failed.
 	OnFailure SamplePolicy

@@ -28,7 +28,7 @@ func (s *tried) Score(context.Context, *rewards.Sample) (rewards.Score, error) {
 	return rewards.Score{Value: 1}, nil
 }
 
-func retrying(sc rewards.Scorer, retries int, timeout time.Duration) rewards.Term {
+func retrying(sc rewards.Scorer, retries int, timeout time.Duration) rewards.Component {
 	t := required("t", sc)
 	t.Retries, t.Timeout = retries, timeout
 	return t
@@ -52,7 +52,7 @@ func TestRetriesAreForFailuresOfTheRewardAndOfWhatItAsks(t *testing.T) {
 				r := score(t, manager(t, retrying(sc, 3, time.Minute)), alone)
 				if again[c] {
 					assert.Equal(t, rewards.Scored, r.Outcome)
-					assert.Equal(t, 2, r.Terms[0].Attempts)
+					assert.Equal(t, 2, r.Components[0].Attempts)
 					assert.Empty(t, r.Errors)
 					return
 				}
@@ -64,7 +64,7 @@ func TestRetriesAreForFailuresOfTheRewardAndOfWhatItAsks(t *testing.T) {
 	}
 }
 
-func TestTheRetryBudgetIsWhatTheTermSays(t *testing.T) {
+func TestTheRetryBudgetIsWhatTheComponentSays(t *testing.T) {
 	t.Parallel()
 	for retries := range 4 {
 		synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestThePauseDoublesAndIsJittered(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			sc := &tried{class: rewards.Crashed, fails: 3}
-			m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{retrying(sc, 3, time.Hour)}, Backoff: time.Second})
+			m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{retrying(sc, 3, time.Hour)}, Backoff: time.Second})
 			r := score(t, m, alone)
 			require.Equal(t, rewards.Scored, r.Outcome)
 			for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
@@ -98,7 +98,7 @@ func TestThePauseDoublesAndIsJittered(t *testing.T) {
 	assert.Greater(t, len(seen), 30, "sixty pauses, hardly two alike")
 }
 
-func TestRetriesEndWithTheTermsTimeout(t *testing.T) {
+func TestRetriesEndWithTheComponentsTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sc := &tried{class: rewards.Unavailable, fails: 99}
@@ -110,11 +110,11 @@ func TestRetriesEndWithTheTermsTimeout(t *testing.T) {
 		assert.Equal(t, len(sc.at), r.Errors[0].Attempts)
 		assert.Greater(t, len(sc.at), 3)
 		assert.Less(t, len(sc.at), 10)
-		assert.Equal(t, 10*time.Second, r.Terms[0].Took)
+		assert.Equal(t, 10*time.Second, r.Components[0].Took)
 	})
 }
 
-// The timeout is the term's, not each attempt's.
+// The timeout is the component's, not each attempt's.
 func TestASlowRetryDoesNotGetANewTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestAScorerGivenUpOnItsSecondAttemptSaysSo(t *testing.T) {
 			if calls == 1 {
 				return rewards.Score{}, rewards.Crashed
 			}
-			return deaf(time.Hour, 1).Score(ctx, s)
+			return uncancellable(time.Hour, 1).Score(ctx, s)
 		})
 		run := manager(t, retrying(sc, 9, 5*time.Second)).Run(t.Context(), &alone)
 		assert.Equal(t, rewards.Timeout, run.Result.Class())
@@ -158,7 +158,7 @@ func TestACancelledSampleIsNotTriedAgain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		sc := &tried{class: rewards.Unavailable, fails: 99}
-		m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{retrying(sc, 9, time.Hour)}, Backoff: time.Minute})
+		m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{retrying(sc, 9, time.Hour)}, Backoff: time.Minute})
 		start := time.Now()
 		run := m.Run(ctx, &alone)
 		<-run.Done()

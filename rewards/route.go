@@ -52,17 +52,17 @@ func (m *Manager) prepare(ctx context.Context, s *Sample) (out *Sample, err erro
 
 // unprepared is the result of a sample whose preparation failed.
 func (m *Manager) unprepared(err error) Result {
-	terms := make([]TermResult, len(m.cfg.Terms))
-	for i, t := range m.cfg.Terms {
-		terms[i] = TermResult{Key: t.Key, Status: StatusSkipped, Reason: "the sample failed before it was scored"}
+	components := make([]ComponentResult, len(m.cfg.Components))
+	for i, t := range m.cfg.Components {
+		components[i] = ComponentResult{Key: t.Key, Status: StatusSkipped, Reason: "the sample failed before it was scored"}
 	}
-	r := m.describe(terms)
+	r := m.describe(components)
 	r.Outcome = Failed
-	r.Errors = []TermError{{Class: ClassOf(err), Message: tell(m.cfg.Redact, messageOf(err)), Attempts: 1}}
+	r.Errors = []ComponentError{{Class: ClassOf(err), Message: tell(m.cfg.Redact, MessageOf(err)), Attempts: 1}}
 	return r
 }
 
-// route is the value that chooses among terms; "" where the sample has none.
+// route is the value that chooses among components; "" where the sample has none.
 func (m *Manager) route(s *Sample) string {
 	if m.cfg.RouteBy == routeByDataSource {
 		return s.DataSource
@@ -75,25 +75,25 @@ func (m *Manager) route(s *Sample) string {
 	return value
 }
 
-// routed reports whether any term is only for some samples.
+// routed reports whether any component is only for some samples.
 func (m *Manager) routed() bool {
-	return slices.ContainsFunc(m.cfg.Terms, func(t Term) bool { return len(t.When) > 0 })
+	return slices.ContainsFunc(m.cfg.Components, func(t Component) bool { return len(t.When) > 0 })
 }
 
-// elsewhere is what a term says of a sample that it is not for; ok is false for others.
-func (m *Manager) elsewhere(t *Term, value string) (r TermResult, ok bool) {
+// elsewhere is what a component says of a sample that it is not for; ok is false for others.
+func (m *Manager) elsewhere(t *Component, value string) (r ComponentResult, ok bool) {
 	if len(t.When) == 0 || slices.Contains(t.When, value) {
 		return r, false
 	}
-	return TermResult{Key: t.Key, Status: StatusSkipped, Reason: fmt.Sprintf("it is not for %s %q", m.cfg.RouteBy, clip(value, 100))}, true
+	return ComponentResult{Key: t.Key, Status: StatusSkipped, Reason: fmt.Sprintf("it is not for %s %q", m.cfg.RouteBy, clip(value, 100))}, true
 }
 
-// nobody says that no term is for a sample, and for which samples there are some.
+// nobody says that no component is for a sample, and for which samples there are some.
 func (m *Manager) nobody(s *Sample) string {
 	var known []string
-	for _, t := range m.cfg.Terms {
+	for _, t := range m.cfg.Components {
 		known = append(known, t.When...)
 	}
 	slices.Sort(known)
-	return fmt.Sprintf("no term is for %s %q; there are terms for %q: add it to the when of one", m.cfg.RouteBy, clip(m.route(s), 100), slices.Compact(known))
+	return fmt.Sprintf("no component is for %s %q; there are components for %q: add it to the when of one", m.cfg.RouteBy, clip(m.route(s), 100), slices.Compact(known))
 }

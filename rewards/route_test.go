@@ -13,18 +13,18 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// mixed is a profile whose terms are for different samples.
+// mixed is a profile whose components are for different samples.
 func mixed(t *testing.T, routeBy string) *rewards.Manager {
 	t.Helper()
-	terms := []rewards.Term{
+	components := []rewards.Component{
 		{Key: "words", Weight: 1, Required: true, Scorer: constant(2), When: []string{"math", "code"}},
 		{Key: "picture", Weight: 1, Required: true, Scorer: constant(3), When: []string{"ocr"}},
 		{Key: "all", Weight: 0.5, Scorer: constant(10)},
 	}
-	return newManager(t, rewards.ManagerConfig{Terms: terms, RouteBy: routeBy})
+	return newManager(t, rewards.ManagerConfig{Components: components, RouteBy: routeBy})
 }
 
-func TestSamplesOfOneBatchMeetTheTermsThatAreForThem(t *testing.T) {
+func TestSamplesOfOneBatchMeetTheComponentsThatAreForThem(t *testing.T) {
 	t.Parallel()
 	m := mixed(t, "")
 	keys := map[string]bool{}
@@ -41,26 +41,26 @@ func TestSamplesOfOneBatchMeetTheTermsThatAreForThem(t *testing.T) {
 	}
 }
 
-func TestAFieldOfExtraInfoChoosesAmongTerms(t *testing.T) {
+func TestAFieldOfExtraInfoChoosesAmongComponents(t *testing.T) {
 	t.Parallel()
 	m := mixed(t, "extra_info.kind")
 	for extra, want := range map[string]float64{`{"kind": "ocr"}`: 8, `{"kind": 7}`: 5, `{}`: 5, ``: 5} {
 		r := score(t, m, rewards.Sample{ID: "x", DataSource: "math", ExtraInfo: json.RawMessage(extra)})
 		assert.InDelta(t, want, r.Score, 1e-12, extra)
 	}
-	_, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{term("a", constant(1))}, RouteBy: "prompt"})
+	_, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component("a", constant(1))}, RouteBy: "prompt"})
 	require.ErrorContains(t, err, "not by \"prompt\"")
 }
 
-func TestASampleThatNoTermIsForSaysForWhichThereAreSome(t *testing.T) {
+func TestASampleThatNoComponentIsForSaysForWhichThereAreSome(t *testing.T) {
 	t.Parallel()
-	only := term("a", constant(1))
+	only := component("a", constant(1))
 	only.When = []string{"ocr", "math"}
-	m := newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{only}})
+	m := newManager(t, rewards.ManagerConfig{Components: []rewards.Component{only}})
 	r := score(t, m, rewards.Sample{ID: "x", DataSource: "geneval"})
 	require.Equal(t, rewards.Failed, r.Outcome)
 	require.Equal(t, rewards.BadInput, r.Class())
-	require.Contains(t, r.Errors[0].Message, `no term is for data_source "geneval"; there are terms for ["math" "ocr"]`)
+	require.Contains(t, r.Errors[0].Message, `no component is for data_source "geneval"; there are components for ["math" "ocr"]`)
 }
 
 func TestWhatAScorerSaysIsClippedThenScaledAndReportedAsItWas(t *testing.T) {
@@ -69,18 +69,18 @@ func TestWhatAScorerSaysIsClippedThenScaledAndReportedAsItWas(t *testing.T) {
 		if said == 0.5 {
 			want = 0.25
 		}
-		loud := term("loud", constant(said))
+		loud := component("loud", constant(said))
 		loud.Clip, loud.Scale = &[2]float64{-4, 2}, 0.5
-		r := score(t, newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{loud}}), alone)
+		r := score(t, newManager(t, rewards.ManagerConfig{Components: []rewards.Component{loud}}), alone)
 		assert.InDelta(t, want, r.Score, 1e-12)
 		assert.InDelta(t, want, r.Extra["reward/loud"], 1e-12)
 		assert.InDelta(t, said, r.Extra["reward/loud/raw"], 1e-12)
-		r = score(t, newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{loud}, Single: true}), alone)
+		r = score(t, newManager(t, rewards.ManagerConfig{Components: []rewards.Component{loud}, Single: true}), alone)
 		assert.InDelta(t, said, r.Extra["rewardloop/raw"], 1e-12)
 	}
-	bad := term("bad", constant(1))
+	bad := component("bad", constant(1))
 	bad.Clip = &[2]float64{2, 1}
-	_, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{bad}})
+	_, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{bad}})
 	require.ErrorContains(t, err, "the smaller first")
 }
 
@@ -90,7 +90,7 @@ func TestASampleIsPreparedBeforeItsScorersSeeIt(t *testing.T) {
 		return rewards.Score{Value: float64(len(s.ExtraInfo))}, nil
 	})
 	m := newManager(t, rewards.ManagerConfig{
-		Terms: []rewards.Term{term("a", seen)},
+		Components: []rewards.Component{component("a", seen)},
 		Prepare: rewards.PreparerFunc(func(_ context.Context, s *rewards.Sample) (*rewards.Sample, error) {
 			own := *s
 			own.ExtraInfo = json.RawMessage(`{"verified_results": {}}`)
@@ -115,7 +115,7 @@ func TestASampleWhosePreparationFailsIsNotScored(t *testing.T) {
 		"a panic":  {func(context.Context, *rewards.Sample) (*rewards.Sample, error) { panic("at the disco") }, rewards.Panicked},
 	} {
 		called := false
-		m := newManager(t, rewards.ManagerConfig{Prepare: c.prepare, Terms: []rewards.Term{term("a", rewards.ScorerFunc(
+		m := newManager(t, rewards.ManagerConfig{Prepare: c.prepare, Components: []rewards.Component{component("a", rewards.ScorerFunc(
 			func(context.Context, *rewards.Sample) (rewards.Score, error) {
 				called = true
 				return rewards.Score{}, nil

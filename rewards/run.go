@@ -22,8 +22,8 @@ type Run struct {
 // included. Until then the sample and its bytes must stay as they are.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
-// Run scores s with all terms at once and returns when the result is decided: at
-// the latest when the longest term's deadline passes or ctx ends, whether or not
+// Run scores s with all components at once and returns when the result is decided: at
+// the latest when the longest component's deadline passes or ctx ends, whether or not
 // the scorers have noticed. If ctx ends first the outcome is cancelled, and
 // nothing else in the result means anything.
 func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
@@ -36,21 +36,21 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	c := &collector{
 		m:       m,
 		pass:    p,
-		results: make([]TermResult, len(m.cfg.Terms)),
-		tries:   make([]atomic.Int32, len(m.cfg.Terms)),
-		clocks:  make([]*clock, len(m.cfg.Terms)),
-		answers: make(chan answer, len(m.cfg.Terms)),
+		results: make([]ComponentResult, len(m.cfg.Components)),
+		tries:   make([]atomic.Int32, len(m.cfg.Components)),
+		clocks:  make([]*clock, len(m.cfg.Components)),
+		answers: make(chan answer, len(m.cfg.Components)),
 		began:   make(chan struct{}, 1),
 		start:   time.Now(),
 	}
-	for i, t := range m.cfg.Terms {
+	for i, t := range m.cfg.Components {
 		c.clocks[i] = &clock{timeout: t.Timeout, told: c.tell}
 	}
 	s = m.named(s)
 	p.reads(s)
-	p.endTerms(func(_ int, t *Term) bool { return t.Group != nil && !t.alone(s) })
+	p.endComponents(func(_ int, t *Component) bool { return t.Group != nil && !t.alone(s) })
 	s, err := m.prepare(ctx, s)
-	p.end(len(m.cfg.Terms))
+	p.end(len(m.cfg.Components))
 	if err != nil {
 		var waits bool
 		if run.Result, waits = p.unready(err); !waits {
@@ -64,14 +64,14 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	c.sample = s
 	p.reads(s)
 	alone := c.begin(s)
-	p.endTerms(func(i int, t *Term) bool {
+	p.endComponents(func(i int, t *Component) bool {
 		return !slices.Contains(alone, i) && !(t.alone(s) && c.results[i].Status == StatusWaiting)
 	})
 	for _, i := range alone {
 		p.run(i)
 		go func() { // ends with its scorer; Run.Done tells when all have
-			t := &m.cfg.Terms[i]
-			a := answer{i, TermResult{
+			t := &m.cfg.Components[i]
+			a := answer{i, ComponentResult{
 				Key: t.Key, Status: StatusFailed, Class: Panicked, Message: "the scorer ended its goroutine (runtime.Goexit)", Attempts: 1,
 			}}
 			defer func() {
@@ -89,15 +89,17 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	return run
 }
 
-// alone reports whether the term looks at the sample as a group of its own, in its Run.
-func (t *Term) alone(s *Sample) bool { return t.Group != nil && t.MinMembers == 1 && !s.HasGroup() }
+// alone reports whether the component looks at the sample as a group of its own, in its Run.
+func (t *Component) alone(s *Sample) bool {
+	return t.Group != nil && t.MinMembers == 1 && !s.HasGroup()
+}
 
-// begin answers for the terms that do not look at this sample now, and returns the
+// begin answers for the components that do not look at this sample now, and returns the
 // others.
 func (c *collector) begin(s *Sample) (alone []int) {
 	value := c.m.route(s)
-	for i := range c.m.cfg.Terms {
-		t := &c.m.cfg.Terms[i]
+	for i := range c.m.cfg.Components {
+		t := &c.m.cfg.Components[i]
 		if r, skipped := c.m.elsewhere(t, value); skipped {
 			c.results[i] = r
 		} else if r, kept := c.pass.keeps(i); kept {
@@ -111,10 +113,10 @@ func (c *collector) begin(s *Sample) (alone []int) {
 	return alone
 }
 
-// answer is what a term's goroutine sends, once.
+// answer is what a component's goroutine sends, once.
 type answer struct {
-	term   int
-	result TermResult
+	component int
+	result    ComponentResult
 }
 
 // collector gathers the answers of one run; but for tries, only the goroutine of
@@ -123,10 +125,10 @@ type collector struct {
 	m       *Manager
 	pass    *pass
 	sample  *Sample
-	results []TermResult   // those without a key have not come
-	tries   []atomic.Int32 // attempts begun; counted by the term's goroutine
+	results []ComponentResult // those without a key have not come
+	tries   []atomic.Int32    // attempts begun; counted by the component's goroutine
 	clocks  []*clock
-	answers chan answer   // one place per term, so that an abandoned one never blocks
+	answers chan answer   // one place per component, so that an abandoned one never blocks
 	began   chan struct{} // capacity 1: a clock has started
 	start   time.Time
 }
@@ -140,7 +142,7 @@ func (c *collector) tell() {
 }
 
 // collect waits for all answers, for the deadlines of those that do not come, for
-// the failure of a required term, or for the end of ctx.
+// the failure of a required component, or for the end of ctx.
 func (c *collector) collect(ctx context.Context) Result {
 	timer := time.NewTimer(c.nextDeadline())
 	defer timer.Stop()
@@ -167,59 +169,59 @@ func (c *collector) collect(ctx context.Context) Result {
 	return c.m.decide(c.sample, c.results, c.pass.returns)
 }
 
-// waiting is what a term that looks at whole groups says of a sample alone.
-func (m *Manager) waiting(s *Sample, t *Term) TermResult {
+// waiting is what a component that looks at whole groups says of a sample alone.
+func (m *Manager) waiting(s *Sample, t *Component) ComponentResult {
 	if s.HasGroup() || t.alone(s) {
-		return TermResult{Key: t.Key, Status: StatusWaiting}
+		return ComponentResult{Key: t.Key, Status: StatusWaiting}
 	}
-	return TermResult{
+	return ComponentResult{
 		Key: t.Key, Status: StatusFailed, Class: BadInput,
 		Message: fmt.Sprintf("%v: sample %q belongs to no group of two or more, and %q compares the members of one: it needs uid and group_size",
 			BadInput, s.ID, t.Key),
 	}
 }
 
-// decide makes the result of a sample whose terms have answered, or leaves it to
+// decide makes the result of a sample whose components have answered, or leaves it to
 // RunGroup where some of them wait for its group. Returns says that a sample is returned
 // that waits for a dependency.
-func (m *Manager) decide(s *Sample, terms []TermResult, returns bool) Result {
+func (m *Manager) decide(s *Sample, components []ComponentResult, returns bool) Result {
 	waiting := false
 	if returns {
-		if why := m.awaited(s, terms); why != nil {
-			return returned(terms, why)
+		if why := m.awaited(s, components); why != nil {
+			return returned(components, why)
 		}
 	}
-	for i := range terms {
-		if terms[i].Status == StatusFailed && m.cfg.Terms[i].Required {
-			return m.failed(s, terms)
+	for i := range components {
+		if components[i].Status == StatusFailed && m.cfg.Components[i].Required {
+			return m.failed(s, components)
 		}
-		waiting = waiting || terms[i].Status == StatusWaiting
+		waiting = waiting || components[i].Status == StatusWaiting
 	}
 	if waiting {
-		return Result{Terms: terms, Partial: terms, OnFailure: m.cfg.OnSampleFailure}
+		return Result{Components: components, Partial: components, OnFailure: m.cfg.OnSampleFailure}
 	}
-	return m.combine(s, terms)
+	return m.combine(s, components)
 }
 
 func (c *collector) complete() bool {
-	return !slices.ContainsFunc(c.results, func(r TermResult) bool { return r.Key == "" })
+	return !slices.ContainsFunc(c.results, func(r ComponentResult) bool { return r.Key == "" })
 }
 
-// take keeps an answer, unless its term was given up at its deadline.
+// take keeps an answer, unless its component was given up at its deadline.
 func (c *collector) take(a answer) {
-	if c.results[a.term].Key == "" {
-		c.results[a.term] = a.result
+	if c.results[a.component].Key == "" {
+		c.results[a.component] = a.result
 	}
 }
 
-// grace is how long after its deadline a term is waited for: it lets a scorer
+// grace is how long after its deadline a component is waited for: it lets a scorer
 // that heeds its context answer for itself.
 const grace = 100 * time.Millisecond
 
-// nextDeadline returns how long until the next unanswered term is overdue.
+// nextDeadline returns how long until the next unanswered component is overdue.
 func (c *collector) nextDeadline() time.Duration {
 	next := time.Duration(1<<63 - 1)
-	for i := range c.m.cfg.Terms {
+	for i := range c.m.cfg.Components {
 		if over, begun := c.clocks[i].over(); begun && c.results[i].Key == "" {
 			next = min(next, time.Until(over)+grace)
 		}
@@ -227,15 +229,15 @@ func (c *collector) nextDeadline() time.Duration {
 	return max(next, 0)
 }
 
-// giveUp fails every overdue term. On a machine so busy that this goroutine itself
+// giveUp fails every overdue component. On a machine so busy that this goroutine itself
 // is late, answers that came in time may lie unread: they count.
 func (c *collector) giveUp() {
 	for len(c.answers) > 0 { // nobody else receives
 		c.take(<-c.answers)
 	}
-	for i, t := range c.m.cfg.Terms {
+	for i, t := range c.m.cfg.Components {
 		if over, begun := c.clocks[i].over(); begun && c.results[i].Key == "" && time.Since(over) >= grace {
-			c.results[i] = TermResult{
+			c.results[i] = ComponentResult{
 				Key: t.Key, Status: StatusFailed, Class: Timeout, Blame: BlameReward, Attempts: int(c.tries[i].Load()), Took: time.Since(c.start),
 				Message: fmt.Sprintf("the scorer did not return within %v and ignored its context", t.Timeout),
 			}
@@ -243,10 +245,10 @@ func (c *collector) giveUp() {
 	}
 }
 
-// failedRequired reports whether a term has decided. One that waits for a dependency has not:
+// failedRequired reports whether a component has decided. One that waits for a dependency has not:
 // what the others say is kept until that is back.
 func (c *collector) failedRequired() bool {
-	for i, t := range c.m.cfg.Terms {
+	for i, t := range c.m.cfg.Components {
 		if t.Required && c.results[i].Status == StatusFailed && !(c.pass.returns && c.results[i].Waits != "") {
 			return true
 		}
@@ -254,12 +256,12 @@ func (c *collector) failedRequired() bool {
 	return false
 }
 
-// settle marks the terms that had no time to answer as skipped.
-func (c *collector) settle() []TermResult {
-	for i, t := range c.m.cfg.Terms {
+// settle marks the components that had no time to answer as skipped.
+func (c *collector) settle() []ComponentResult {
+	for i, t := range c.m.cfg.Components {
 		if c.results[i].Key == "" {
-			c.results[i] = TermResult{
-				Key: t.Key, Status: StatusSkipped, Reason: "a required term of the sample failed",
+			c.results[i] = ComponentResult{
+				Key: t.Key, Status: StatusSkipped, Reason: "a required component of the sample failed",
 				Attempts: int(c.tries[i].Load()), Took: time.Since(c.start),
 			}
 		}
@@ -267,9 +269,9 @@ func (c *collector) settle() []TermResult {
 	return c.results
 }
 
-// score runs one term to its final answer: attempts with a doubling, jittered
+// score runs one component to its final answer: attempts with a doubling, jittered
 // pause between them while Retries and the timeout, which is the clock's, last.
-func (m *Manager) score(ctx context.Context, c *clock, t *Term, s *Sample, tries *atomic.Int32) TermResult {
+func (m *Manager) score(ctx context.Context, c *clock, t *Component, s *Sample, tries *atomic.Int32) ComponentResult {
 	ctx, cancel := clocked(ctx, c, t.Scorer)
 	defer cancel()
 	start := time.Now()
@@ -292,7 +294,7 @@ func (m *Manager) score(ctx context.Context, c *clock, t *Term, s *Sample, tries
 
 // attempt calls the scorer once and judges what it returned; a panic in either
 // (an error's own methods are the scorer's code too) is a failure.
-func (t *Term) attempt(ctx context.Context, s *Sample) (r TermResult) {
+func (t *Component) attempt(ctx context.Context, s *Sample) (r ComponentResult) {
 	ctx, reader := withReader(ctx)
 	defer reader.end()
 	err := Guard(func() error {
@@ -300,7 +302,7 @@ func (t *Term) attempt(ctx context.Context, s *Sample) (r TermResult) {
 		return nil
 	})
 	if err != nil {
-		return TermResult{Key: t.Key, Status: StatusFailed, Class: Panicked, Message: tell(t.redact, err.Error()), Blame: BlameReward}
+		return ComponentResult{Key: t.Key, Status: StatusFailed, Class: Panicked, Message: tell(t.redact, err.Error()), Blame: BlameReward}
 	}
 	return r
 }
@@ -315,9 +317,9 @@ func repeats(b Blame, permanent bool) bool {
 // with the result and are remembered with it.
 const maxMessage = 4096
 
-// messageOf is the text of an error without the class that stands beside it: what wraps a
+// MessageOf is the text of an error without the class that stands beside it: what wraps a
 // class begins with it.
-func messageOf(err error) string {
+func MessageOf(err error) string {
 	text := err.Error()
 	class := string(ClassOf(err)) + ": "
 	for strings.HasPrefix(text, class) {

@@ -20,20 +20,20 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-func TestTermsRunAtTheSameTime(t *testing.T) {
+func TestComponentsRunAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const k = 5
-		var terms []rewards.Term
+		var components []rewards.Component
 		for i := range k {
-			terms = append(terms, term(fmt.Sprintf("t%d", i), slow(3*time.Second, float64(i))))
+			components = append(components, component(fmt.Sprintf("t%d", i), slow(3*time.Second, float64(i))))
 		}
 		start := time.Now()
-		r := score(t, manager(t, terms...), alone)
+		r := score(t, manager(t, components...), alone)
 		assert.Equal(t, 3*time.Second, time.Since(start), "not %d times that", k)
 		assert.Equal(t, rewards.Scored, r.Outcome)
 		assert.InDelta(t, 0+1+2+3+4, r.Score, 0)
-		for _, tr := range r.Terms {
+		for _, tr := range r.Components {
 			assert.Equal(t, 3*time.Second, tr.Took)
 		}
 	})
@@ -44,14 +44,14 @@ func TestSamplesRunAtTheSameTimeAndKeepTheirOwnScores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		step := func(s *rewards.Sample) float64 { return float64(s.Step) }
 		m := manager(t,
-			term("odd", bySample(func(s *rewards.Sample) (rewards.Score, error) {
+			component("odd", bySample(func(s *rewards.Sample) (rewards.Score, error) {
 				if s.Step%7 == 0 {
 					panic("every seventh")
 				}
 				<-time.After(time.Duration(100-s.Step) * time.Millisecond)
 				return rewards.Score{Value: step(s)}, nil
 			})),
-			rewards.Term{Key: "ten", Weight: 10, Scorer: bySample(func(s *rewards.Sample) (rewards.Score, error) {
+			rewards.Component{Key: "ten", Weight: 10, Scorer: bySample(func(s *rewards.Sample) (rewards.Score, error) {
 				return rewards.Score{Value: step(s), Extra: map[string]any{"id": s.ID}}, nil
 			})},
 		)
@@ -86,7 +86,7 @@ type badError struct{}
 func (badError) Error() string { return "bad" }
 func (badError) As(any) bool   { panic("boom in As") }
 
-func TestAPanicInAScorerIsAFailureOfItsTermAlone(t *testing.T) {
+func TestAPanicInAScorerIsAFailureOfItsComponentAlone(t *testing.T) {
 	t.Parallel()
 	panics := map[string]struct {
 		scorer rewards.ScorerFunc
@@ -108,13 +108,13 @@ func TestAPanicInAScorerIsAFailureOfItsTermAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := manager(t, on("zero", "bad", p.scorer), term("good", slow(time.Second, 2)))
+				m := manager(t, on("zero", "bad", p.scorer), component("good", slow(time.Second, 2)))
 				for range 2 { // the manager is as good as before
 					r := score(t, m, alone)
 					assert.Equal(t, rewards.Scored, r.Outcome)
 					assert.InDelta(t, 2, r.Score, 0)
 					require.Len(t, r.Errors, 1)
-					assert.Equal(t, "bad", r.Errors[0].Term)
+					assert.Equal(t, "bad", r.Errors[0].Component)
 					assert.Equal(t, rewards.Panicked, r.Errors[0].Class)
 					assert.Equal(t, 1, r.Errors[0].Attempts, "it would only be repeated")
 					assert.Contains(t, r.Errors[0].Message, p.says)
@@ -125,13 +125,13 @@ func TestAPanicInAScorerIsAFailureOfItsTermAlone(t *testing.T) {
 	}
 }
 
-func TestAScorerThatEndsItsGoroutineIsAFailedTerm(t *testing.T) {
+func TestAScorerThatEndsItsGoroutineIsAFailedComponent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := manager(t, required("bad", bySample(func(*rewards.Sample) (rewards.Score, error) {
 			runtime.Goexit() // what t.FailNow does
 			return rewards.Score{}, nil
-		})), term("good", constant(1)))
+		})), component("good", constant(1)))
 		start := time.Now()
 		r := score(t, m, alone) // Done closes as well
 		assert.Equal(t, rewards.Failed, r.Outcome)
@@ -140,15 +140,15 @@ func TestAScorerThatEndsItsGoroutineIsAFailedTerm(t *testing.T) {
 	})
 }
 
-func TestARequiredTermDecidesAtOnceAndCancelsTheOthers(t *testing.T) {
+func TestARequiredComponentDecidesAtOnceAndCancelsTheOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		ended := make(chan time.Duration, 1)
 		m := manager(t,
-			term("quick", constant(1)),
+			component("quick", constant(1)),
 			on("zero", "weak", broken(rewards.Internal)),
-			term("long", rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+			component("long", rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 				<-ctx.Done()
 				ended <- time.Since(start)
 				return rewards.Score{}, ctx.Err()
@@ -167,12 +167,12 @@ func TestARequiredTermDecidesAtOnceAndCancelsTheOthers(t *testing.T) {
 		assert.Equal(t, rewards.Failed, r.Outcome)
 		assert.Nil(t, r.Pending)
 		require.Len(t, r.Errors, 2)
-		assert.Equal(t, "judge", r.Errors[0].Term, "the failure that decided comes first")
+		assert.Equal(t, "judge", r.Errors[0].Component, "the failure that decided comes first")
 		assert.Equal(t, rewards.BadInput, r.Class())
-		assert.Equal(t, rewards.StatusOK, termOf(t, r, "quick").Status)
-		long := termOf(t, r, "long")
+		assert.Equal(t, rewards.StatusOK, componentOf(t, r, "quick").Status)
+		long := componentOf(t, r, "long")
 		assert.Equal(t, rewards.StatusSkipped, long.Status)
-		assert.Contains(t, long.Reason, "required term")
+		assert.Contains(t, long.Reason, "required component")
 		assert.Equal(t, 2*time.Second, long.Took)
 		assert.Nil(t, r.Extra["reward/combined"])
 		assert.Contains(t, r.Extra, "reward/combined")
@@ -185,7 +185,7 @@ func TestAScorerThatHeedsItsContextFailsAtItsDeadline(t *testing.T) {
 		bad := on("zero", "bad", slow(time.Hour, 1))
 		bad.Timeout = 2 * time.Second
 		start := time.Now()
-		r := score(t, manager(t, bad, term("good", constant(1))), alone)
+		r := score(t, manager(t, bad, component("good", constant(1))), alone)
 		assert.Equal(t, 2*time.Second, time.Since(start), "without the grace")
 		require.Len(t, r.Errors, 1)
 		assert.Equal(t, rewards.Timeout, r.Errors[0].Class)
@@ -196,9 +196,9 @@ func TestAScorerThatHeedsItsContextFailsAtItsDeadline(t *testing.T) {
 func TestAScorerThatIgnoresItsContextIsGivenUpAndDoneWaitsForIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		bad := on("zero", "bad", deaf(10*time.Second, 5))
+		bad := on("zero", "bad", uncancellable(10*time.Second, 5))
 		bad.Timeout = time.Second
-		m := manager(t, bad, term("good", constant(1)))
+		m := manager(t, bad, component("good", constant(1)))
 		start := time.Now()
 		run := m.Run(t.Context(), &alone)
 		assert.Equal(t, 1100*time.Millisecond, time.Since(start), "the deadline and a grace of 100 ms")
@@ -217,7 +217,7 @@ func TestAScorerThatIgnoresItsContextIsGivenUpAndDoneWaitsForIt(t *testing.T) {
 		}
 		<-run.Done()
 		assert.Equal(t, 10*time.Second, time.Since(start))
-		assert.Equal(t, rewards.StatusImputed, termOf(t, run.Result, "bad").Status, "a late answer changes nothing")
+		assert.Equal(t, rewards.StatusImputed, componentOf(t, run.Result, "bad").Status, "a late answer changes nothing")
 		assert.InDelta(t, 1, run.Result.Score, 0)
 	})
 }
@@ -225,25 +225,25 @@ func TestAScorerThatIgnoresItsContextIsGivenUpAndDoneWaitsForIt(t *testing.T) {
 func TestARequiredScorerThatHangsFailsTheSampleAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		bad := required("bad", deaf(time.Minute, 5))
+		bad := required("bad", uncancellable(time.Minute, 5))
 		bad.Timeout = time.Second
-		run := manager(t, bad, term("good", slow(time.Hour, 1))).Run(t.Context(), &alone)
+		run := manager(t, bad, component("good", slow(time.Hour, 1))).Run(t.Context(), &alone)
 		assert.Equal(t, rewards.Failed, run.Result.Outcome)
 		assert.Equal(t, rewards.Timeout, run.Result.Class())
-		assert.Equal(t, 1100*time.Millisecond, termOf(t, run.Result, "good").Took)
+		assert.Equal(t, 1100*time.Millisecond, componentOf(t, run.Result, "good").Took)
 		<-run.Done()
 	})
 }
 
-// The grace belongs to each term: one that is given up does not take others with
+// The grace belongs to each component: one that is given up does not take others with
 // it whose own grace still runs.
-func TestEveryTermHasItsOwnGrace(t *testing.T) {
+func TestEveryComponentHasItsOwnGrace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		first, second := on("zero", "first", deaf(time.Minute, 1)), on("zero", "second", deaf(1120*time.Millisecond, 7))
+		first, second := on("zero", "first", uncancellable(time.Minute, 1)), on("zero", "second", uncancellable(1120*time.Millisecond, 7))
 		first.Timeout, second.Timeout = time.Second, 1050*time.Millisecond
 		run := manager(t, first, second).Run(t.Context(), &alone)
-		assert.Equal(t, rewards.StatusOK, termOf(t, run.Result, "second").Status)
+		assert.Equal(t, rewards.StatusOK, componentOf(t, run.Result, "second").Status)
 		assert.InDelta(t, 7, run.Result.Score, 0)
 		<-run.Done()
 	})
@@ -253,8 +253,8 @@ func TestEveryTermHasItsOwnGrace(t *testing.T) {
 // answer that came in time into a timeout.
 func TestAnAnswerThatLiesUnreadAtTheDeadlineCounts(t *testing.T) {
 	t.Parallel()
-	m := manager(t, term("t", constant(1)))
-	got := rewards.TakeLate(m, rewards.TermResult{Key: "t", Status: rewards.StatusOK, Value: 3})
+	m := manager(t, component("t", constant(1)))
+	got := rewards.TakeLate(m, rewards.ComponentResult{Key: "t", Status: rewards.StatusOK, Value: 3})
 	assert.Equal(t, rewards.StatusOK, got.Status)
 	assert.InDelta(t, 3, got.Value, 0)
 }
@@ -263,7 +263,7 @@ func TestASampleWhoseContextEndsIsCancelledAtOnce(t *testing.T) {
 	t.Parallel()
 	scorers := map[string]rewards.Scorer{
 		"a scorer that heeds it":   slow(time.Minute, 1),
-		"a scorer that ignores it": deaf(time.Minute, 1),
+		"a scorer that ignores it": uncancellable(time.Minute, 1),
 	}
 	for name, sc := range scorers {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestASampleWhoseContextEndsIsCancelledAtOnce(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				start := time.Now()
-				run := manager(t, required("t", sc), term("quick", constant(1))).Run(ctx, &alone)
+				run := manager(t, required("t", sc), component("quick", constant(1))).Run(ctx, &alone)
 				assert.Equal(t, time.Second, time.Since(start))
 				assert.Equal(t, rewards.OutcomeCancelled, run.Result.Outcome)
 				assert.Nil(t, run.Result.Pending)
@@ -288,7 +288,7 @@ func TestASampleThatIsCancelledBeforeItStartsIsCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 20 { // the answers and the end of ctx come together
-			run := manager(t, required("a", constant(1)), term("b", broken(rewards.BadInput))).Run(ctx, &alone)
+			run := manager(t, required("a", constant(1)), component("b", broken(rewards.BadInput))).Run(ctx, &alone)
 			assert.Equal(t, rewards.OutcomeCancelled, run.Result.Outcome)
 			<-run.Done()
 		}
@@ -306,7 +306,7 @@ func TestWhatIsNoFiniteNumberOrASentinelIsAFailure(t *testing.T) {
 		assert.Contains(t, r.Errors[0].Message, fmt.Sprint(v))
 		assert.InDelta(t, 0, r.Score, 0)
 	}
-	r := score(t, manager(t, term("t", constant(-999))), alone)
+	r := score(t, manager(t, component("t", constant(-999))), alone)
 	assert.InDelta(t, -999, r.Score, 0, "a number like any other where it is not configured")
 }
 
@@ -318,14 +318,14 @@ func TestMessagesOfScorersAreBounded(t *testing.T) {
 		"panic": bySample(func(*rewards.Sample) (rewards.Score, error) { panic(long) }),
 	}
 	for name, sc := range scorers {
-		r := score(t, manager(t, term("t", sc)), alone)
+		r := score(t, manager(t, component("t", sc)), alone)
 		require.Len(t, r.Errors, 1, name)
 		assert.LessOrEqual(t, len(r.Errors[0].Message), 4100, name)
 		assert.Greater(t, len(r.Errors[0].Message), 2000, name)
 		assert.True(t, utf8.ValidString(r.Errors[0].Message), name)
 	}
-	r := score(t, manager(t, term("t", failing(rewards.Skip(long)))), alone)
-	assert.LessOrEqual(t, len(r.Terms[0].Reason), 4100)
+	r := score(t, manager(t, component("t", failing(rewards.Skip(long)))), alone)
+	assert.LessOrEqual(t, len(r.Components[0].Reason), 4100)
 }
 
 func TestAPanicInAGuardedCallIsAnErrorOfItsClass(t *testing.T) {

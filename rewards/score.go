@@ -23,7 +23,7 @@ type Score struct {
 // Score must return soon after ctx ends, must not keep s or its bytes after it
 // returns, and must be safe for concurrent use. It answers with a Score, with
 // Skip(reason), or with an error that wraps a Class. A panic counts as a failed
-// term of class Panicked.
+// component of class Panicked.
 type Scorer interface {
 	Score(ctx context.Context, s *Sample) (Score, error)
 }

@@ -30,13 +30,13 @@ func checkSteps(steps []float64) string {
 // numbers of steps, or with scores that no float64 can hold) every step gets 0, as many as
 // the component with the most has; an error says so unless it is the aggregation's nature.
 // Nil: no component has steps.
-func (m *Manager) contributions(terms []TermResult) (sums []float64, fault *TermError) {
+func (m *Manager) contributions(components []ComponentResult) (sums []float64, fault *ComponentError) {
 	weighted := m.cfg.Aggregation.weighted()
 	var have []int
 	most := 0
-	for i := range terms {
-		t := &terms[i]
-		if t.Status != StatusOK || len(t.Score.Steps) == 0 || weighted && m.cfg.Terms[i].Weight == 0 {
+	for i := range components {
+		t := &components[i]
+		if t.Status != StatusOK || len(t.Score.Steps) == 0 || weighted && m.cfg.Components[i].Weight == 0 {
 			continue
 		}
 		have = append(have, i)
@@ -45,9 +45,9 @@ func (m *Manager) contributions(terms []TermResult) (sums []float64, fault *Term
 	if len(have) == 0 {
 		return nil, nil
 	}
-	first := &terms[have[0]]
+	first := &components[have[0]]
 	for _, i := range have[1:] {
-		if t := &terms[i]; len(t.Score.Steps) != len(first.Score.Steps) {
+		if t := &components[i]; len(t.Score.Steps) != len(first.Score.Steps) {
 			return make([]float64, most), wholeReward("%q gives %d step scores and %q %d",
 				first.Key, len(first.Score.Steps), t.Key, len(t.Score.Steps))
 		}
@@ -57,8 +57,8 @@ func (m *Manager) contributions(terms []TermResult) (sums []float64, fault *Term
 		return sums, nil
 	}
 	for _, i := range have {
-		t := &m.cfg.Terms[i]
-		for k, v := range terms[i].Score.Steps {
+		t := &m.cfg.Components[i]
+		for k, v := range components[i].Score.Steps {
 			sums[k] += t.Weight * t.scaled(v)
 		}
 	}
@@ -81,8 +81,8 @@ func (a Aggregation) Stepless() error {
 }
 
 // wholeReward is the error of a result whose steps have no shares of its reward.
-func wholeReward(format string, args ...any) *TermError {
-	return &TermError{
+func wholeReward(format string, args ...any) *ComponentError {
+	return &ComponentError{
 		Class: InvalidScore, Blame: BlameReward,
 		Message: fmt.Sprintf(format, args...) + ": the whole reward is on the last step",
 	}
@@ -96,7 +96,7 @@ const stepSlack = 1e-9
 // values that made the reward. What the steps do not account for (components without
 // steps, imputed values, clip, a value that is not the sum of its steps) is on the last
 // one, so that their sum, added from the first to the last, is the reward.
-func (a Aggregation) spread(sums []float64, vs []WeightedValue, reward float64) (steps []float64, fault *TermError) {
+func (a Aggregation) spread(sums []float64, vs []WeightedValue, reward float64) (steps []float64, fault *ComponentError) {
 	if len(sums) == 0 {
 		return nil, nil
 	}

@@ -27,8 +27,8 @@ func sum(steps []float64) (s float64) {
 	return s
 }
 
-func weighed(key string, weight float64, sc rewards.Scorer) rewards.Term {
-	return rewards.Term{Key: key, Weight: weight, Scorer: sc}
+func weighed(key string, weight float64, sc rewards.Scorer) rewards.Component {
+	return rewards.Component{Key: key, Weight: weight, Scorer: sc}
 }
 
 func TestStepScoresCarryWhatTheOtherComponentsGive(t *testing.T) {
@@ -54,7 +54,7 @@ func TestStepScoresCarryWhatTheOtherComponentsGive(t *testing.T) {
 
 func TestStepScoresCombineStepByStep(t *testing.T) {
 	t.Parallel()
-	terms := []rewards.Term{
+	components := []rewards.Component{
 		weighed("a", 0.5, stepping(10, 1, 2)), weighed("b", 2, stepping(20, 0.25, -0.5)), weighed("whole", 1, constant(3)),
 	}
 	for aggregation, want := range map[rewards.Aggregation][]float64{
@@ -64,15 +64,15 @@ func TestStepScoresCombineStepByStep(t *testing.T) {
 		rewards.Max:          {0, 20},
 		rewards.Product:      {0, 600},
 	} {
-		r := score(t, newManager(t, rewards.ManagerConfig{Terms: terms, Aggregation: aggregation}), alone)
+		r := score(t, newManager(t, rewards.ManagerConfig{Components: components, Aggregation: aggregation}), alone)
 		assert.Equal(t, rewards.Scored, r.Outcome)
 		assert.InDeltaSlice(t, want, r.Steps, 1e-12, aggregation)
 		assert.InDelta(t, r.Score, sum(r.Steps), 1e-12, aggregation)
 		assert.Empty(t, r.Errors)
 	}
-	r := score(t, manager(t, terms[2]), alone)
+	r := score(t, manager(t, components[2]), alone)
 	assert.Nil(t, r.Steps, "absence is not a list")
-	r = score(t, newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{weighed("a", 0.5, stepping(3, 1, 2))}, Single: true}), alone)
+	r = score(t, newManager(t, rewards.ManagerConfig{Components: []rewards.Component{weighed("a", 0.5, stepping(3, 1, 2))}, Single: true}), alone)
 	assert.Equal(t, []float64{0.5, 1}, r.Steps)
 }
 
@@ -85,20 +85,20 @@ func TestWhatClipTakesAwayIsOnTheLastStep(t *testing.T) {
 	assert.Equal(t, []float64{20, 40, -40}, r.Steps)
 }
 
-func TestATermThatOnlyReportsHasNoSayInTheSteps(t *testing.T) {
+func TestAComponentThatOnlyReportsHasNoSayInTheSteps(t *testing.T) {
 	t.Parallel()
-	metric := rewards.Term{Key: "metric", Scorer: stepping(0, 1, 2, 3)}
-	r := score(t, manager(t, term("a", stepping(1, 0.5)), metric), alone)
+	metric := rewards.Component{Key: "metric", Scorer: stepping(0, 1, 2, 3)}
+	r := score(t, manager(t, component("a", stepping(1, 0.5)), metric), alone)
 	assert.Equal(t, []float64{1}, r.Steps)
-	r = score(t, manager(t, term("whole", constant(3)), metric), alone)
+	r = score(t, manager(t, component("whole", constant(3)), metric), alone)
 	assert.Nil(t, r.Steps)
-	r = score(t, newManager(t, rewards.ManagerConfig{Terms: []rewards.Term{metric}, Aggregation: rewards.Min}), alone)
+	r = score(t, newManager(t, rewards.ManagerConfig{Components: []rewards.Component{metric}, Aggregation: rewards.Min}), alone)
 	assert.Equal(t, []float64{0, 0, 0}, r.Steps, "weights do not matter to the smallest value")
 }
 
 func TestComponentsThatCountOtherStepsPutTheWholeRewardOnTheLast(t *testing.T) {
 	t.Parallel()
-	r := score(t, manager(t, term("a", stepping(1, 0.5)), term("b", stepping(2, 1, 2)), term("whole", constant(3))), alone)
+	r := score(t, manager(t, component("a", stepping(1, 0.5)), component("b", stepping(2, 1, 2)), component("whole", constant(3))), alone)
 	assert.Equal(t, rewards.Scored, r.Outcome)
 	assert.InDelta(t, 6, r.Score, 0)
 	assert.Equal(t, []float64{0, 6}, r.Steps, "as many as the component with the most has")
@@ -110,14 +110,14 @@ func TestComponentsThatCountOtherStepsPutTheWholeRewardOnTheLast(t *testing.T) {
 
 func TestStepScoresTooLargeToAddUpPutTheWholeRewardOnTheLast(t *testing.T) {
 	t.Parallel()
-	for words, terms := range map[string][]rewards.Term{
+	for words, components := range map[string][]rewards.Component{
 		"weight · scale · score of step 2 is +Inf": {
-			term("a", stepping(1, 0, math.MaxFloat64)), term("b", stepping(1, 0, math.MaxFloat64)),
+			component("a", stepping(1, 0, math.MaxFloat64)), component("b", stepping(1, 0, math.MaxFloat64)),
 		},
-		"the first 2 steps sum to +Inf":                                  {term("a", stepping(2, math.MaxFloat64, math.MaxFloat64, 0))},
-		"the first 2 steps sum to 1e+17, too much beside the reward 2.1": {term("a", stepping(2.1, 1e17, 3, 0))},
+		"the first 2 steps sum to +Inf":                                  {component("a", stepping(2, math.MaxFloat64, math.MaxFloat64, 0))},
+		"the first 2 steps sum to 1e+17, too much beside the reward 2.1": {component("a", stepping(2.1, 1e17, 3, 0))},
 	} {
-		r := score(t, manager(t, terms...), alone)
+		r := score(t, manager(t, components...), alone)
 		assert.Equal(t, rewards.Scored, r.Outcome)
 		assert.InDelta(t, r.Score, sum(r.Steps), 0)
 		assert.InDelta(t, r.Score, r.Steps[len(r.Steps)-1], 0)
@@ -127,10 +127,10 @@ func TestStepScoresTooLargeToAddUpPutTheWholeRewardOnTheLast(t *testing.T) {
 	}
 }
 
-func TestAFailedTermTakesItsStepsWithIt(t *testing.T) {
+func TestAFailedComponentTakesItsStepsWithIt(t *testing.T) {
 	t.Parallel()
 	both := func(policy string) *rewards.Manager {
-		return manager(t, term("a", stepping(1, 0.5, 0.5)), on(policy, "b", stepping(1, math.NaN())))
+		return manager(t, component("a", stepping(1, 0.5, 0.5)), on(policy, "b", stepping(1, math.NaN())))
 	}
 	r := score(t, both("zero"), alone)
 	assert.Equal(t, []float64{0.5, 0.5}, r.Steps)
@@ -150,7 +150,7 @@ func TestAFailedTermTakesItsStepsWithIt(t *testing.T) {
 	done, ok = r.Pending.Resolve(r.Extra, means(nil))
 	require.True(t, ok)
 	assert.Equal(t, []float64{0.5, 0.5}, done.Steps, "nothing stands in where all members failed")
-	r = score(t, manager(t, term("whole", constant(2)), on("value:1", "b", stepping(1, math.NaN()))), alone)
+	r = score(t, manager(t, component("whole", constant(2)), on("value:1", "b", stepping(1, math.NaN()))), alone)
 	assert.InDelta(t, 3, r.Score, 0)
 	assert.Nil(t, r.Steps, "nobody knows how many there are")
 }
@@ -159,7 +159,7 @@ func TestAMeanAtTheGroupsEndDividesTheStepsByTheWeightsFinallyUsed(t *testing.T)
 	t.Parallel()
 	b := on("group_mean", "b", stepping(1, math.NaN()))
 	b.Weight = 3
-	m := newManager(t, rewards.ManagerConfig{Aggregation: rewards.WeightedMean, Terms: []rewards.Term{term("a", stepping(1, 0.5, 0.5)), b}})
+	m := newManager(t, rewards.ManagerConfig{Aggregation: rewards.WeightedMean, Components: []rewards.Component{component("a", stepping(1, 0.5, 0.5)), b}})
 	r := score(t, m, member)
 	require.NotNil(t, r.Pending)
 	done, ok := r.Pending.Resolve(r.Extra, means(map[string]float64{"b": 2}))
@@ -171,7 +171,7 @@ func TestAMeanAtTheGroupsEndDividesTheStepsByTheWeightsFinallyUsed(t *testing.T)
 	assert.Equal(t, []float64{0.5, 0.5}, done.Steps)
 }
 
-func TestStepScoresThatAreNoneFailTheTerm(t *testing.T) {
+func TestStepScoresThatAreNoneFailTheComponent(t *testing.T) {
 	t.Parallel()
 	for message, steps := range map[string][]float64{
 		"step 2 of 3 has the score NaN":  {0, math.NaN(), 1},

@@ -16,4 +16,4 @@ case " $* " in
 	fi
 	;;
 esac
-$GO run -tags nomsgpack ./bench -suite gpu -n 3 -t 2s "$@"
+scripts/tool.sh bench -suite gpu -n 3 -t 2s "$@"

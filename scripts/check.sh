@@ -4,7 +4,7 @@
 #
 #   lint             golangci-lint (format, imports, corners of dependencies), shellcheck
 #   test             what CI runs: gofmt, vet, the builds, the import graph
-#                    (architecture_test.go), Python's tests, every Go test under the race
+#                    (tools/architecture), Python's tests, every Go test under the race
 #                    detector. None of these is run a second time
 #   docs-check       commands, snippets and links of README.md and docs/
 #   vulnerabilities  govulncheck

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The set-up: deps.sh [compiler] [debian] [go] [modules] [pip] [python]; modules is go
-# without what the tests of deploy/ alone want. It looks at what is
+# without what tools/ alone wants. It looks at what is
 # there, not at stamps, so that a second run costs well under a second and no
 # network, and a cache emptied behind its back is noticed. Before anything is
 # downloaded it says what, how big and under which licence.
@@ -73,9 +73,8 @@ go_modules() {
 	download . "125 MB at most; MIT, BSD, ISC and Apache-2.0"
 }
 
-# The tests of deploy/ have a module of their own; an image's build has not got it.
-deploy_modules() {
-	[ ! -e deploy/check/go.mod ] || download deploy/check "13 MB beyond the others; MIT, BSD and Apache-2.0; for make test alone"
+tools_modules() {
+	download tools "30 MB at most beyond the others; MIT, BSD and Apache-2.0; for tests and measurements alone"
 }
 
 # download FOLDER SIZES fetches the modules of the go.mod there.
@@ -133,7 +132,7 @@ for part in "$@"; do
 	case $part in
 	go)
 		go_modules
-		deploy_modules
+		tools_modules
 		;;
 	modules) go_modules ;;
 	python) python_env ;;

@@ -172,8 +172,8 @@ inside --volume "$samples:/samples" "$container" -- rewardloop score -c /samples
 cat "$samples/out/scores.jsonl"
 grep -q '"outcome": *"scored"' "$samples/out/scores.jsonl" || die "the sample was not scored"
 
-say "the same with engine: ppocr, whose models the image brings"
-sed -i 's|^      path: builtin://ocr|&\n      engine: ppocr|' "$samples/config.yaml"
+say "the same with reader: ppocr, whose models the image brings"
+sed -i 's|^      path: builtin://ocr|&\n      reader: ppocr|' "$samples/config.yaml"
 inside --volume "$samples:/samples" "$container" -- \
 	rewardloop score -c /samples/config.yaml -i /samples/samples.jsonl -o /samples/out/ppocr.jsonl --media-root /samples
 cat "$samples/out/ppocr.jsonl"

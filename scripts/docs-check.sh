@@ -7,4 +7,4 @@
 flags=()
 [ "${ONLINE:-0}" = 0 ] || flags+=(-online)
 scripts/build.sh
-$GO run ./scripts/docscheck -bin bin/rewardloop "${flags[@]}"
+scripts/tool.sh docscheck -bin bin/rewardloop "${flags[@]}"

@@ -6,7 +6,7 @@
 
 go_files | xargs -0r gofmt -s -w
 if [ -x "$GOLANGCI_LINT" ]; then
-	"$GOLANGCI_LINT" fmt ./...
+	for module in . tools; do (cd "$module" && "$GOLANGCI_LINT" fmt ./...); done
 else
 	warn "gofmt only: make lint builds the tool that also orders imports"
 fi

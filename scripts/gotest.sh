@@ -1,10 +1,25 @@
 #!/usr/bin/env bash
-# gotest.sh [flags of go test] [-- packages]: the Go tests, shuffled, all of them
-# unless packages are named, with every skip and its reason in the summary. -race is
-# dropped, loudly, where there is no C compiler.
+# gotest.sh [-C FOLDER] [flags of go test] [-- packages]: the Go tests of the module of
+# FOLDER, by default the root, shuffled, all of them unless packages are named. The output
+# ends with every skip and its reason, every failure, and the counts. A run without a test
+# fails. -race is dropped, loudly, where there is no C compiler. With -short the skips are
+# only counted, and a result is taken from go's cache until a file of the module changes that
+# the test reads; not in tools, whose tests read files of the root.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-flags=(-tags "$(scripts/tags.sh)" -shuffle=on -count=1)
+folder=.
+if [ "${1:-}" = -C ]; then
+	folder=$2
+	shift 2
+fi
+flags=(-tags "$(scripts/tags.sh)")
+summary=(--format pkgname --format-icons text --no-color)
+short=
+if [[ " $* " == *" -short "* ]]; then
+	short=1
+	summary+=(--hide-summary skipped)
+fi
+if [ -z "$short" ] || [ "$folder" != . ]; then flags+=(-shuffle=on -count=1); fi
 packages=(./...)
 while [ $# -gt 0 ]; do
 	flag=$1
@@ -23,9 +38,11 @@ done
 use_models
 if [ -x .venv/bin/python ]; then export REWARDLOOP_PYTHON=$PWD/.venv/bin/python; fi
 
-# The summary is a program of its own, built first so that its compile errors
-# are not taken for those of the tests.
-summary=.cache/testsum
-$GO build -o "$summary" ./scripts/testsum
-# go test exits with 1 for a failed test; pipefail hands that on.
-$GO test -json "${flags[@]}" "${packages[@]}" | "$summary"
+# Of the module tools, at the version of its go.mod.
+gotestsum=$($GO -C tools tool -n gotestsum) || die "gotestsum could not be built"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+cd "$folder"
+# It ends with the status of go test; pipefail hands that on.
+"$gotestsum" "${summary[@]}" --raw-command -- $GO test -json "${flags[@]}" "${packages[@]}" | tee "$log"
+if grep -q '^DONE 0 tests' "$log"; then die "no test was run"; fi

@@ -26,10 +26,10 @@ mkdir -p "$stage"/{bin,lib,models,src,licenses}
 
 say "building the program, the tests and the bench, without Tesseract and without symbols"
 version=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}
-build=(-trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$version -X $($GO list -m)/bench/report.built=$version")
+build=(-trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$version -X $($GO list -m)/tools/bench/report.built=$version")
 $GO build "${build[@]}" -o "$stage/bin/rewardloop" ./cmd/rewardloop
-$GO build "${build[@]}" -o "$stage/bin/bench" ./bench
-CGO_ENABLED=0 $GO build -trimpath -ldflags "-s -w" -o "$stage/bundle" ./scripts/bundle
+$GO build -C tools "${build[@]}" -o "$stage/bin/bench" ./bench
+CGO_ENABLED=0 $GO build -C tools -trimpath -ldflags "-s -w" -o "$stage/bundle" ./bundle
 while read -r package pattern; do
 	test=${package//\//-}.test
 	$GO test -c -trimpath -vet=off -tags gpu,nomsgpack -ldflags "-s -w" -o "$stage/bin/$test" "./$package"
@@ -43,9 +43,9 @@ while read -r package pattern; do
 done < <(gpu_tests)
 
 # What tests and the bench read of a clone.
-mkdir -p "$stage/src/bench" "$stage/src/testdata/golden"
+mkdir -p "$stage/src/tools/bench" "$stage/src/testdata/golden"
 cp go.mod "$stage/src/"
-cp bench/misses.yml bench/reference.json "$stage/src/bench/"
+cp tools/bench/misses.yml tools/bench/reference.json "$stage/src/tools/bench/"
 cp -r testdata/models "$stage/src/testdata/"
 cp -r testdata/golden/images "$stage/src/testdata/golden/"
 
@@ -61,7 +61,7 @@ cp "$from"/libonnxruntime*.so* "$stage/lib/"
 for text in LICENSE ThirdPartyNotices.txt; do
 	[ ! -e "$from/$text" ] || cp "$from/$text" "$stage/licenses/onnxruntime-$text"
 done
-cp LICENSE THIRD_PARTY.md "$stage/licenses/"
+cp LICENSE deploy/THIRD_PARTY.md "$stage/licenses/"
 # The C++ library, for machines without one; it stands behind the machine's own.
 mkdir "$stage/lib/last"
 for name in libstdc++.so.6 libgcc_s.so.1; do

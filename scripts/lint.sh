@@ -11,7 +11,8 @@ if [ ! -x "$GOLANGCI_LINT" ]; then
 		die "golangci-lint could not be built"
 fi
 say "golangci-lint"
-"$GOLANGCI_LINT" run --build-tags "$(scripts/tags.sh)" ./...
+tags=$(scripts/tags.sh)
+for module in . tools; do (cd "$module" && "$GOLANGCI_LINT" run --build-tags "$tags" ./...); done
 if have shellcheck; then
 	say "shellcheck"
 	shellcheck -x -P scripts .ci/run scripts/*.sh

@@ -8,6 +8,6 @@ scripts/models.sh
 use_models
 export REWARDLOOP_STORM=full REQUIRE_ORT=1
 tests() { $GO test -tags "$(scripts/tags.sh)" -count=1 -v -timeout=60m "$@"; }
-tests -race -run 'OneResultEach' ./internal/node
+tests -race -run 'OneResultEach' ./node
 # The detector of races would be most of what is measured here.
-tests -run 'MemoryStays' ./internal/node
+tests -run 'MemoryStays' ./node

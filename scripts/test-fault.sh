@@ -11,4 +11,4 @@ tags=${tags:+$tags,}fault
 $GO vet -tags "$tags" ./cmd/rewardloop
 $GO test -tags "$tags" -count=1 -v -timeout=30m -run '^TestNoFault' "$@" ./cmd/rewardloop
 scripts/build.sh
-$GO run -tags "$(scripts/tags.sh)" ./bench -suite soak -rows '^soak/(live_heap|descriptors|goroutines|unscored)' -n 1 -t "${SOAK:-10m}"
+scripts/tool.sh bench -suite soak -rows '^soak/(live_heap|descriptors|goroutines|unscored)' -n 1 -t "${SOAK:-10m}"

@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
-# What `make test` and CI check, in the order of their cost. A failed step does
-# not hide the ones after it; the Go tests close the output, so that its last
-# lines are theirs.
+# What `make test` and CI check, in the order of their cost. A failed step does not hide
+# the ones after it. The output ends with the last lines of the step that failed first and
+# the names of all steps that failed; the whole output of step N is .cache/test/N.log.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-failed=()
+logs=.cache/test
+rm -rf "$logs"
+mkdir -p "$logs"
+steps=0
+failed=() # names of the steps that failed, in their order
+first=    # the log of the first of them
 step() {
-	local name=$1
+	local name=$1 log=$logs/$((++steps)).log
 	shift
 	say "$name"
-	"$@" || failed+=("$name")
+	if "$@" 2>&1 | tee "$log"; then return 0; fi
+	say "FAILED: $name"
+	failed+=("$name")
+	first=${first:-$log}
 }
 
 gofmt_check() {
@@ -35,15 +43,18 @@ build_binary() {
 # look like a pass: so its lack is a failure, unless REQUIRE_ORT=0 says otherwise.
 real_models() { scripts/ort.sh && scripts/models.sh; }
 
-# What deploy/ ships, held to the binary just built by a module of its own.
+# What deploy/ ships, held to the binary just built.
 deploy_manifests() {
-	local root=$PWD
-	$GO build -o .cache/testsum ./scripts/testsum || return 1
-	(
-		cd deploy/check
-		$GO vet ./... || exit 1
-		REWARDLOOP_BIN=$root/bin/rewardloop $GO test -json -vet=off -shuffle=on -count=1 -timeout=5m ./... | "$root/.cache/testsum"
-	)
+	REWARDLOOP_BIN=$PWD/bin/rewardloop scripts/gotest.sh -C tools -vet=off -timeout=5m -- ./deploycheck
+}
+
+# The documents, the import graph, the scripts, the bench: all of tools/ but what
+# deploy_manifests tests without the race detector, under which Kubernetes' types take
+# minutes to compile.
+tools_tests() {
+	local packages
+	mapfile -t packages < <($GO list -C tools -tags "$tags" ./... | grep -v '/tools/deploycheck$')
+	scripts/gotest.sh -C tools -race -vet=off -timeout=15m -- "${packages[@]}"
 }
 
 # Python's own tests, against the binary just built. unittest calls a run
@@ -84,6 +95,8 @@ tags=$(scripts/tags.sh)
 step "gofmt" gofmt_check
 step "scripts parse" scripts_check
 step "go vet (tags: ${tags:-none})" "$GO" vet -tags "$tags" ./...
+step "go vet of tools" "$GO" -C tools vet -tags "$tags" ./...
+step "go build of tools" "$GO" -C tools build ./...
 step "bin/rewardloop" build_binary
 if [ "${REQUIRE_ORT:-1}" = 0 ]; then
 	say "ONNX Runtime and models, if they can be had (REQUIRE_ORT=0)"
@@ -103,15 +116,20 @@ step "deploy manifests" deploy_manifests
 step "Python tests" python_tests
 # The race detector makes a history ten times dearer: under it some hundreds are run,
 # here all of them. REWARDLOOP_SEEDS=<n> runs another number, REWARDLOOP_SEED=<n> one.
-step "10,000 simulated histories" "$GO" test -vet=off -count=1 -timeout=15m -run '^TestSimulation' ./loop
+step "loop without the race detector, with 10,000 simulated histories" scripts/gotest.sh -vet=off -timeout=15m -- ./loop
 # The same goes for the 56,000 encodings of real tokenizers, and for a text that a normal form blows up.
 step "tokenizers" "$GO" test -vet=off -count=1 -run '^TestGolden|^TestANormalForm' ./internal/hftok
 # What stands behind tags of its own: the driver's library, and the tests that need a card.
 step "cards (tags: nvml, gpu)" cards
 # Vetted above.
+step "go test of tools" tools_tests
 step "go test (tags: ${tags:-none})" scripts/gotest.sh -race -vet=off -timeout=15m
 
 if [ ${#failed[@]} -gt 0 ]; then
+	{
+		say "what failed first: ${failed[0]}; its last lines, and all of it in $first:"
+		tail -n 40 "$first" | sed 's/^/      /'
+	} >&2
 	printf '==> FAILED: %s\n' "${failed[@]}" >&2
 	exit 1
 fi

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2034 # Used by those who source this.
 GOLANGCI_LINT_VERSION=v2.15.0
 # shellcheck disable=SC2034
-GOLANGCI_LINT=.tools/golangci-lint-$GOLANGCI_LINT_VERSION/golangci-lint
+GOLANGCI_LINT=$PWD/.tools/golangci-lint-$GOLANGCI_LINT_VERSION/golangci-lint
 # Its cache, too, stays below the clone.
 export GOLANGCI_LINT_CACHE=$PWD/.cache/golangci-lint
 

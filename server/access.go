@@ -13,7 +13,9 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/internal/metric"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 )
 
 // metrics are the server's own.
@@ -27,36 +29,20 @@ type metrics struct {
 }
 
 func newMetrics(s *Server, reg prometheus.Registerer) *metrics {
-	const ns, sub = "rewardloop", "http"
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
+	set := metric.For(reg, "http")
+	set.Gauge("body_bytes", "Bytes of memory that are booked for the bodies of HTTP requests.", func() float64 { return float64(s.bodies.inUse()) })
+	set.Gauge("requests_in_flight", "HTTP requests that wait for scores.", func() float64 { return float64(s.admission.count()) })
+	set.Gauge("connections", "Connections on which clients speak HTTP.", func() float64 { return float64(s.conns.Load()) })
+	set.Gauge("streams", "Websockets of clients that are open.", func() float64 { return float64(s.streams.count()) })
+	return &metrics{
+		requests: set.Counters("requests_total", "HTTP requests that were answered, by route and status: 499 where the client left, 101 for a stream that has ended.",
+			metric.By("route"), metric.By("code")),
+		seconds: set.Histograms("request_seconds", "Time in seconds from the header of an HTTP request to its answer, streams left out, by route.",
+			prometheus.ExponentialBuckets(0.001, 2, 18), metric.By("route")),
+		handshakes: set.Counter("tls_failures_total", "Connections that did not speak TLS or showed no certificate that is trusted."),
+		panics:     set.Counter("panics_total", "Panics of the handlers of HTTP requests."),
+		joined:     set.Counter("joined_requests_total", "HTTP requests that were answered by the scoring of another request with the same body."),
 	}
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "requests_total", Help: "Requests answered, by route and status; 499: the client left, 101: a stream that has ended.",
-		}, []string{"route", "code"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: ns, Subsystem: sub, Name: "request_seconds", Help: "Time from a request's header to its answer, without streams.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
-		}, []string{"route"}),
-		handshakes: counter("tls_failures_total", "Connections that did not speak TLS, or showed no certificate that is trusted."),
-		panics:     counter("panics_total", "Panics of handlers."),
-		joined:     counter("joined_requests_total", "Requests answered by the scoring of another one with the same body."),
-	}
-	if reg == nil {
-		return m
-	}
-	gauge := func(name, help string, f func() float64) prometheus.GaugeFunc {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help}, f)
-	}
-	reg.MustRegister(
-		m.requests, m.seconds, m.panics, m.joined, m.handshakes,
-		gauge("body_bytes", "Memory booked for request bodies.", func() float64 { return float64(s.bodies.inUse()) }),
-		gauge("requests_in_flight", "Requests that wait for scores.", func() float64 { return float64(s.admission.count()) }),
-		gauge("connections", "Connections that speak HTTP.", func() float64 { return float64(s.conns.Load()) }),
-		gauge("streams", "Open websockets.", func() float64 { return float64(s.streams.count()) }),
-	)
-	return m
 }
 
 // complaints takes what net/http says of connections that came to nothing.
@@ -107,10 +93,10 @@ func (s *Server) panicked(c *gin.Context, p any) {
 		c.Abort()
 		return
 	}
-	f := &fault{status: http.StatusInternalServerError, class: rewards.Panicked, message: "the server failed on this request"}
+	f := &compat.Fault{Status: http.StatusInternalServerError, Class: rewards.Panicked, Message: "the server failed on this request"}
 	if c.Request.Method == http.MethodPost {
 		// A sample's: flow_grpo's client retries a 500 a thousand times.
-		f.status = http.StatusServiceUnavailable
+		f.Status = http.StatusServiceUnavailable
 	}
 	s.refuse(c, f)
 }

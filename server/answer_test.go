@@ -122,7 +122,7 @@ func TestABatchThatNeedsWhatARewardDidNotReportHasNoAnswer(t *testing.T) {
 		failed []int64
 	}{
 		"no reply":       {"picky", pickled(t, "images", pics[:1], "queries", []any{[]string{"q"}}), `question 0: reward "picky" did not report answer`, []int64{0}},
-		"a substitute":   {"llava", asking("fail"), `question 1: reward "llava" did not report answer`, []int64{1}},
+		"a fallback":     {"llava", asking("fail"), `question 1: reward "llava" did not report answer`, []int64{1}},
 		"no measure":     {"llava", asking("unmeasured"), `question 1: reward "llava" did not report recall`, []int64{1}},
 		"no text":        {"llava", asking("garbled"), "the answer cannot be pickled", nil},
 		"nothing strict": {"geneval", tagged("undecided"), `sample 1: reward "geneval" did not report strict_reward`, []int64{1}},

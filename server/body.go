@@ -11,7 +11,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 )
 
 // budget bounds the bytes of all request bodies. Nobody waits for it: who finds it
@@ -65,16 +67,16 @@ const firstBuffer = 256 << 10
 
 // readBody reads a body of at most limit bytes within the body timeout and books
 // copies times its size.
-func (s *Server) readBody(c *gin.Context, limit, copies int64) (*body, *fault) {
+func (s *Server) readBody(c *gin.Context, limit, copies int64) (*body, *compat.Fault) {
 	r := c.Request
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return nil, &fault{
-			status: http.StatusUnsupportedMediaType, class: rewards.Malformed,
-			message: "content-encoding " + clip(enc) + ": send the body as it is",
+		return nil, &compat.Fault{
+			Status: http.StatusUnsupportedMediaType, Class: rewards.Malformed,
+			Message: "content-encoding " + strictjson.Clip(enc) + ": send the body as it is",
 		}
 	}
 	if r.ContentLength > limit {
-		return nil, faultf(rewards.TooLarge, "a body of %d bytes; the limit is %d", r.ContentLength, limit)
+		return nil, compat.Faultf(rewards.TooLarge, "a body of %d bytes; the limit is %d", r.ContentLength, limit)
 	}
 	b := &body{budget: &s.bodies}
 	most := limit
@@ -93,10 +95,10 @@ func (s *Server) readBody(c *gin.Context, limit, copies int64) (*body, *fault) {
 }
 
 // fill reads r to its end and grows as bytes arrive; most is the most of them.
-func (b *body) fill(r io.Reader, most, copies int64) *fault {
-	grow := func(to int64) *fault {
+func (b *body) fill(r io.Reader, most, copies int64) *compat.Fault {
+	grow := func(to int64) *compat.Fault {
 		if !b.budget.take((to - int64(cap(b.data))) * copies) {
-			return faultf(rewards.Unavailable, "the bodies of other requests take all of the %d bytes for bodies; try again in a moment", b.budget.max)
+			return compat.Faultf(rewards.Unavailable, "the bodies of other requests take all of the %d bytes for bodies; try again in a moment", b.budget.max)
 		}
 		b.booked += (to - int64(cap(b.data))) * copies
 		// Exact, so that cap is what was booked.
@@ -119,16 +121,16 @@ func (b *body) fill(r io.Reader, most, copies int64) *fault {
 		}
 		n, err := r.Read(space)
 		if full && n > 0 {
-			return faultf(rewards.TooLarge, "a body of more than %d bytes", most)
+			return compat.Faultf(rewards.TooLarge, "a body of more than %d bytes", most)
 		}
 		b.data = b.data[:len(b.data)+n]
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return &fault{status: http.StatusRequestTimeout, class: rewards.Timeout, message: "the body did not arrive in time"}
+			return &compat.Fault{Status: http.StatusRequestTimeout, Class: rewards.Timeout, Message: "the body did not arrive in time"}
 		case err != nil:
-			return faultf(rewards.Malformed, "reading the body: %v", err)
+			return compat.Faultf(rewards.Malformed, "reading the body: %v", err)
 		}
 	}
 }
@@ -148,13 +150,4 @@ func (s *Server) discard(c *gin.Context) {
 	if _, err := io.CopyN(io.Discard, r.Body, s.cfg.DiscardBytes); err != nil && !errors.Is(err, io.EOF) {
 		s.log.DebugContext(context.WithoutCancel(r.Context()), "refused body not read to its end", "route", c.FullPath(), "error", err)
 	}
-}
-
-// clip shortens what a stranger sent for a message.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
 }

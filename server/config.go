@@ -3,36 +3,34 @@ package server
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"time"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 )
 
-// Config bounds a Server. The zero value of a field takes its default.
+// Config bounds a Server. The zero value of a field takes its default. What Keys and SampleKeys
+// list is set by the configuration file, and they say what it means; the rest is the program's.
 type Config struct {
-	// Listen is the address for Start, as host:port. One that other machines can
-	// reach needs TokenFile. Defaults to 127.0.0.1:8080.
-	Listen string
-	// TokenFile holds the token that clients send as "Authorization: Bearer", or up to 64 in
-	// lines of name:token. New reads it, and requests do again, every two seconds at most,
-	// when it has changed. Empty: no token.
-	TokenFile string
-	// TLSCert and TLSKey are PEM files; with them the server speaks TLS 1.2 and 1.3
-	// only. Empty: plain HTTP.
+	// TokenFile is read by New, and by requests again, every two seconds at most, when it has
+	// changed; it may hold 64 lines.
+	TokenFile       string
+	Listen          string
 	TLSCert, TLSKey string
-	// ClientCA is a PEM file; with it only clients whose certificate one of its CAs
-	// has signed are let in.
-	ClientCA string
+	ClientCA        string
+	JSONBytes       int64
+	SampleTimeout   time.Duration
+	ComputeTimeout  time.Duration
+
 	// Origins are hosts beside the request's own whose web pages may open a stream.
 	Origins []string
 
-	// PickleBytes and JSONBytes bound one request body. Default to 64 MiB and 256 MiB.
-	PickleBytes, JSONBytes int64
+	// PickleBytes bounds a pickled body. Defaults to JSONBytes, at most 64 MiB: what the decoder
+	// makes of it is bounded by the same figure.
+	PickleBytes int64
 	// BodiesBytes bounds the memory of all bodies that are being read or wait to be
 	// submitted; a JSON body counts twice, for its decoded pictures. A request
-	// beyond it is answered 503. Defaults to 1 GiB.
+	// beyond it is answered 503. Defaults to twice JSONBytes, at least 1 GiB.
 	BodiesBytes int64
 	// BatchSamples bounds the samples of one request. Defaults to 1,024.
 	BatchSamples int
@@ -45,12 +43,6 @@ type Config struct {
 	// its body, WriteTimeout the writing of an answer, IdleTimeout the pause between
 	// requests. Default to 10 s, 60 s, 30 s and 120 s.
 	HeaderTimeout, BodyTimeout, WriteTimeout, IdleTimeout time.Duration
-	// SampleTimeout is the time from a request's arrival to the answer for its
-	// samples. Defaults to 110 s, because the pickle clients give up at 120 s.
-	SampleTimeout time.Duration
-	// ComputeTimeout is the same for /compute, whose clients give up at 60 s. Defaults
-	// to 55 s.
-	ComputeTimeout time.Duration
 	// MaxSampleTimeout bounds what a JSON request may ask for with deadline_ms.
 	// Defaults to 900 s.
 	MaxSampleTimeout time.Duration
@@ -78,101 +70,85 @@ type Config struct {
 	SelfTestEvery, SelfTestTimeout time.Duration
 }
 
+// Keys implements keys.Described: the section server.
+func (c *Config) Keys(k *keys.Set) {
+	k.Text(&c.Listen, "listen", "127.0.0.1:8080", "Address and port. One that others can reach needs token_file.")
+	k.Text(&c.TokenFile, "token_file", "", "File with the token that clients send as Authorization: Bearer, or with several in lines of name:token. It is read again when it changes.")
+	k.Text(&c.TLSCert, "tls_cert", "", "Certificate file (PEM); with tls_key. The server then speaks TLS 1.2 and 1.3 only.")
+	k.Text(&c.TLSKey, "tls_key", "", "Private key file (PEM); with tls_cert.")
+	k.Text(&c.ClientCA, "client_ca", "", "Only clients with a certificate signed by this CA file (PEM); with tls_cert.")
+	k.Size(&c.JSONBytes, "body_bytes", 128<<20, "The largest HTTP request body; a pickled one has 64 MiB at most.").Min(1 << 10)
+	k.Check(func(r keys.Report) {
+		if (c.TLSCert == "") != (c.TLSKey == "") {
+			given, missing := "tls_cert", "tls_key"
+			if c.TLSCert == "" {
+				given, missing = missing, given
+			}
+			r.Fault(given, "needs %s beside it", r.Path(missing))
+		}
+		if c.ClientCA != "" && c.TLSCert == "" {
+			r.Fault("client_ca", "needs %s and %s: certificates of clients are checked within TLS", r.Path("tls_cert"), r.Path("tls_key"))
+		}
+		public, err := keys.Public(c.Listen)
+		switch {
+		case err != nil:
+			r.Fault("listen", "%w", err)
+		case public && c.TokenFile == "":
+			r.Fault("listen", "%w", publicWithoutToken(c.Listen, r.Path("token_file")))
+		case public && c.TLSCert == "":
+			r.Note("listen", "without %s the token crosses the network in clear", r.Path("tls_cert"))
+		}
+	})
+}
+
+// SampleKeys adds the keys of the section loop that HTTP requests have for themselves.
+func (c *Config) SampleKeys(k *keys.Set) {
+	k.Duration(&c.SampleTimeout, "http_sample_timeout", 110*time.Second, "From the arrival of an HTTP request to the answer for its samples; flow_grpo's clients give up at 120 s.").Min(time.Second)
+	k.Duration(&c.ComputeTimeout, "compute_timeout", 55*time.Second, "From the arrival of a POST /compute to the answer for its samples; Flow-Factory's client gives up at 60 s.").Min(time.Second)
+	k.AtMost("http_sample_timeout", "max_sample_timeout")
+	k.AtMost("compute_timeout", "max_sample_timeout")
+}
+
+// mostPickle bounds PickleBytes by default.
+const mostPickle = 64 << 20
+
+// limits are what the program alone sets.
+func (c *Config) limits(k *keys.Set) {
+	k.Size(&c.PickleBytes, "pickle_bytes", min(c.JSONBytes, mostPickle), "").Min(1)
+	k.Size(&c.BodiesBytes, "bodies_bytes", max(1<<30, 2*c.JSONBytes), "").Min(1)
+	k.Size(&c.DiscardBytes, "discard_bytes", 256<<20, "").Min(1)
+	k.Size(&c.RememberBytes, "remember_bytes", 16<<20, "").Min(1)
+	k.Size(&c.RouterBytes, "router_bytes", 16<<20, "").Min(1)
+	k.Int(&c.BatchSamples, "batch_samples", 1024, "").Min(1)
+	k.Int(&c.RememberAnswers, "remember_answers", 1024, "").Min(1)
+	k.Int(&c.MaxConns, "max_conns", 4096, "").Min(1)
+	k.Int(&c.MaxStreams, "max_streams", 1024, "").Min(1)
+	k.Duration(&c.DiscardTimeout, "discard_timeout", 10*time.Second, "").Min(1)
+	k.Duration(&c.HeaderTimeout, "header_timeout", 10*time.Second, "").Min(1)
+	k.Duration(&c.BodyTimeout, "body_timeout", 60*time.Second, "").Min(1)
+	k.Duration(&c.WriteTimeout, "write_timeout", 30*time.Second, "").Min(1)
+	k.Duration(&c.IdleTimeout, "idle_timeout", 120*time.Second, "").Min(1)
+	k.Duration(&c.MaxSampleTimeout, "max_sample_timeout", 900*time.Second, "").Min(1)
+	k.Duration(&c.RouterTimeout, "router_timeout", 300*time.Second, "").Min(1)
+	k.Duration(&c.RememberFor, "remember_for", 60*time.Second, "").Min(1)
+	k.Duration(&c.SelfTestEvery, "self_test_every", 10*time.Second, "").Min(1)
+	k.Duration(&c.SelfTestTimeout, "self_test_timeout", 30*time.Second, "").Min(1)
+}
+
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
-	if c.Listen == "" {
-		c.Listen = "127.0.0.1:8080"
-	}
-	for _, d := range []struct {
-		field *int64
-		value int64
-	}{
-		{&c.PickleBytes, 64 << 20},
-		{&c.JSONBytes, 256 << 20},
-		{&c.BodiesBytes, 1 << 30},
-		{&c.DiscardBytes, 256 << 20},
-		{&c.RememberBytes, 16 << 20},
-		{&c.RouterBytes, 16 << 20},
-	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	for _, d := range []struct {
-		field *int
-		value int
-	}{
-		{&c.BatchSamples, 1024}, {&c.RememberAnswers, 1024}, {&c.MaxConns, 4096}, {&c.MaxStreams, 1024},
-	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{
-		{&c.DiscardTimeout, 10 * time.Second},
-		{&c.HeaderTimeout, 10 * time.Second},
-		{&c.BodyTimeout, 60 * time.Second},
-		{&c.WriteTimeout, 30 * time.Second},
-		{&c.IdleTimeout, 120 * time.Second},
-		{&c.SampleTimeout, 110 * time.Second},
-		{&c.ComputeTimeout, 55 * time.Second},
-		{&c.MaxSampleTimeout, 900 * time.Second},
-		{&c.RouterTimeout, 300 * time.Second},
-		{&c.RememberFor, 60 * time.Second},
-		{&c.SelfTestEvery, 10 * time.Second},
-		{&c.SelfTestTimeout, 30 * time.Second},
-	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
+	keys.Fill(&c, keys.Func(c.SampleKeys))
+	keys.Fill(keys.Func(c.limits))
 	c.Stream = c.Stream.WithDefaults()
 	return c
 }
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
+	errs := []error{keys.Validate("", &c, keys.Func(c.SampleKeys), keys.Func(c.limits))}
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if public, err := isPublic(c.Listen); err != nil {
-		fault("listen: %w", err)
-	} else if public && c.TokenFile == "" {
-		errs = append(errs, publicWithoutToken(c.Listen))
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		fault("tls_cert and tls_key go together: have %q and %q", c.TLSCert, c.TLSKey)
-	}
-	if c.ClientCA != "" && c.TLSCert == "" {
-		fault("client_ca needs tls_cert and tls_key: without TLS nobody shows a certificate")
-	}
-	for name, n := range map[string]int64{
-		"pickle_bytes": c.PickleBytes, "json_bytes": c.JSONBytes, "bodies_bytes": c.BodiesBytes,
-		"discard_bytes": c.DiscardBytes, "remember_bytes": c.RememberBytes, "router_bytes": c.RouterBytes,
-		"batch_samples": int64(c.BatchSamples), "remember_answers": int64(c.RememberAnswers),
-		"max_conns": int64(c.MaxConns), "max_streams": int64(c.MaxStreams),
-	} {
-		if n < 1 {
-			fault("%s is %d, want 1 or more", name, n)
-		}
-	}
 	if c.BodiesBytes < max(c.PickleBytes, 2*c.JSONBytes) {
-		fault("bodies_bytes of %d cannot hold one body: want at least pickle_bytes and twice json_bytes, %d", c.BodiesBytes, max(c.PickleBytes, 2*c.JSONBytes))
-	}
-	for name, d := range map[string]time.Duration{
-		"discard_timeout": c.DiscardTimeout, "header_timeout": c.HeaderTimeout, "body_timeout": c.BodyTimeout,
-		"write_timeout": c.WriteTimeout, "idle_timeout": c.IdleTimeout, "sample_timeout": c.SampleTimeout,
-		"compute_timeout": c.ComputeTimeout, "router_timeout": c.RouterTimeout,
-		"remember_for": c.RememberFor, "self_test_every": c.SelfTestEvery, "self_test_timeout": c.SelfTestTimeout,
-	} {
-		if d <= 0 {
-			fault("%s is %s, want more than 0", name, d)
-		}
-	}
-	if c.MaxSampleTimeout < c.SampleTimeout {
-		fault("max_sample_timeout of %s is below sample_timeout of %s", c.MaxSampleTimeout, c.SampleTimeout)
+		fault("bodies_bytes of %d cannot hold one body: want at least pickle_bytes and twice body_bytes, %d", c.BodiesBytes, max(c.PickleBytes, 2*c.JSONBytes))
 	}
 	if err := c.Stream.Validate(); err != nil {
 		fault("stream: %w", err)
@@ -181,24 +157,8 @@ func (c Config) Validate() error {
 }
 
 // ErrPublic means that other machines could reach a server without a token.
-var ErrPublic = errors.New("a public address needs a token")
+var ErrPublic = errors.New("can be reached from other machines")
 
-func publicWithoutToken(addr string) error {
-	return fmt.Errorf("%w: other machines can reach %s: set token_file, or listen on 127.0.0.1", ErrPublic, addr)
-}
-
-// isPublic reports whether other machines can reach a listen address. A host name
-// other than localhost counts as public: what it resolves to may change.
-func isPublic(addr string) (bool, error) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false, fmt.Errorf("want host:port, such as 127.0.0.1:8080: %w", err)
-	}
-	if host == "localhost" {
-		return false, nil
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return !ip.Unmap().IsLoopback(), nil
-	}
-	return true, nil
+func publicWithoutToken(addr, key string) error {
+	return fmt.Errorf("%s %w: write %s, or listen on 127.0.0.1", addr, ErrPublic, key)
 }

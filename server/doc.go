@@ -1,6 +1,6 @@
-// Package server is the HTTP face of a gateway: the websocket stream, the edges for
-// pickles, for JSON and for other trainers' protocols, the reward router, the state
-// endpoints, the metrics and the status page. It is the only package that knows gin.
+// Package server is the HTTP face of a gateway: the websocket stream, our own JSON, the
+// protocols of other systems, the reward router, the state endpoints, the metrics and the
+// status page. It is the only package that knows gin.
 //
 // The life of a Server:
 //
@@ -12,12 +12,11 @@
 //     connection upgraded.
 //  4. GET /v1/stream is upgraded and handed to loop.Manager.Serve, and is the
 //     loop's from there on.
-//  5. Samples come in over edges: POST / and /scorers/{name} take pickles, /v1/score
-//     our JSON; /score, /latent, /get_reward, /compute and /rm are protocols of other
-//     systems (protocol.go, and a file for each). The body is read whole, within a
-//     limit of its own and a budget of all bodies (body.go). Requests with the same
-//     bytes share one flight (join.go): its goroutine, not the handler's, decodes the
-//     body, submits the samples and waits for them (flight.go), and it is cancelled
+//  5. Samples come in with POST: /v1/score takes our JSON (json.go), the other paths are
+//     those of the table of protocols in the package compat. The body is read whole,
+//     within a limit of its own and a budget of all bodies (body.go). Requests with the
+//     same bytes share one flight (join.go): its goroutine, not the handler's, decodes
+//     the body, submits the samples and waits for them (flight.go), and it is cancelled
 //     when the last request that waits for it has gone.
 //  6. What the reward router is asked goes to an engine and its answer back
 //     (router.go), without a flight: the handler waits, and a closed request cancels
@@ -28,7 +27,7 @@
 //
 // What a client is told when a sample has no score depends on whether another try
 // may help, because clients retry by status code: 400 for a body that is not what
-// this edge reads, 413 for one that is too large, 422 for what will fail again, 503
+// its protocol reads, 413 for one that is too large, 422 for what will fail again, 503
 // with Retry-After for what may not. A sample never causes a 500: flow_grpo's
 // client retries that a thousand times.
 package server

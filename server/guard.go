@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 )
 
 // readableByOthers are those of some files that users may read who are neither the owner nor
@@ -34,15 +35,15 @@ func readableByOthers(files ...string) (list []string) {
 func (s *Server) guard(c *gin.Context) {
 	r := c.Request
 	if q := r.URL.Query(); q.Has("token") || q.Has("access_token") || r.URL.User != nil {
-		s.refuse(c, &fault{status: http.StatusBadRequest, class: rewards.Malformed, message: "a token in the URL is not taken: send Authorization: Bearer"})
+		s.refuse(c, &compat.Fault{Status: http.StatusBadRequest, Class: rewards.Malformed, Message: "a token in the URL is not taken: send Authorization: Bearer"})
 		return
 	}
 	if err := s.crossOrigin.Check(r); err != nil && r.Method != http.MethodGet {
-		s.refuse(c, &fault{status: http.StatusForbidden, class: "forbidden", message: "the request comes from a web page of another site"})
+		s.refuse(c, &compat.Fault{Status: http.StatusForbidden, Class: "forbidden", Message: "the request comes from a web page of another site"})
 		return
 	}
 	if s.tokens == nil && !isTrusted(r) && onLoopback(r) && !namesLoopback(r.Host) {
-		s.refuse(c, &fault{status: http.StatusForbidden, class: "forbidden", message: fmt.Sprintf(
+		s.refuse(c, &compat.Fault{Status: http.StatusForbidden, Class: "forbidden", Message: fmt.Sprintf(
 			"without a token_file this server answers requests to localhost, 127.0.0.1 and [::1] only, and this one is to %q: "+
 				"any web page can give this machine a name; set server.token_file to use a name of your own", r.Host)})
 		return
@@ -64,7 +65,7 @@ func (s *Server) guard(c *gin.Context) {
 		s.log.WarnContext(r.Context(), "a request with a wrong token, or none, was refused", "route", route, "remote", r.RemoteAddr, "not_logged_before", missed)
 	}
 	c.Header("WWW-Authenticate", scheme+` realm="rewardloop"`)
-	s.refuse(c, &fault{status: http.StatusUnauthorized, class: "unauthorized", message: "the token is missing or wrong: send Authorization: Bearer with the token of this server's token_file"})
+	s.refuse(c, &compat.Fault{Status: http.StatusUnauthorized, Class: "unauthorized", Message: "the token is missing or wrong: send Authorization: Bearer with the token of this server's token_file"})
 }
 
 // onLoopback reports whether a request came to an address that only this machine reaches.

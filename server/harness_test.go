@@ -21,12 +21,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/internal/pickle"
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -39,7 +39,7 @@ type site struct {
 
 	t      *testing.T
 	loop   *loop.Manager
-	engine *memengine.Engine
+	engine *memqueue.Queue
 	url    string
 	client *http.Client
 
@@ -65,7 +65,7 @@ type siteOptions struct {
 func newSite(t *testing.T, o siteOptions) *site {
 	t.Helper()
 	s := &site{
-		t: t, calls: map[string]int{}, engine: memengine.New(1, time.Minute),
+		t: t, calls: map[string]int{}, engine: memqueue.New(1, time.Minute),
 		started: make(chan struct{}, 1024), release: make(chan struct{}), cancelled: make(chan struct{}, 1024),
 	}
 	scorers := s.scorers()
@@ -74,12 +74,12 @@ func newSite(t *testing.T, o siteOptions) *site {
 	o.loop.OnSampleFailure = o.policies
 	for name, sc := range scorers {
 		m, err := rewards.NewManager(rewards.ManagerConfig{
-			Terms: []rewards.Term{{Key: "main", Weight: 1, Required: true, Scorer: s.note(name, sc)}}, Single: true, OnSampleFailure: o.policies[name],
+			Components: []rewards.Component{{Key: "main", Weight: 1, Required: true, Scorer: s.note(name, sc)}}, Single: true, OnSampleFailure: o.policies[name],
 		})
 		require.NoError(t, err)
 		managers[name] = m
 		o.loop.Profiles = append(o.loop.Profiles, name)
-		p := server.Profile{Name: name, Terms: []server.Term{{Key: "main", Weight: 1, Required: true}}}
+		p := server.Profile{Name: name, Components: []server.Component{{Key: "main", Weight: 1, Required: true}}}
 		if name == "geneval" {
 			p.Extra = []wire.ExtraKey{{Name: "strict_reward", Kind: rewards.Number}}
 		}
@@ -94,7 +94,7 @@ func newSite(t *testing.T, o siteOptions) *site {
 		profiles = append(profiles, p)
 	}
 	registry := prometheus.NewRegistry()
-	m, err := loop.New(loop.Options{Config: o.loop, Engine: s.engine, Presence: s.engine, Metrics: registry})
+	m, err := loop.New(loop.Options{Config: o.loop, Queue: s.engine, Presence: s.engine, Metrics: registry})
 	require.NoError(t, err)
 	s.loop = m
 	m.Start(t.Context())

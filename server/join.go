@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"sync"
 	"time"
+
+	"github.com/rewardloop/rewardloop/server/compat"
 )
 
 // flightKey names what is asked for: the digest of route, profile and body.
@@ -50,14 +52,14 @@ type flight struct {
 	cancel  context.CancelFunc
 	waiting int // guarded by joiner.mu
 	done    chan struct{}
-	answer  answer // set before done is closed
+	answer  compat.Reply // set before done is closed
 }
 
 // remembered is an answer and when it was given.
 type remembered struct {
 	key    flightKey
 	at     time.Time
-	answer answer
+	answer compat.Reply
 }
 
 func newJoiner(life context.Context, cfg Config) *joiner {
@@ -72,7 +74,7 @@ func newJoiner(life context.Context, cfg Config) *joiner {
 // context of score ends when the server stops or the last of those who wait has
 // gone. begun says that score was called, by this call and nobody else. The error is
 // ctx's, if it ended first.
-func (j *joiner) do(ctx context.Context, key flightKey, score func(context.Context) answer) (a answer, begun bool, err error) {
+func (j *joiner) do(ctx context.Context, key flightKey, score func(context.Context) compat.Reply) (a compat.Reply, begun bool, err error) {
 	f, a, begun := j.board(key, score) //nolint:contextcheck // a flight outlives the request that began it
 	if f == nil {
 		return a, false, nil
@@ -82,12 +84,12 @@ func (j *joiner) do(ctx context.Context, key flightKey, score func(context.Conte
 		return f.answer, begun, nil
 	case <-ctx.Done():
 		j.leave(key, f)
-		return answer{}, begun, ctx.Err()
+		return compat.Reply{}, begun, ctx.Err()
 	}
 }
 
 // board finds or begins the flight of key; without a flight the answer is known.
-func (j *joiner) board(key flightKey, score func(context.Context) answer) (*flight, answer, bool) {
+func (j *joiner) board(key flightKey, score func(context.Context) compat.Reply) (*flight, compat.Reply, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.forget()
@@ -96,7 +98,7 @@ func (j *joiner) board(key flightKey, score func(context.Context) answer) (*flig
 	}
 	if f := j.air[key]; f != nil {
 		f.waiting++
-		return f, answer{}, false
+		return f, compat.Reply{}, false
 	}
 	ctx, cancel := context.WithCancel(j.life)
 	f := &flight{cancel: cancel, waiting: 1, done: make(chan struct{})}
@@ -106,7 +108,7 @@ func (j *joiner) board(key flightKey, score func(context.Context) answer) (*flig
 		f.answer = score(ctx)
 		j.land(key, f)
 	})
-	return f, answer{}, true
+	return f, compat.Reply{}, true
 }
 
 // leave is one request less that waits; the last one cancels the flight, and who
@@ -130,11 +132,11 @@ func (j *joiner) land(key flightKey, f *flight) {
 		return // everybody had left
 	}
 	delete(j.air, key)
-	if f.answer.transient || int64(len(f.answer.body)) > j.maxBytes {
+	if f.answer.Transient || int64(len(f.answer.Body)) > j.maxBytes {
 		return
 	}
 	j.known[key] = j.order.PushBack(&remembered{key, j.now(), f.answer})
-	j.bytes += int64(len(f.answer.body))
+	j.bytes += int64(len(f.answer.Body))
 	j.forget()
 }
 
@@ -151,15 +153,20 @@ func (j *joiner) forget() {
 		}
 		j.order.Remove(el)
 		delete(j.known, r.key)
-		j.bytes -= int64(len(r.answer.body))
+		j.bytes -= int64(len(r.answer.Body))
 	}
 }
 
 // wait returns when no flight is in the air any more, or ctx ends.
 func (j *joiner) wait(ctx context.Context) error {
+	return waitFor(ctx, func() { j.flights.Wait() })
+}
+
+// waitFor returns when wait does, or ctx ends. wait returns with the server's life.
+func waitFor(ctx context.Context, wait func()) error {
 	done := make(chan struct{})
-	go func() { // ends with the last flight; flights end with the server's life
-		j.flights.Wait()
+	go func() { // ends with wait
+		wait()
 		close(done)
 	}()
 	select {

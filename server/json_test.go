@@ -98,7 +98,7 @@ func TestOneBadSampleOfManyHurtsOnlyItself(t *testing.T) {
 	}
 	assert.Equal(t, []string{"scored", "failed", "rejected", "rejected", "rejected", "scored"}, outcomes)
 	assert.Nil(t, got[1].RewardScore, "absence is not zero")
-	assert.InDelta(t, -1, *got[1].Substitute.Value, 0)
+	assert.InDelta(t, -1, *got[1].Fallback.Value, 0)
 	assert.EqualValues(t, "bad_input", got[2].Errors[0].Class)
 	assert.EqualValues(t, "unknown_reward", got[3].Errors[0].Class)
 	assert.Contains(t, got[4].Errors[0].Message, "is a jpeg")
@@ -113,8 +113,8 @@ func TestGroupsStayWithinTheirRequest(t *testing.T) {
 	}
 	for nonce := range 2 {
 		got := s.post("/v1/score", body(nonce)).results(t)
-		require.NotNil(t, got[1].Substitute)
-		assert.InDelta(t, 1, *got[1].Substitute.Value, 0)
+		require.NotNil(t, got[1].Fallback)
+		assert.InDelta(t, 1, *got[1].Fallback.Value, 0)
 		require.NotNil(t, got[1].Group)
 		assert.Equal(t, "g", got[1].Group.UID)
 		assert.Equal(t, 0, got[1].Group.Missing)
@@ -128,7 +128,7 @@ func TestGroupsStayWithinTheirRequest(t *testing.T) {
 	got := s.post("/v1/score", fmt.Appendf(nil, `{"reward": "picky", "on_sample_failure": "group_mean", "samples": [
 		{"uid": "g", "group_size": 3, "prompt": "ok"}, {"uid": "g", "group_size": 3, "prompt": "fail"},
 		{"uid": "g", "group_size": 3, "images": [{"b64": "%s"}]}]}`, b64([]byte("GIF")))).results(t)
-	assert.InDelta(t, 1, *got[1].Substitute.Value, 0)
+	assert.InDelta(t, 1, *got[1].Fallback.Value, 0)
 	assert.EqualValues(t, "rejected", got[2].Outcome)
 }
 

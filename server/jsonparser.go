@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -20,12 +23,10 @@ type jsonParser struct {
 	batch   jsonBatch
 }
 
-var errUnknownKey = errors.New("unknown key")
-
 // readRequest reads {"samples": […]} or one sample.
-func (p *jsonParser) readRequest(t jsonText) error {
+func (p *jsonParser) readRequest(t strictjson.Text) error {
 	many := false
-	if err := t.object(func(key string, _ jsonText) error {
+	if err := t.Object(func(key string, _ strictjson.Text) error {
 		many = many || key == samplesPart
 		return nil
 	}); err != nil {
@@ -34,88 +35,90 @@ func (p *jsonParser) readRequest(t jsonText) error {
 	if !many {
 		return p.readSample(t)
 	}
-	return t.object(func(key string, v jsonText) (err error) {
+	return t.Object(func(key string, v strictjson.Text) (err error) {
 		switch key {
 		case samplesPart:
-			err = v.array(func(_ int, v jsonText) error { return p.readSample(v) })
+			err = v.Array(func(_ int, v strictjson.Text) error { return p.readSample(v) })
 		case "reward":
-			p.batch.reward, err = v.str()
+			p.batch.reward, err = v.Str()
 		case "deadline_ms":
 			p.batch.deadline, err = p.deadline(v)
 		case "on_sample_failure":
 			var text string
 			var policy rewards.SamplePolicy
-			if text, err = v.str(); err != nil {
+			if text, err = v.Str(); err != nil {
 				break
 			}
 			policy, err = rewards.ParseSamplePolicy(text)
 			p.batch.policy = &policy
 		default:
-			err = errUnknownKey
+			err = strictjson.ErrUnknownKey
 		}
 		return err
 	})
 }
 
-func (p *jsonParser) deadline(v jsonText) (time.Duration, error) {
-	ms, err := v.integer(1, p.longest.Milliseconds())
+func (p *jsonParser) deadline(v strictjson.Text) (time.Duration, error) {
+	ms, err := v.Integer(1, p.longest.Milliseconds())
 	return time.Duration(ms) * time.Millisecond, err
 }
 
 // readSample reads one sample and appends its plan.
-func (p *jsonParser) readSample(t jsonText) error {
+func (p *jsonParser) readSample(t strictjson.Text) error {
 	if len(p.batch.plans) == p.most {
-		return faultf(rewards.TooLarge, "more than %d samples in one request", p.most)
+		return compat.Faultf(rewards.TooLarge, "more than %d samples in one request", p.most)
 	}
 	s := &rewards.Sample{}
-	pl := plan{sample: s}
-	err := t.object(func(key string, v jsonText) (err error) {
+	pl := compat.Plan{Sample: s}
+	err := t.Object(func(key string, v strictjson.Text) (err error) {
 		switch key {
 		case "id":
-			s.ID, err = v.str()
+			s.ID, err = v.Str()
 		case "step":
-			s.Step, err = v.integer(math.MinInt64, math.MaxInt64)
+			s.Step, err = v.Integer(math.MinInt64, math.MaxInt64)
 		case "split":
 			var text string
-			text, err = v.str()
+			text, err = v.Str()
 			if s.Split = rewards.Split(text); err == nil && s.Split != rewards.Train && s.Split != rewards.Val {
-				err = fmt.Errorf("%q: want train or val", clip(text))
+				err = fmt.Errorf("%q: want train or val", strictjson.Clip(text))
 			}
 		case "index":
 			var n int64
-			n, err = v.integer(0, math.MaxInt32)
+			n, err = v.Integer(0, math.MaxInt32)
 			s.Index = &n
 		case "uid":
-			s.UID, err = v.str()
+			s.UID, err = v.Str()
 		case "group_size":
 			var n int64
-			n, err = v.integer(0, int64(p.most))
+			n, err = v.Integer(0, int64(p.most))
 			s.GroupSize = int(n)
 		case "reward":
-			s.Reward, err = v.str()
+			s.Reward, err = v.Str()
 		case "data_source":
-			s.DataSource, err = v.str()
+			s.DataSource, err = v.Str()
 		case "prompt":
-			s.Prompt, err = v.str()
+			s.Prompt, err = v.Str()
 		case "response":
-			s.Response, err = v.str()
+			s.Response, err = v.Str()
 		case "ground_truth":
-			if v.kind() != 'n' {
+			if v.Kind() != 'n' {
 				s.GroundTruth = []byte(v)
 			}
 		case "extra_info":
-			if v.kind() != '{' {
-				return fmt.Errorf("%w object: found %s", errWant, v.short())
+			if v.Kind() != '{' {
+				return fmt.Errorf("want an object: found %s", v.Short())
 			}
 			s.ExtraInfo = []byte(v)
 		case "deadline_ms":
-			pl.timeout, err = p.deadline(v)
+			pl.Timeout, err = p.deadline(v)
 		case "images":
-			err = v.array(func(_ int, v jsonText) error { return p.readImage(v, &pl) })
+			err = v.Array(func(_ int, v strictjson.Text) error { return p.readImage(v, &pl) })
 		case "videos":
-			err = v.array(func(_ int, v jsonText) error { return p.readVideo(v, &pl) })
+			err = v.Array(func(_ int, v strictjson.Text) error { return p.readVideo(v, &pl) })
 		default:
-			err = errUnknownKey
+			if err = strictjson.ErrUnknownKey; mediaKey.MatchString(key) {
+				err = fmt.Errorf(`%w: pictures go into "images": [picture, …], videos into "videos": [{"frames": [picture, …]}]; %s`, err, pictureForm)
+			}
 		}
 		return err
 	})
@@ -123,16 +126,26 @@ func (p *jsonParser) readSample(t jsonText) error {
 	return err
 }
 
+// mediaKey matches what people call a picture's key who have not read what it is called.
+var mediaKey = regexp.MustCompile(`(?i)image|picture|video|frame|media|path|url|file|b64|base64`)
+
+// pictureForm says how a picture is sent.
+const pictureForm = `a picture is {"b64": "its bytes in base64"}, or {"file": "name"} with its bytes in the part of that name of a multipart/form-data body; ` +
+	`this server opens no paths and no URLs`
+
 // readImage reads {"b64"|"file", "encoding", "layout", "dtype", "shape"}.
-func (p *jsonParser) readImage(t jsonText, pl *plan) error {
+func (p *jsonParser) readImage(t strictjson.Text, pl *compat.Plan) error {
+	if t.Kind() != '{' {
+		return fmt.Errorf("want an object: found %s; %s", t.Short(), pictureForm)
+	}
 	var data []byte
 	have := 0
 	var m rewards.Media
-	err := t.object(func(key string, v jsonText) (err error) {
+	err := t.Object(func(key string, v strictjson.Text) (err error) {
 		switch key {
 		case "b64":
 			have++
-			data, err = decodeBase64(v)
+			data, err = v.Base64()
 		case "file":
 			have++
 			data, err = p.file(v)
@@ -141,15 +154,15 @@ func (p *jsonParser) readImage(t jsonText, pl *plan) error {
 		case "layout":
 			err = word(v, &m.Layout)
 		case "dtype":
-			m.DType, err = v.str()
+			m.DType, err = v.Str()
 		case "shape":
-			err = v.array(func(_ int, v jsonText) error {
-				n, err := v.integer(0, math.MaxInt32)
+			err = v.Array(func(_ int, v strictjson.Text) error {
+				n, err := v.Integer(0, math.MaxInt32)
 				m.Shape = append(m.Shape, int(n))
 				return err
 			})
 		default:
-			err = errUnknownKey
+			err = fmt.Errorf("%w: %s", strictjson.ErrUnknownKey, pictureForm)
 		}
 		return err
 	})
@@ -157,87 +170,80 @@ func (p *jsonParser) readImage(t jsonText, pl *plan) error {
 		return err
 	}
 	if have != 1 {
-		return errors.New(`a picture needs either "b64" or "file"`)
+		return errors.New(`a picture needs either "b64" or "file": ` + pictureForm)
 	}
 	if m.Encoding == rewards.Raw {
 		m.Kind, m.Data = rewards.Image, data
-		pl.sample.Media = append(pl.sample.Media, &m)
+		pl.Sample.Media = append(pl.Sample.Media, &m)
 		return nil
 	}
-	sniffed := picture(data)
+	sniffed := compat.Picture(data)
 	switch {
 	case m.Layout != "" || m.DType != "" || m.Shape != nil:
 		return errors.New(`layout, dtype and shape go with "encoding": "raw"`)
 	case sniffed == nil:
-		pl.refuse("picture %d is neither JPEG nor PNG nor WebP", len(pl.sample.Media))
+		pl.Refuse("picture %d is neither JPEG nor PNG nor WebP", len(pl.Sample.Media))
 	case m.Encoding != "" && m.Encoding != sniffed.Encoding:
-		pl.refuse("picture %d is a %s, not a %s", len(pl.sample.Media), sniffed.Encoding, m.Encoding)
+		pl.Refuse("picture %d is a %s, not a %s", len(pl.Sample.Media), sniffed.Encoding, m.Encoding)
 	default:
-		pl.sample.Media = append(pl.sample.Media, sniffed)
+		pl.Sample.Media = append(pl.Sample.Media, sniffed)
 	}
 	return nil
 }
 
-// refuse makes a sample's plan one that is not submitted.
-func (pl *plan) refuse(format string, args ...any) {
-	if pl.refused == nil {
-		pl.refused = faultf(rewards.BadInput, format, args...)
-	}
-}
-
 // readVideo reads {"frames": [picture…], "fps"}.
-func (p *jsonParser) readVideo(t jsonText, pl *plan) error {
+func (p *jsonParser) readVideo(t strictjson.Text, pl *compat.Plan) error {
 	m := &rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames, DType: "U8"}
-	err := t.object(func(key string, v jsonText) (err error) {
+	err := t.Object(func(key string, v strictjson.Text) (err error) {
 		switch key {
 		case "frames":
-			err = v.array(func(_ int, v jsonText) error { return p.readFrame(v, m, pl) })
+			err = v.Array(func(_ int, v strictjson.Text) error { return p.readFrame(v, m, pl) })
 		case "fps":
-			m.FPS, err = v.number()
+			m.FPS, err = v.Number()
 		default:
-			err = errUnknownKey
+			err = strictjson.ErrUnknownKey
 		}
 		return err
 	})
-	if err == nil && len(m.Frames) == 0 && pl.refused == nil {
+	if err == nil && len(m.Frames) == 0 && pl.Refused == nil {
 		err = errors.New("a video needs frames")
 	}
-	pl.sample.Media = append(pl.sample.Media, m)
+	pl.Sample.Media = append(pl.Sample.Media, m)
 	return err
 }
 
 // readFrame reads one picture of a video.
-func (p *jsonParser) readFrame(t jsonText, m *rewards.Media, pl *plan) error {
-	inner := plan{sample: &rewards.Sample{}}
+func (p *jsonParser) readFrame(t strictjson.Text, m *rewards.Media, pl *compat.Plan) error {
+	inner := compat.Plan{Sample: &rewards.Sample{}}
 	if err := p.readImage(t, &inner); err != nil {
 		return err
 	}
 	switch {
-	case inner.refused != nil:
-		pl.refuse("frame %d: %s", len(m.Frames), inner.refused.message)
-	case inner.sample.Media[0].Encoding == rewards.Raw:
+	case inner.Refused != nil:
+		pl.Refuse("frame %d: %s", len(m.Frames), inner.Refused.Message)
+	case inner.Sample.Media[0].Encoding == rewards.Raw:
 		return errors.New("the frames of a video are encoded pictures; raw videos go over /v1/stream")
 	default:
-		m.Frames = append(m.Frames, inner.sample.Media[0].Data)
+		m.Frames = append(m.Frames, inner.Sample.Media[0].Data)
 	}
 	return nil
 }
 
-func word[T ~string](v jsonText, to *T) error {
-	text, err := v.str()
+func word[T ~string](v strictjson.Text, to *T) error {
+	text, err := v.Str()
 	*to = T(text)
 	return err
 }
 
 // file looks up a part of a multipart body.
-func (p *jsonParser) file(v jsonText) ([]byte, error) {
-	name, err := v.str()
+func (p *jsonParser) file(v strictjson.Text) ([]byte, error) {
+	name, err := v.Str()
 	if err != nil {
 		return nil, err
 	}
 	f := p.files[name]
 	if f == nil {
-		return nil, fmt.Errorf("the body has no part named %q", clip(name))
+		return nil, fmt.Errorf("the body has no part named %q", strictjson.Clip(name))
 	}
 	f.used = true
 	return f.data, nil
@@ -267,14 +273,14 @@ func (p *jsonParser) finish() error {
 	}
 	for name, f := range p.files {
 		if !f.used {
-			return fmt.Errorf("no picture refers to the part %q", clip(name))
+			return fmt.Errorf("no picture refers to the part %q", strictjson.Clip(name))
 		}
 	}
 	seen := map[string]bool{}
 	groups, sound := map[groupName]int{}, map[groupName]int{}
 	for i := range b.plans {
 		pl := &b.plans[i]
-		s := pl.sample
+		s := pl.Sample
 		if len(s.ID) > wire.MaxNameBytes/2 || len(s.UID) > wire.MaxNameBytes/2 {
 			return fmt.Errorf("samples[%d]: id and uid may have %d bytes", i, wire.MaxNameBytes/2)
 		}
@@ -282,29 +288,29 @@ func (p *jsonParser) finish() error {
 			s.ID = fmt.Sprintf("%s-%d", p.request, i)
 		}
 		if seen[s.ID] {
-			return fmt.Errorf("samples[%d]: the id %q is there twice", i, clip(s.ID))
+			return fmt.Errorf("samples[%d]: the id %q is there twice", i, strictjson.Clip(s.ID))
 		}
 		seen[s.ID] = true
 		b.ids, b.uids = append(b.ids, s.ID), append(b.uids, s.UID)
 		if s.HasGroup() {
 			groups[groupOf(s)]++
-			if pl.refused == nil {
+			if pl.Refused == nil {
 				sound[groupOf(s)]++
 			}
 		}
 		if s.Reward == "" {
 			s.Reward = b.reward
 		}
-		if pl.timeout == 0 {
-			pl.timeout = b.deadline
+		if pl.Timeout == 0 {
+			pl.Timeout = b.deadline
 		}
 	}
 	for i := range b.plans {
-		s := b.plans[i].sample
+		s := b.plans[i].Sample
 		g := groupOf(s)
 		if s.HasGroup() && groups[g] != s.GroupSize {
 			return fmt.Errorf("samples[%d]: group %q of step %d has %d samples in this request and group_size %d; send whole groups, or use /v1/stream",
-				i, clip(s.UID), s.Step, groups[g], s.GroupSize)
+				i, strictjson.Clip(s.UID), s.Step, groups[g], s.GroupSize)
 		}
 		// A group that waits for a member nobody submits would wait till its deadline.
 		s.GroupSize = sound[g]

@@ -9,10 +9,11 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rewardloop/rewardloop/server/compat"
 )
 
 // trusted marks requests that came through a router's own listener.
@@ -91,30 +92,29 @@ func fromPage(r *http.Request, host string) bool {
 
 // routerAlone lets requests of the router's paths through, from those who may.
 func (s *Server) routerAlone(key []token, host string) http.Handler {
-	paths := append(routerPaths(), "/v1/models")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var f *fault
+		var f *compat.Fault
 		own, _ := r.Context().Value(ownUser{}).(bool)
 		secret, _ := shownSecret(r, true)
 		_, keyed := match(key, secret)
 		switch {
 		case fromPage(r, host):
-			f = &fault{status: http.StatusForbidden, class: "forbidden", message: "web pages may not ask the reward router"}
+			f = &compat.Fault{Status: http.StatusForbidden, Class: "forbidden", Message: "web pages may not ask the reward router"}
 		case !own && !keyed:
-			f = &fault{
-				status: http.StatusUnauthorized, class: "unauthorized",
-				message: "another user's process needs the key that reward functions get as reward_router_api_key: Authorization: Bearer <key>",
+			f = &compat.Fault{
+				Status: http.StatusUnauthorized, Class: "unauthorized",
+				Message: "another user's process needs the key that reward functions get as reward_router_api_key: Authorization: Bearer <key>",
 			}
-		case !slices.Contains(paths, r.URL.Path):
-			f = &fault{status: http.StatusNotFound, class: "not_found", message: "only the reward router is here"}
+		case !routed(r.URL.Path):
+			f = &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "only the reward router is here"}
 		default:
 			s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), trusted{}, true)))
 			return
 		}
-		a := f.openAI()
-		w.Header().Set("Content-Type", a.contentType)
-		w.WriteHeader(a.status)
-		_, _ = w.Write(a.body) // a client that is gone needs none
+		a := openAI(f)
+		w.Header().Set("Content-Type", a.ContentType)
+		w.WriteHeader(a.Status)
+		_, _ = w.Write(a.Body) // a client that is gone needs none
 	})
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed" // the page is part of the program
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -29,7 +31,7 @@ var pageHTML string
 //nolint:gochecknoglobals // a table, parsed once
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"ms": showMS, "bytes": showBytes, "score": showScore, "name": showName, "share": showShare,
-	"reward": rewardOf, "drift": showDrift, "leapt": leapt,
+	"reward": rewardOf, "drift": showDrift, "leapt": leapt, "brief": brief,
 }).Parse(pageHTML))
 
 // How much the page shows; the rest is in the state endpoints.
@@ -66,32 +68,45 @@ type pageData struct {
 // endpoints for everybody else.
 func (s *Server) page(c *gin.Context) {
 	if !strings.Contains(c.GetHeader("Accept"), "text/html") {
-		s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
-			"service": "rewardloop", "version": s.version,
-			"stream": "/v1/stream",
-			"score": []string{
-				"/v1/score", "/", "/scorers/{name}", "/score", "/latent", "/latent/{name}", "/get_reward", "/get_reward/{name}",
-				"/compute", "/scorers/{name}/compute", "/rm", "/rm/{name}",
-			},
-			"router":    append(routerPaths(), "/v1/models"),
-			"state":     []string{"/v1/pending", "/v1/failures", "/v1/workers", "/v1/runs", "/v1/scorers", "/metrics", "/healthz", "/readyz", "/health", "/rewards"},
-			"page":      "/ with Accept: text/html",
-			"in_flight": s.loop.InFlight(),
-		}))
+		s.write(c, compat.JSONReply(http.StatusOK, false, s.endpoints()))
 		return
 	}
 	d := s.pageData(c)
 	var out bytes.Buffer
 	if err := pageTemplate.Execute(&out, d); err != nil {
 		s.log.ErrorContext(c.Request.Context(), "status page", "error", err)
-		s.write(c, (&fault{status: http.StatusInternalServerError, class: rewards.Internal, message: "the status page cannot be shown"}).json())
+		s.write(c, compat.JSON.Refusal(&compat.Fault{Status: http.StatusInternalServerError, Class: rewards.Internal, Message: "the status page cannot be shown"}))
 		return
 	}
 	h := c.Writer.Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Vary", "Accept")
-	s.write(c, answer{status: http.StatusOK, contentType: "text/html; charset=utf-8", body: out.Bytes()})
+	s.write(c, compat.Reply{Status: http.StatusOK, ContentType: "text/html; charset=utf-8", Body: out.Bytes()})
+}
+
+// endpoints are the paths that there are, by what they are for, and whose clients ask for which.
+func (s *Server) endpoints() map[string]any {
+	var score, router []string
+	state := []string{"/v1/pending", "/v1/failures", "/v1/workers", "/v1/runs", "/v1/scorers", "/metrics", routeHealth, routeReady}
+	systems := map[string]string{}
+	for _, p := range s.protocols() {
+		for _, path := range p.Paths {
+			systems[path] = p.System
+		}
+		if p.Tell != nil {
+			state = append(state, p.Paths...)
+		} else {
+			score = append(score, p.Paths...)
+		}
+	}
+	for _, p := range routerPaths() {
+		router = append(router, p.path)
+	}
+	return map[string]any{
+		"service": "rewardloop", "version": s.version, "stream": routeStream, "score": score, "router": router, "state": state, "systems": systems,
+		"page": "/ with Accept: text/html", "in_flight": s.loop.InFlight(),
+	}
 }
 
 func (s *Server) pageData(c *gin.Context) pageData {
@@ -174,6 +189,15 @@ func showName(s string) string {
 	return string(r[:most/2]) + "…" + string(r[len(r)-most/2+1:])
 }
 
+// brief is the first line of a reason: the page shows a traceback once, among the failures.
+func brief(s string) string {
+	line, rest, _ := strings.Cut(s, "\n")
+	if rest != "" {
+		line += " …"
+	}
+	return line
+}
+
 // share is one outcome's number on the page.
 type share struct {
 	Name string
@@ -199,14 +223,6 @@ func showShare(v any) []share {
 			add(string(k), uint64(max(n, 0)))
 		}
 	}
-	slices.SortFunc(list, func(a, b share) int {
-		if a.Bad != b.Bad {
-			if a.Bad {
-				return 1
-			}
-			return -1
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	slices.SortFunc(list, func(a, b share) int { return cmp.Or(compareBool(a.Bad, b.Bad), strings.Compare(a.Name, b.Name)) })
 	return list
 }

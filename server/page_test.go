@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func busyPicture() (*picture, crew) {
 		pending: []loop.PendingSample{
 			{ID: "step12/prompt-0091/sample-3", Run: "sd3-ocr", Step: 12, Stage: "running", Attempt: 2, Workers: []string{"w3", "w1"}, Bytes: 786_944, AgeMS: 48_212, LastError: "crashed: the Tesseract child was killed by signal 11"},
 			{ID: hostile, Run: hostile, Step: 12, Stage: "running", Attempt: 1, Workers: []string{hostile}, Bytes: 786_944, AgeMS: 9_100, LastError: hostile},
-			{ID: "step12/prompt-0007/sample-15-with-a-very-long-name-that-a-trainer-made-of-a-hash-7f1d2c0a9be44f", Run: "sd3-ocr", Step: 12, Stage: "held", Attempt: 1, Group: "g7", Bytes: 25_000, AgeMS: 812},
+			{ID: "step12/prompt-0007/sample-15-with-a-very-long-name-that-a-trainer-made-of-a-hash-7f1d2c0a9be44f", Run: "sd3-ocr", Step: 12, Stage: "waiting_for_group_mean", Attempt: 1, Group: "g7", Bytes: 25_000, AgeMS: 812},
 			{ID: "step12/prompt-0008/sample-0", Run: "qwen-image-pickscore", Step: 88, Stage: "queued", Bytes: 786_944, AgeMS: 3.2, Waits: "no worker serves the profile \"ocr\" at the moment"},
 		},
 		breakers: []loop.BreakerInfo{
@@ -111,8 +112,8 @@ func TestTheStatusPageShowsTheStateAndEscapesWhatStrangersWrote(t *testing.T) {
 	s := newSite(t, siteOptions{server: func(o *server.Options) {
 		o.Loop, o.Presence = p, workers
 		o.Profiles = []server.Profile{
-			{Name: "", Terms: []server.Term{{Key: "ocr", Weight: 1, Required: true}, {Key: "aesthetic", Weight: 0.25}}},
-			{Name: hostile, Terms: []server.Term{{Key: hostile, Weight: 1}}},
+			{Name: "", Components: []server.Component{{Key: "ocr", Weight: 1, Required: true}, {Key: "aesthetic", Weight: 0.25}}},
+			{Name: hostile, Components: []server.Component{{Key: hostile, Weight: 1}}},
 		}
 	}})
 	r := s.get("/", "Accept", "text/html,application/xhtml+xml")
@@ -140,6 +141,21 @@ func TestTheStatusPageShowsTheStateAndEscapesWhatStrangersWrote(t *testing.T) {
 	var plain map[string]any
 	require.NoError(t, json.Unmarshal(s.get("/").body, &plain), "without Accept: text/html")
 	assert.Equal(t, "rewardloop", plain["service"])
+}
+
+func TestTheStatusPageShowsATracebackOnce(t *testing.T) {
+	t.Parallel()
+	const why = "ValueError: row 7\n  File mine.py, line 2"
+	p, workers := busyPicture()
+	p.pending, p.breakers, p.progress, p.failures, p.runs = p.pending[:1], p.breakers[:1], p.progress[:1], p.failures[:1], p.runs[1:]
+	p.pending[0].LastError, p.breakers[0].Reason, p.failures[0].Message = why, why, why
+	p.progress[0] = loop.Progress{Reward: "default", State: loop.Failing, Why: "every sample fails: " + why}
+	p.runs[0].Clients = 1
+	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Loop, o.Presence = p, workers }})
+	page := regexp.MustCompile(`title="[^"]*"`).ReplaceAllString(string(s.get("/", "Accept", "text/html").body), "")
+	assert.Equal(t, 1, strings.Count(page, "mine.py"), "among the failures")
+	assert.Equal(t, 4, strings.Count(page, "ValueError: row 7"), "the first line is everywhere")
+	assert.Contains(t, page, "1 client<")
 }
 
 func TestTheStatusPageOfAnEmptyServer(t *testing.T) {

@@ -173,7 +173,7 @@ func TestAFailedSampleFailsItsBatchWithAStatusThatTellsWhetherToRetry(t *testing
 	assert.Contains(t, message, "sample 1: main: bad_input")
 }
 
-func TestASubstituteStandsInWhereTheProfileNamesOne(t *testing.T) {
+func TestAFallbackStandsInWhereTheProfileNamesOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{policies: map[string]rewards.SamplePolicy{"picky": {Policy: rewards.PolicyValue, Value: -3}}})
 	r := s.post("/scorers/picky", pickled(t, "images", jpegs(3), "prompts", []string{"ok", "fail", "ok"}))
@@ -271,7 +271,7 @@ func TestGoldenPickledRequestsAreAnswered(t *testing.T) {
 		switch {
 		case strings.HasPrefix(name, "verl_omni_http"), strings.HasPrefix(name, "flow_grpo"), strings.HasPrefix(name, "shared_refs"):
 			assert.NotEmpty(t, r.scores(t), name)
-		default: // no request, or not of this edge
+		default: // no request, or not of this route
 			assert.GreaterOrEqual(t, r.StatusCode, 400, name)
 			assert.Less(t, r.StatusCode, 500, name)
 			r.refused(t, r.StatusCode)

@@ -124,13 +124,13 @@ func TestOnePictureOfUniRLsThatIsNoneHurtsOnlyItself(t *testing.T) {
 		says(t, `{"results":[{},{"picky":{"score":1.0,"acc":1.0}}],"errors":[{"picky":"bad_input: a picture is neither JPEG nor PNG nor WebP"},{}]}`)
 }
 
-func TestUniRLsFailuresThatMayPassAreNotRememberedAndSubstitutesAreSaid(t *testing.T) {
+func TestUniRLsFailuresThatMayPassAreNotRememberedAndFallbacksAreSaid(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{loop: oneAttempt(), policies: map[string]rewards.SamplePolicy{"picky": {Policy: rewards.PolicyValue, Value: -1}}})
 	body := fmt.Appendf(nil, `{"requests": [%s]}`, unirlBody("fail", b64(jpegs(1)[0]), "fail-timeout", "picky"))
 	for range 2 {
 		s.post("/score", body).says(t, `{"results":[{"picky":{"score":-1.0}}],"errors":[{"fail-timeout":"main: timeout: on purpose",`+
-			`"picky":"main: bad_input: asked to fail; the score is the reward's substitute, value"}]}`)
+			`"picky":"main: bad_input: asked to fail; the score is the reward's fallback, value"}]}`)
 	}
 	assert.Equal(t, 2, s.called("fail-timeout"))
 }
@@ -376,7 +376,7 @@ func TestEveryProtocolAnswersFailuresWithTheStatusThatItsClientsNeed(t *testing.
 	}
 }
 
-func TestOneFailedSampleFailsAWholeBatchUnlessThereIsASubstitute(t *testing.T) {
+func TestOneFailedSampleFailsAWholeBatchUnlessThereIsAFallback(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{})
 	body := []byte(`{"query": ["x", "y"], "prompts": ["ok", "fail"]}`)

@@ -19,6 +19,9 @@ import (
 // repository, or on PATH.
 func interpreter(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	name := os.Getenv("REWARDLOOP_PYTHON")
 	if name == "" {
 		name = filepath.Join("..", ".venv", "bin", "python")

@@ -12,8 +12,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -95,17 +97,7 @@ func (t *selfTest) guarded(ctx context.Context) (err error) {
 }
 
 func (t *selfTest) wait(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { // ends with the test
-		t.running.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return waitFor(ctx, func() { t.running.Wait() })
 }
 
 // notReady lists why no samples should be sent here: an orchestrator then takes the gateway
@@ -147,8 +139,8 @@ func (s *Server) ready(c *gin.Context) {
 	if name, asked := c.GetQuery("reward"); asked {
 		i := slices.IndexFunc(progress, func(p loop.Progress) bool { return p.Reward == cmp.Or(name, defaultReward) })
 		if i < 0 {
-			_, f := s.profile(name)
-			s.refuse(c, cmp.Or(f, faultf(rewards.UnknownReward, "no reward named %q", clip(name))))
+			_, f := compat.LookUp(s.askable(), name)
+			s.refuse(c, cmp.Or(f, compat.Faultf(rewards.UnknownReward, "no reward named %q", strictjson.Clip(name))))
 			return
 		}
 		if progress = progress[i : i+1]; progress[0].State == loop.Stopped && len(why) == 0 {
@@ -167,13 +159,13 @@ func (s *Server) ready(c *gin.Context) {
 		}
 	}
 	if len(why) > 0 {
-		s.write(c, jsonAnswer(http.StatusServiceUnavailable, true, out))
+		s.write(c, compat.JSONReply(http.StatusServiceUnavailable, true, out))
 		return
 	}
-	s.write(c, jsonAnswer(http.StatusOK, false, out))
+	s.write(c, compat.JSONReply(http.StatusOK, false, out))
 }
 
 // health answers GET /healthz: the process lives and answers.
 func (s *Server) health(c *gin.Context) {
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"status": "ok"}))
+	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{"status": "ok"}))
 }

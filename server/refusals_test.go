@@ -30,6 +30,12 @@ func TestEveryProtocolRefusesABodyThatItDoesNotReadByName(t *testing.T) {
 		want       string
 	}{
 		{"/v1/score", `{"images": [{"b64": 7}]}`, 400, "want base64"},
+		{"/v1/score", `{"prompt": "a cat", "image": "cat.png"}`, 400, `image: unknown key: pictures go into "images"`},
+		{"/v1/score", `{"prompt": "a cat", "image": "cat.png"}`, 400, `a picture is {"b64": "its bytes in base64"}, or {"file": "name"}`},
+		{"/v1/score", `{"images": ["cat.png"]}`, 400, `want an object: found "cat.png"; a picture is {"b64"`},
+		{"/v1/score", `{"images": [{"path": "cat.png"}]}`, 400, `path: unknown key: a picture is {"b64"`},
+		{"/v1/score", `{"images": [{"url": "http://a/b.png"}]}`, 400, "opens no paths and no URLs"},
+		{"/v1/score", `{"promt": "a cat"}`, 400, "promt: unknown key"},
 		{"/v1/score", `{"images": [{"b64": "\/\u00"}]}`, 400, "not JSON"},
 		{"/v1/score", `{"images": [{"b64": "` + pic + `", "layout": "HWC"}]}`, 400, `go with "encoding": "raw"`},
 		{"/v1/score", `{"images": [{"file": 7}]}`, 400, "want a string"},
@@ -151,8 +157,22 @@ func TestAFailedBatchNamesThreeOfItsSamplesAndCountsTheOthers(t *testing.T) {
 	s := newSite(t, siteOptions{})
 	message, failed := s.post("/scorers/picky", pickled(t, "images", jpegs(5), "prompts", []string{"fail", "fail", "fail", "fail", "fine"})).refused(t, 422)
 	assert.Equal(t, []int64{0, 1, 2, 3}, failed)
-	assert.Contains(t, message, "4 of 5 samples have no score")
-	assert.Contains(t, message, "and 1 more")
+	assert.Equal(t, "bad_input: 4 of 5 samples have no score: samples 0, 1, 2 and 1 more: main: bad_input: asked to fail", message, "a reason is read once")
+}
+
+func TestWhatIsNotKnownIsSaidOnceAndWithWhatIs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, siteOptions{})
+	s.succeed()
+	for _, path := range []string{"/v1/runs/qwen/steps/1", "/v1/runs/qwen/steps/1/rewards", "/v1/runs/qwen/steps/1/trace"} {
+		code, message := s.get(path).jsonError(t, http.StatusNotFound)
+		assert.Equal(t, "not_found", code)
+		assert.Equal(t, `run "qwen" is not known here; known are _slime`, message, path)
+	}
+	_, message := s.get("/v1/runs/_slime/steps/7").jsonError(t, http.StatusNotFound)
+	assert.Equal(t, `step 7 (train) of run "_slime" is not known here`, message)
+	_, message = s.post("/v1/score", []byte(`{"reward": "beauty"}`)).jsonError(t, http.StatusUnprocessableEntity)
+	assert.Regexp(t, `^no sample was accepted; sample 0: unknown_reward: no reward named "beauty"; known are \["[^"]+"`, message)
 }
 
 // One sample can never be scored and the others could be in a moment: the client is told
@@ -222,7 +242,7 @@ type gone struct {
 	err error
 }
 
-func (g gone) Rewards(context.Context, string, uint64, wire.Take) (*wire.Rewards, error) {
+func (g gone) Rewards(context.Context, string, uint64, wire.Fetch) (*wire.Rewards, error) {
 	return nil, g.err
 }
 

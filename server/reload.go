@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/rewardloop/rewardloop/server/compat"
 )
 
 // Describe replaces what the server tells of the rewards. Their names and columns must be those
@@ -17,18 +19,18 @@ func (s *Server) rewards() []Profile { return *s.profiles.Load() }
 // everything that is wrong where nothing was changed, 503 while another reload is under way.
 func (s *Server) reloading(c *gin.Context) {
 	if s.reload == nil {
-		s.refuse(c, &fault{status: http.StatusNotFound, class: "no_reload", message: "this process does not know where its configuration came from"})
+		s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "no_reload", Message: "this process does not know where its configuration came from"})
 		return
 	}
 	if !s.rereads.TryLock() {
-		s.refuse(c, &fault{status: http.StatusServiceUnavailable, class: "reloading", message: "the configuration is being read already; ask again", pause: true})
+		s.refuse(c, &compat.Fault{Status: http.StatusServiceUnavailable, Class: "reloading", Message: "the configuration is being read already; ask again", Pause: true})
 		return
 	}
 	defer s.rereads.Unlock()
 	done, err := s.reload(c.Request.Context())
 	if err != nil {
-		s.refuse(c, &fault{status: http.StatusUnprocessableEntity, class: "bad_configuration", message: err.Error()})
+		s.refuse(c, &compat.Fault{Status: http.StatusUnprocessableEntity, Class: "bad_configuration", Message: err.Error()})
 		return
 	}
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"applied": orEmpty(done.Applied), "restart": orEmpty(done.Restart)}))
+	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{"applied": orEmpty(done.Applied), "restart": orEmpty(done.Restart)}))
 }

@@ -58,10 +58,10 @@ func TestRewardsAreShownAsTheyWereDescribedLast(t *testing.T) {
 	s := newSite(t, siteOptions{server: func(o *server.Options) { all = o.Profiles }})
 	all = append([]server.Profile(nil), all...)
 	for i := range all {
-		all[i].Terms = []server.Term{{Key: "main", Weight: 7.5}}
+		all[i].Components = []server.Component{{Key: "main", Weight: 7.5}}
 	}
 	s.Describe(all)
 	var shown struct{ Rewards []server.Profile }
 	require.NoError(t, json.Unmarshal(s.get("/v1/scorers").body, &shown))
-	require.InDelta(t, 7.5, shown.Rewards[0].Terms[0].Weight, 0)
+	require.InDelta(t, 7.5, shown.Rewards[0].Components[0].Weight, 0)
 }

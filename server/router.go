@@ -13,16 +13,25 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 )
 
-// routerPaths are what engines that serve models (vLLM, SGLang) are asked for.
-func routerPaths() []string {
-	return []string{"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/classify"}
+// routerPath is something that engines that serve models (vLLM, SGLang) are asked for.
+type routerPath struct{ method, path string }
+
+func routerPaths() []routerPath {
+	return []routerPath{
+		{http.MethodPost, "/v1/chat/completions"}, {http.MethodPost, "/v1/completions"}, {http.MethodPost, "/v1/embeddings"}, {http.MethodPost, "/classify"},
+		{http.MethodGet, "/v1/models"},
+	}
 }
 
 // routed reports whether a path is the router's, whose clients read OpenAI's errors.
-func routed(path string) bool { return slices.Contains(routerPaths(), path) || path == "/v1/models" }
+func routed(path string) bool {
+	return slices.ContainsFunc(routerPaths(), func(p routerPath) bool { return p.path == path })
+}
 
 // forward is the reward router: it hands a request on to one of the engines that
 // Options.Router knows, and the engine's answer back. Which one, how often, and for
@@ -40,15 +49,15 @@ func routed(path string) bool { return slices.Contains(routerPaths(), path) || p
 func (s *Server) forward(path string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if s.router == nil {
-			s.refuse(c, &fault{
-				status: http.StatusNotFound, class: "not_found",
-				message: "no engine is configured to answer " + path + ": set reward.reward_model with rollout.name: external and its base_urls",
+			s.refuse(c, &compat.Fault{
+				Status: http.StatusNotFound, Class: "not_found",
+				Message: "no engine is configured to answer " + path + ": set reward.reward_model with rollout.name: external and its base_urls",
 			})
 			return
 		}
 		leave, ok := s.routed.enter()
 		if !ok {
-			s.refuse(c, faultf(rewards.Draining, "this gateway has stopped"))
+			s.refuse(c, compat.Faultf(rewards.Draining, "this gateway has stopped"))
 			return
 		}
 		defer leave()
@@ -85,20 +94,20 @@ func (s *Server) route(c *gin.Context, call *outbound.Call) {
 	}
 	if err != nil {
 		s.log.WarnContext(ctx, "no answer of an engine", "route", call.Path, "error", err)
-		f := faultf(rewards.ClassOf(err), "%v", err)
+		f := compat.Faultf(rewards.ClassOf(err), "%s", rewards.MessageOf(err))
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			f.status = http.StatusServiceUnavailable // the time that this server gave it, or the server, has ended
+			f.Status = http.StatusServiceUnavailable // the time that this server gave it, or the server, has ended
 		}
-		s.write(c, f.openAI())
+		s.write(c, openAI(f))
 		return
 	}
 	h := c.Writer.Header()
 	maps.Copy(h, forwarded(a.Header))
 	kind := a.Header.Get("Content-Type")
 	if kind == "" {
-		kind = pickleType // bytes; nothing is guessed
+		kind = binaryType // bytes; nothing is guessed
 	}
-	s.write(c, answer{status: a.Status, contentType: kind, body: a.Body})
+	s.write(c, compat.Reply{Status: a.Status, ContentType: kind, Body: a.Body})
 }
 
 // handedOn tells which statuses are the engine's answer to the client.
@@ -111,18 +120,18 @@ func handedOn(status int) bool {
 }
 
 // checkCall refuses bodies that are no JSON object, and those that ask for a stream.
-func checkCall(body []byte) *fault {
-	t, err := parseJSON(body)
+func checkCall(body []byte) *compat.Fault {
+	t, err := strictjson.Parse(body)
 	if err == nil {
-		err = t.object(func(key string, v jsonText) error {
-			if key == "stream" && !v.null() && v.kind() != 'f' {
+		err = t.Object(func(key string, v strictjson.Text) error {
+			if key == "stream" && !v.Null() && v.Kind() != 'f' {
 				return errors.New("the reward router has no streams: a reward needs the whole answer; leave it out or send false")
 			}
 			return nil
 		})
 	}
 	if err != nil {
-		return asFault(err)
+		return compat.AsFault(err)
 	}
 	return nil
 }
@@ -155,4 +164,14 @@ func forwarded(h http.Header) http.Header {
 		}
 	}
 	return out
+}
+
+// openAI is the form of a fault where OpenAI's clients read it: they show the message
+// of an object, and nothing of a text.
+func openAI(f *compat.Fault) compat.Reply {
+	a := compat.JSONReply(f.Status, f.Transient(), map[string]any{
+		"error": map[string]any{"message": f.Message, "type": f.Class, "code": f.Class, "param": nil},
+	})
+	a.Pause, a.Reason = f.Pause, f
+	return a
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/internal/outbound"
-	"github.com/rewardloop/rewardloop/internal/pickle"
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/failures"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -66,9 +66,9 @@ type Loop interface {
 
 // Steps hands out the rewards of whole steps.
 type Steps interface {
-	Rewards(ctx context.Context, run string, epoch uint64, t wire.Take) (*wire.Rewards, error)
+	Rewards(ctx context.Context, run string, epoch uint64, t wire.Fetch) (*wire.Rewards, error)
 	Step(run string, split rewards.Split, step int64) (loop.StepDetail, error)
-	Trace(run string, split rewards.Split, step int64) (sim.Trace, error)
+	Trace(run string, split rewards.Split, step int64) (trace.Trace, error)
 }
 
 var _ Loop = (*loop.Manager)(nil)
@@ -77,13 +77,13 @@ var _ Loop = (*loop.Manager)(nil)
 type Profile struct {
 	// Name is how requests ask for it; "" is the default one.
 	Name        string          `json:"name"`
-	Terms       []Term          `json:"terms"`
+	Components  []Component     `json:"components"`
 	Aggregation string          `json:"aggregation,omitempty"`
 	Extra       []wire.ExtraKey `json:"extra,omitempty"`
 }
 
-// Term is one scorer's part in a reward.
-type Term struct {
+// Component is one scorer's part in a reward.
+type Component struct {
 	Key      string  `json:"key"`
 	Scorer   string  `json:"scorer,omitempty"`
 	Weight   float64 `json:"weight"`
@@ -130,24 +130,24 @@ type Reloaded struct {
 // Server is the HTTP face of a gateway.
 type Server struct {
 	// Immutable after New.
-	cfg          Config
-	loop         Loop
-	presence     loop.Presence
-	profiles     atomic.Pointer[[]Profile]
-	router       outbound.Doer                               // nil: no engines
-	reload       func(ctx context.Context) (Reloaded, error) // nil: there is none
-	rereads      sync.Mutex                                  // held by the reload that is under way
-	claims       http.Handler                                // nil: nobody claims from elsewhere
-	gatherer     prometheus.Gatherer
-	log          *slog.Logger
-	version      string
-	begun        time.Time
-	tokens       *tokens // nil: nobody is asked for one
-	crossOrigin  *http.CrossOriginProtection
-	pickleLimits pickle.Limits
-	handler      http.Handler
-	http         *http.Server
-	metrics      *metrics
+	cfg         Config
+	loop        Loop
+	presence    loop.Presence
+	profiles    atomic.Pointer[[]Profile]
+	router      outbound.Doer                               // nil: no engines
+	reload      func(ctx context.Context) (Reloaded, error) // nil: there is none
+	rereads     sync.Mutex                                  // held by the reload that is under way
+	claims      http.Handler                                // nil: nobody claims from elsewhere
+	gatherer    prometheus.Gatherer
+	log         *slog.Logger
+	version     string
+	begun       time.Time
+	tokens      *tokens // nil: nobody is asked for one
+	crossOrigin *http.CrossOriginProtection
+	limits      compat.Limits
+	handler     http.Handler
+	http        *http.Server
+	metrics     *metrics
 
 	// life is the context of flights and streams; end cancels it.
 	life context.Context //nolint:containedctx // flights and streams outlive the request that began them
@@ -209,8 +209,8 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 		version: o.Version, begun: time.Now(), tokens: tok, crossOrigin: http.NewCrossOriginProtection(),
 		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		streams: gate{max: cfg.MaxStreams}, warnings: sparse{most: 10},
-		pickleLimits: pickle.Limits{
-			MaxBytes: int(cfg.PickleBytes), MaxExpandedBytes: int(4 * cfg.PickleBytes), // four samples may share a picture
+		limits: compat.Limits{
+			Samples: cfg.BatchSamples, PickleBytes: cfg.PickleBytes, JSONBytes: cfg.JSONBytes, ComputeTimeout: min(cfg.ComputeTimeout, cfg.MaxSampleTimeout),
 		},
 	}
 	if others := readableByOthers(cfg.TokenFile, cfg.TLSKey); len(others) > 0 {
@@ -278,7 +278,7 @@ func (s *Server) Start(ctx context.Context, ln net.Listener) error {
 	}
 	if tcp, ok := ln.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.tokens == nil && s.loop != nil {
 		_ = ln.Close()
-		return fmt.Errorf("server: %w", publicWithoutToken(tcp.String()))
+		return fmt.Errorf("server: %w", publicWithoutToken(tcp.String(), "token_file"))
 	}
 	s.listener, s.served = ln, make(chan struct{})
 	go func() { // ends when Stop closes the listener; Stop waits for it

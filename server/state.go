@@ -8,9 +8,11 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -24,7 +26,7 @@ func (s *Server) pending(c *gin.Context) {
 	}
 	list, total := s.loop.Pending(limit)
 	held, granted := s.loop.Bytes()
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
+	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{
 		"total": total, "held_bytes": held, "granted_bytes": granted, "samples": orEmpty(list),
 		"rewards": orEmpty[loop.Progress](s.ailing()),
 	}))
@@ -42,13 +44,13 @@ func (s *Server) failures(c *gin.Context) {
 	if name, ok := c.GetQuery("reward"); ok {
 		list = slices.DeleteFunc(list, func(f failures.Failure) bool { return f.Reward != name })
 	}
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"total": total, "failures": orEmpty[failures.Failure](list)}))
+	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{"total": total, "failures": orEmpty[failures.Failure](list)}))
 }
 
 // workers answers GET /v1/workers: who is there, and which worker gets no samples of which
 // reward, and why.
 func (s *Server) workers(c *gin.Context) {
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{
+	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{
 		"workers": orEmpty[wire.WorkerInfo](s.presence.Workers()), "breakers": orEmpty[loop.BreakerInfo](s.loop.Breakers()),
 	}))
 }
@@ -59,12 +61,12 @@ func (s *Server) runs(c *gin.Context) {
 	if !ok {
 		return
 	}
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"runs": orEmpty[loop.RunState](s.loop.Runs(groups))}))
+	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{"runs": orEmpty[loop.RunState](s.loop.Runs(groups))}))
 }
 
 // scorers answers GET /v1/scorers: the rewards that can be asked for.
 func (s *Server) scorers(c *gin.Context) {
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"rewards": s.named()}))
+	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{"rewards": s.named()}))
 }
 
 // defaultReward is the name that the default reward has beside the empty one.
@@ -85,7 +87,7 @@ func (s *Server) bounded(c *gin.Context, name string, usual, most int) (int, boo
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > most {
-		s.refuse(c, faultf(rewards.Malformed, "%s=%s: want a number from 0 to %d", name, fmt.Sprintf("%q", clip(text)), most))
+		s.refuse(c, compat.Faultf(rewards.Malformed, "%s=%s: want a number from 0 to %d", name, fmt.Sprintf("%q", strictjson.Clip(text)), most))
 		return 0, false
 	}
 	return n, true

@@ -15,9 +15,11 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -50,19 +52,19 @@ func (s *Server) stepRewards(c *gin.Context) {
 	if status == http.StatusOK && strings.Contains(c.GetHeader("Accept"), binaryType) {
 		body, err := tensors(res)
 		if err != nil {
-			s.refuse(c, faultf(rewards.Internal, "%v", err))
+			s.refuse(c, compat.Faultf(rewards.Internal, "%v", err))
 			return
 		}
-		s.write(c, answer{status: status, contentType: binaryType, body: body})
+		s.write(c, compat.Reply{Status: status, ContentType: binaryType, Body: body})
 		return
 	}
-	s.write(c, jsonAnswer(status, false, res))
+	s.write(c, compat.JSONReply(status, false, res))
 }
 
 const binaryType = "application/octet-stream"
 
 // takeOf reads the query; it answers a bad one itself.
-func (s *Server) takeOf(c *gin.Context) (t wire.Take, ok bool) {
+func (s *Server) takeOf(c *gin.Context) (t wire.Fetch, ok bool) {
 	if t.Split, t.Step, ok = s.stepOf(c); !ok {
 		return t, false
 	}
@@ -75,18 +77,18 @@ func (s *Server) takeOf(c *gin.Context) (t wire.Take, ok bool) {
 		return t, false
 	}
 	if chunk == step.All && (c.Query("n") != "" || c.Query("order") != "") {
-		s.refuse(c, faultf(rewards.Malformed, "n and order are of chunks: say which, chunk=0 first"))
+		s.refuse(c, compat.Faultf(rewards.Malformed, "n and order are of chunks: say which, chunk=0 first"))
 		return t, false
 	}
 	t.Groups, t.Chunk, t.Order = int64(n), int64(chunk), c.DefaultQuery("order", wire.ByCompletion)
 	if t.Order != wire.ByCompletion && t.Order != wire.ByIndex {
-		s.refuse(c, faultf(rewards.Malformed, "order=%q: want %s or %s", clip(t.Order), wire.ByCompletion, wire.ByIndex))
+		s.refuse(c, compat.Faultf(rewards.Malformed, "order=%q: want %s or %s", strictjson.Clip(t.Order), wire.ByCompletion, wire.ByIndex))
 		return t, false
 	}
-	const most = wire.MaxTakeWaitMS / 1000
+	const most = wire.MaxFetchWaitMS / 1000
 	wait, err := strconv.ParseFloat(c.DefaultQuery("wait", "0"), 64)
 	if err != nil || !(wait >= 0 && wait <= most) {
-		s.refuse(c, faultf(rewards.Malformed, "wait=%q: want seconds from 0 to %d; ask again for longer", clip(c.Query("wait")), most))
+		s.refuse(c, compat.Faultf(rewards.Malformed, "wait=%q: want seconds from 0 to %d; ask again for longer", strictjson.Clip(c.Query("wait")), most))
 		return t, false
 	}
 	t.WaitMS = int64(wait * 1000)
@@ -97,12 +99,12 @@ func (s *Server) takeOf(c *gin.Context) (t wire.Take, ok bool) {
 func (s *Server) stepOf(c *gin.Context) (split rewards.Split, step int64, ok bool) {
 	step, err := strconv.ParseInt(c.Param("step"), 10, 64)
 	if err != nil {
-		s.refuse(c, faultf(rewards.Malformed, "step %q: want a whole number", clip(c.Param("step"))))
+		s.refuse(c, compat.Faultf(rewards.Malformed, "step %q: want a whole number", strictjson.Clip(c.Param("step"))))
 		return "", 0, false
 	}
 	split = rewards.Split(c.DefaultQuery("split", string(rewards.Train)))
 	if split != rewards.Train && split != rewards.Val {
-		s.refuse(c, faultf(rewards.Malformed, "split=%q: want train or val", clip(string(split))))
+		s.refuse(c, compat.Faultf(rewards.Malformed, "split=%q: want train or val", strictjson.Clip(string(split))))
 		return "", 0, false
 	}
 	return split, step, true
@@ -115,13 +117,13 @@ func (s *Server) noStep(c *gin.Context, err error) {
 		c.Status(statusGone) // for log and metrics; nobody reads it
 		c.Abort()
 	case errors.Is(err, loop.ErrUnknown):
-		s.refuse(c, &fault{status: http.StatusNotFound, class: "not_found", message: err.Error()})
+		s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: rewards.MessageOf(err)})
 	case errors.Is(err, rewards.Expired):
-		s.refuse(c, &fault{status: http.StatusGone, class: rewards.Expired, message: err.Error()})
+		s.refuse(c, &compat.Fault{Status: http.StatusGone, Class: rewards.Expired, Message: rewards.MessageOf(err)})
 	case errors.Is(err, loop.ErrStopped):
-		s.refuse(c, faultf(rewards.Draining, "%v", err))
+		s.refuse(c, compat.Faultf(rewards.Draining, "%v", err))
 	default:
-		s.refuse(c, faultf(rewards.ClassOf(err), "%v", err))
+		s.refuse(c, compat.Faultf(rewards.ClassOf(err), "%s", rewards.MessageOf(err)))
 	}
 }
 
@@ -136,7 +138,7 @@ func (s *Server) step(c *gin.Context) {
 		s.noStep(c, err)
 		return
 	}
-	s.write(c, jsonAnswer(http.StatusOK, false, d))
+	s.write(c, compat.JSONReply(http.StatusOK, false, d))
 }
 
 // stepTrace answers GET /v1/runs/{run}/steps/{step}/trace: what `rewardloop trace` reads.
@@ -150,7 +152,7 @@ func (s *Server) stepTrace(c *gin.Context) {
 		s.noStep(c, err)
 		return
 	}
-	s.write(c, jsonAnswer(http.StatusOK, false, t))
+	s.write(c, compat.JSONReply(http.StatusOK, false, t))
 }
 
 // tensors is a chunk as safetensors: indices I64 [B] (-1: the sample had none), rm_scores

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -115,7 +115,7 @@ func TestAStepsRewardsAreReadOverHTTP(t *testing.T) {
 
 	status, b = s.readStep(t, run+"/steps/5/trace?split=val", "")
 	require.Equal(t, http.StatusOK, status)
-	var trace sim.Trace
+	var trace trace.Trace
 	require.NoError(t, json.Unmarshal(b, &trace))
 	require.NoError(t, trace.Validate())
 	assert.Len(t, trace.Spans, 4)
@@ -172,6 +172,6 @@ func TestAReaderWhoLeavesFreesItsPlace(t *testing.T) {
 	s := stepped(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := s.loop.Rewards(ctx, "a/b", 0, wire.Take{Step: 77, WaitMS: 60_000})
+	_, err := s.loop.Rewards(ctx, "a/b", 0, wire.Fetch{Step: 77, WaitMS: 60_000})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

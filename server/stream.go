@@ -9,6 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -22,7 +23,7 @@ func (s *Server) serveStream(c *gin.Context) {
 		if ok {
 			leave()
 		}
-		s.refuse(c, &fault{status: http.StatusServiceUnavailable, class: rewards.Unavailable, message: "this gateway takes no more streams now", pause: true})
+		s.refuse(c, &compat.Fault{Status: http.StatusServiceUnavailable, Class: rewards.Unavailable, Message: "this gateway takes no more streams now", Pause: true})
 		return
 	}
 	defer leave()
@@ -47,7 +48,7 @@ func (s *Server) serveStream(c *gin.Context) {
 func (s *Server) serveClaims(c *gin.Context) {
 	leave, ok := s.claiming.enter()
 	if !ok {
-		s.refuse(c, &fault{status: http.StatusServiceUnavailable, class: rewards.Unavailable, message: "this gateway has stopped"})
+		s.refuse(c, &compat.Fault{Status: http.StatusServiceUnavailable, Class: rewards.Unavailable, Message: "this gateway has stopped"})
 		return
 	}
 	defer leave()

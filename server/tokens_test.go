@@ -105,6 +105,9 @@ func TestEachNamedTokenLetsInAndIsTheClientOfTheMetricsAndOfTheLog(t *testing.T)
 
 func TestTokensChangeWithoutARestartAndABrokenFileKeepsTheOldOnes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	file := tokenFile(t, tokenA)
 	said := new(logs)
 	s := newSite(t, siteOptions{server: func(o *server.Options) {

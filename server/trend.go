@@ -33,7 +33,7 @@ type trend struct {
 	running bool
 }
 
-// The box of a line, its margin included: a point at the edge must not be cut.
+// The box of a line, its margin included: a point at the route must not be cut.
 const (
 	trendWidth  = 120
 	trendHeight = 28
@@ -88,7 +88,7 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// draw puts the means of the steps that have one onto the line, from edge to edge.
+// draw puts the means of the steps that have one onto the line, from route to route.
 func (t *trend) draw(line []trend) {
 	line = slices.DeleteFunc(slices.Clone(line), func(p trend) bool { return p.Mean == nil })
 	if len(line) == 0 {

@@ -77,8 +77,8 @@ func TestThePageDrawsTheMeansOfTheSteps(t *testing.T) {
 		stepOf("train", 1, 0, column("reward_score", 0)),
 	)
 	lines := drawings(t, page)
-	require.Len(t, lines, 3, "reward of train and val, and a term")
-	assert.Contains(t, lines[0], `points="3.0,25.0 60.0,3.0 117.0,14.0"`, "0, 4, 2 from edge to edge; step 3 has no mean")
+	require.Len(t, lines, 3, "reward of train and val, and a component")
+	assert.Contains(t, lines[0], `points="3.0,25.0 60.0,3.0 117.0,14.0"`, "0, 4, 2 from route to route; step 3 has no mean")
 	assert.Contains(t, lines[0], `cx="117.0" cy="14.0"`)
 	assert.Contains(t, lines[0], "steps 1 to 4: from 0.0000 to 2.0000, between 0.0000 and 4.0000")
 	assert.Contains(t, lines[1], "&lt;script&gt;")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/rewardloop/rewardloop/server/compat"
 )
 
 // NewWorker makes the HTTP face of a process that has workers and no gateway: /healthz,
@@ -26,10 +28,9 @@ func (s *Server) workerRoutes() http.Handler {
 			s.noWorkerRoute(c)
 		}
 	}
-	for _, path := range routerPaths() {
-		r.POST(path, local, s.forward(path))
+	for _, p := range routerPaths() {
+		r.Handle(p.method, p.path, local, s.forward(p.path))
 	}
-	r.GET("/v1/models", local, s.forward("/v1/models"))
 	r.GET(routeHealth, s.health)
 	r.HEAD(routeHealth, s.health)
 	r.GET(routeReady, s.workerReady)
@@ -40,7 +41,7 @@ func (s *Server) workerRoutes() http.Handler {
 }
 
 func (s *Server) noWorkerRoute(c *gin.Context) {
-	s.refuse(c, &fault{status: http.StatusNotFound, class: "not_found", message: "this is a worker: samples go to a gateway; here are /healthz, /readyz and /metrics"})
+	s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "this is a worker: samples go to a gateway; here are /healthz, /readyz and /metrics"})
 }
 
 // workerReady answers GET /readyz: 200 if the workers can take samples, else 503.
@@ -52,8 +53,8 @@ func (s *Server) workerReady(c *gin.Context) {
 		err = fmt.Errorf("not ready: %w", err)
 	}
 	if err != nil {
-		s.write(c, jsonAnswer(http.StatusServiceUnavailable, true, map[string]any{"ready": false, "reasons": []string{err.Error()}}))
+		s.write(c, compat.JSONReply(http.StatusServiceUnavailable, true, map[string]any{"ready": false, "reasons": []string{err.Error()}}))
 		return
 	}
-	s.write(c, jsonAnswer(http.StatusOK, false, map[string]any{"ready": true}))
+	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{"ready": true}))
 }

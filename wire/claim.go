@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -50,11 +51,21 @@ const (
 	RefusedProtocol  = "protocol"  // the peer speaks a later protocol
 )
 
-// Lanes of a worker process to one gateway.
-const (
-	LaneSmall = "small" // payloads up to 1 MiB, and results
-	LaneBulk  = "bulk"  // larger payloads
-)
+// claimKinds are the messages of ClaimProtocol. messages.json says the same of them.
+//
+//nolint:gochecknoglobals // a table
+var claimKinds = kinds{
+	message[ClaimHello]("hello", byWorker),
+	message[ClaimWelcome]("welcome", byGateway),
+	message[ClaimAsk]("claim", byWorker),
+	message[ClaimPayload]("payload", byGateway),
+	message[ClaimConfirm]("confirm", byWorker),
+	message[ClaimDrop]("drop", byWorker),
+	message[ClaimResult]("result", byWorker),
+	message[ClaimOK]("ok", byGateway),
+	message[ClaimRefused]("refused", byGateway),
+	message[ClaimBye]("bye", byWorker),
+}
 
 // ClaimHello opens a connection; it is the worker's first message.
 type ClaimHello struct {
@@ -63,32 +74,29 @@ type ClaimHello struct {
 	// Session is the worker process's, chosen at random: connections with the same one
 	// belong together, and one that comes back within a second was never away.
 	Session string `json:"session"`
-	Lane    string `json:"lane,omitempty"`
 	// Wanted are the numbers of the claims that the process asks for or has open, of all up
 	// to UpTo: others it has given up.
 	Wanted []uint64 `json:"wanted,omitempty"`
 	UpTo   uint64   `json:"up_to,omitempty"`
 }
 
+func (m *ClaimHello) check() (f faults) {
+	f.length("session", m.Session, 1)
+	f.length("version", m.Version, 0)
+	return f
+}
+
 // ClaimWelcome answers it.
 type ClaimWelcome struct {
-	Protocol int          `json:"protocol"`
-	Version  string       `json:"version,omitempty"`
-	Gateway  string       `json:"gateway"`
-	Shared   *ClaimShared `json:"shared,omitempty"`
+	Protocol int    `json:"protocol"`
+	Version  string `json:"version,omitempty"`
+	Gateway  string `json:"gateway"`
 }
 
-// ClaimShared offers memory that both sides may see if they are on the same host.
-type ClaimShared struct {
-	// Dir holds a file "marker"; the staging files are named Prefix-0, Prefix-1, ….
-	Dir    string `json:"dir"`
-	Prefix string `json:"prefix"`
-	Files  int    `json:"files"`
-}
-
-// ClaimProof says that the worker sees the shared memory: the content of its marker.
-type ClaimProof struct {
-	Marker string `json:"marker"`
+func (m *ClaimWelcome) check() (f faults) {
+	f.length("gateway", m.Gateway, 0)
+	f.length("version", m.Version, 0)
+	return f
 }
 
 // ClaimAsk asks for the payload of an attempt.
@@ -99,8 +107,11 @@ type ClaimAsk struct {
 	Token   string     `json:"token"`
 	Worker  string     `json:"worker"`
 	Group   bool       `json:"group,omitempty"`
-	// Plain wants nothing through shared memory.
-	Plain bool `json:"plain,omitempty"`
+}
+
+func (m *ClaimAsk) check() (f faults) {
+	f.attempt(m.N, m.Attempt, m.Token, m.Worker)
+	return f
 }
 
 // ClaimPayload announces the bytes of a claim.
@@ -112,28 +123,16 @@ type ClaimPayload struct {
 	Group *Group
 }
 
-// ClaimFrame is one frame of a payload: what it must turn out to be, and what terms of the
+// ClaimFrame is one frame of a payload: what it must turn out to be, and what components of the
 // sample have said before: in a group its own, else those that were finished when it was
 // returned because another waits for a dependency.
 type ClaimFrame struct {
 	Sum     Checksum
-	Partial []rewards.TermResult
+	Partial []rewards.ComponentResult
 }
 
-// ClaimStaged says that the next Bytes of a claim lie at the beginning of a staging file.
-type ClaimStaged struct {
-	N     uint64 `json:"n"`
-	File  int    `json:"file"`
-	Bytes int    `json:"bytes"`
-}
-
-// ClaimCopied gives a staging file back.
-type ClaimCopied struct {
-	File int `json:"file"`
-}
-
-// ClaimGot says that the payloads of claims have arrived as announced.
-type ClaimGot struct {
+// ClaimConfirm says that the payloads of claims have arrived as announced.
+type ClaimConfirm struct {
 	N []uint64 `json:"n"`
 }
 
@@ -150,6 +149,14 @@ type ClaimResult struct {
 	Result *Result
 }
 
+func (m *ClaimResult) check() (f faults) {
+	if err := checkClaimed(m.Result, 0); err != nil {
+		return faults{fmt.Errorf("%w: %w", ErrValue, err)}
+	}
+	f.attempt(m.N, m.Result.Attempt, m.Token, m.Result.Worker)
+	return f
+}
+
 // ClaimOK answers a ClaimResult: the gateway answers for the sample from here on.
 type ClaimOK struct {
 	N uint64 `json:"n"`
@@ -162,5 +169,26 @@ type ClaimRefused struct {
 	Message string `json:"message,omitempty"`
 }
 
+func (m *ClaimRefused) check() (f faults) {
+	f.need(m.Reason != "", "it needs a reason")
+	return f
+}
+
 // ClaimBye says that the worker ends and does not come back.
 type ClaimBye struct{}
+
+// length checks a name of the claim protocol.
+func (f *faults) length(what, s string, least int) {
+	f.need(len(s) >= least && len(s) <= maxClaimName, "%s of %d bytes, want %d to %d", what, len(s), least, maxClaimName)
+}
+
+// attempt checks what a claim or a result is of.
+func (f *faults) attempt(n uint64, k AttemptKey, token, worker string) {
+	f.need(n > 0, "claim number 0, want 1 or more")
+	f.need(k.Attempt > 0, "attempt %d, want 1 or more", k.Attempt)
+	f.need(len(token) <= MaxTokenBytes, "token of %d bytes, want at most %d", len(token), MaxTokenBytes)
+	f.length("gateway", k.Gateway, 0)
+	f.length("run", k.Run, 0)
+	f.length("id", k.ID, 1)
+	f.length("worker", worker, 1)
+}

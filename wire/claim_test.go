@@ -24,7 +24,7 @@ func claimed() *wire.Result {
 	details := map[string]any{
 		"lines": []any{map[string]any{"box": []any{1.0, int64(2), 2.5}, "text": "STOP"}, nil, []any{}}, "empty": map[string]any{}, "huge": json.Number("123456789012345678901234567890"),
 	}
-	partial := []rewards.TermResult{
+	partial := []rewards.ComponentResult{
 		{Key: "ocr", Status: rewards.StatusOK, Value: score, Score: rewards.Score{Value: score, Steps: []float64{0, 1e-9}, Extra: extra, Details: details}, Attempts: 3, Took: 1234567},
 		{Key: "vqa", Status: rewards.StatusFailed, Class: rewards.Timeout, Message: "took \"too\" long", Attempts: 1, Took: time.Minute},
 		{Key: "skip", Status: rewards.StatusSkipped, Reason: "no target", Score: rewards.Score{Steps: []float64{}, Extra: map[string]any{}}},
@@ -32,9 +32,9 @@ func claimed() *wire.Result {
 	}
 	return &wire.Result{
 		ID: "s-1", Outcome: rewards.Scored, RewardScore: &score, StepScores: []float64{0.5, value}, ExtraInfo: extra, Details: details,
-		Errors:   []rewards.TermError{{Term: "vqa", Class: rewards.Timeout, Message: "took too long", Attempts: 1}},
+		Errors:   []rewards.ComponentError{{Component: "vqa", Class: rewards.Timeout, Message: "took too long", Attempts: 1}},
 		TimingMS: map[string]float64{"claim": 0.25, "score": 17}, Worker: "host-1", Attempt: key, Partial: partial,
-		Members: []*wire.Result{{ID: "s-2", Outcome: rewards.Failed, Attempt: key, ExtraInfo: map[string]any{}, Partial: []rewards.TermResult{}}},
+		Members: []*wire.Result{{ID: "s-2", Outcome: rewards.Failed, Attempt: key, ExtraInfo: map[string]any{}, Partial: []rewards.ComponentResult{}}},
 		Pending: &rewards.Pending{Aggregation: rewards.WeightedSum, Have: []rewards.WeightedValue{{Key: "ocr", Weight: 1, Value: score}}, Want: []rewards.WeightedValue{{Key: "vqa", Weight: 2}}, Steps: []float64{0.25, -1e-9}, Column: "acc"},
 		Values:  map[string]float64{"ocr": score},
 	}
@@ -45,7 +45,7 @@ func returned() *wire.Result {
 	key := wire.AttemptKey{Gateway: "gw", Run: "run", Epoch: 7, ID: "s-1", Attempt: 1}
 	return &wire.Result{
 		ID: "s-1", Outcome: rewards.OutcomeCancelled, Worker: "host-1", Attempt: key, Partial: claimed().Partial, Waits: "judge", Always: true,
-		Errors: []rewards.TermError{{Term: "vqa", Class: rewards.Unavailable, Message: "connection refused", Blame: rewards.BlameDependency, Attempts: 1}},
+		Errors: []rewards.ComponentError{{Component: "vqa", Class: rewards.Unavailable, Message: "connection refused", Blame: rewards.BlameDependency, Attempts: 1}},
 	}
 }
 
@@ -53,18 +53,15 @@ func claimMessages() []any {
 	mean := 0.125
 	key := wire.AttemptKey{Gateway: "gw", Run: "run", Epoch: 7, ID: "\x00group\x00u", Attempt: 1}
 	return []any{
-		&wire.ClaimHello{Protocol: 1, Version: "1.2", Session: "ABC", Lane: wire.LaneBulk, Wanted: []uint64{3, 1<<64 - 1}, UpTo: 9},
-		&wire.ClaimWelcome{Protocol: 1, Version: "1.3", Gateway: "gw", Shared: &wire.ClaimShared{Dir: "/dev/shm/x", Prefix: "c1", Files: 8}},
+		&wire.ClaimHello{Protocol: 1, Version: "1.2", Session: "ABC", Wanted: []uint64{3, 1<<64 - 1}, UpTo: 9},
+		&wire.ClaimWelcome{Protocol: 1, Version: "1.3", Gateway: "gw"},
 		&wire.ClaimWelcome{Protocol: 1, Gateway: "gw"},
-		&wire.ClaimProof{Marker: "00ff"},
-		&wire.ClaimAsk{N: 5, Attempt: key, Token: "v1.1.x", Worker: "host-1", Group: true, Plain: true},
+		&wire.ClaimAsk{N: 5, Attempt: key, Token: "v1.1.x", Worker: "host-1", Group: true},
 		&wire.ClaimPayload{N: 5, Frames: []wire.ClaimFrame{{Sum: wire.Checksum{Len: 786_990, CRC32C: 1<<32 - 1}}}},
 		&wire.ClaimPayload{N: 5, Group: &wire.Group{UID: "u", Size: 4, LastMeanStd: &mean}, Frames: []wire.ClaimFrame{
 			{Sum: wire.Checksum{Len: 10, CRC32C: 1}, Partial: claimed().Partial}, {Sum: wire.Checksum{Len: 11, CRC32C: 2}},
 		}},
-		&wire.ClaimStaged{N: 5, File: 7, Bytes: 1 << 20},
-		&wire.ClaimCopied{File: 7},
-		&wire.ClaimGot{N: []uint64{5, 6}},
+		&wire.ClaimConfirm{N: []uint64{5, 6}},
 		&wire.ClaimDrop{N: []uint64{5}},
 		&wire.ClaimResult{N: 6, Token: "v1.1.x", Result: claimed()},
 		&wire.ClaimResult{N: 7, Token: "v1.1.x", Result: returned()},
@@ -126,11 +123,11 @@ func TestMessagesOfAClaimThatBreakTheRulesAreRefused(t *testing.T) {
 		return `{"type":"result","n":1,"token":"t","result":{"id":"a","worker":"w","attempt":{"id":"a","attempt":1},` + fields + `}}`
 	}
 	for what, text := range map[string]string{
-		"nothing": "", "no object": "[]", "no type": "{}", "cut off": `{"type":"got","n":[1`, "wrong type": `{"type":"got","n":"x"}`,
+		"nothing": "", "no object": "[]", "no type": "{}", "cut off": `{"type":"confirm","n":[1`, "wrong type": `{"type":"confirm","n":"x"}`,
 		"negative number": `{"type":"drop","n":[-1]}`, "no frames": `{"type":"payload","n":1,"frames":[]}`, "no number": `{"type":"payload","frames":[{"bytes":20,"crc32c":1}]}`,
 		"two frames of a sample": `{"type":"payload","n":1,"frames":[{"bytes":20,"crc32c":1},{"bytes":20,"crc32c":1}]}`,
 		"a frame of nothing":     `{"type":"payload","n":1,"frames":[{"bytes":0,"crc32c":1}]}`, "a negative one": `{"type":"payload","n":1,"frames":[{"bytes":-5,"crc32c":1}]}`,
-		"a refusal without reason": `{"type":"refused","n":1}`, "an empty piece": `{"type":"staged","n":1,"file":0,"bytes":0}`,
+		"a refusal without reason":        `{"type":"refused","n":1}`,
 		"a result without outcome scored": result(`"outcome":"failed","reward_score":1`),
 		"a scored one without score":      result(`"outcome":"scored"`),
 		"members of members":              result(`"outcome":"failed","members":[{"id":"b","outcome":"failed","members":[]}]`),

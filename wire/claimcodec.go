@@ -8,25 +8,6 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// claimKinds are the messages of ClaimProtocol.
-//
-//nolint:gochecknoglobals // a table
-var claimKinds = kinds{
-	{name: "hello", typ: pointerTo[ClaimHello]()},
-	{name: "welcome", typ: pointerTo[ClaimWelcome]()},
-	{name: "proof", typ: pointerTo[ClaimProof]()},
-	{name: "claim", typ: pointerTo[ClaimAsk]()},
-	{name: "payload", typ: pointerTo[ClaimPayload]()},
-	{name: "staged", typ: pointerTo[ClaimStaged]()},
-	{name: "copied", typ: pointerTo[ClaimCopied]()},
-	{name: "got", typ: pointerTo[ClaimGot]()},
-	{name: "drop", typ: pointerTo[ClaimDrop]()},
-	{name: "result", typ: pointerTo[ClaimResult]()},
-	{name: "ok", typ: pointerTo[ClaimOK]()},
-	{name: "refused", typ: pointerTo[ClaimRefused]()},
-	{name: "bye", typ: pointerTo[ClaimBye]()},
-}
-
 // EncodeClaim returns the JSON of a message of the claim protocol, given as a pointer. Its
 // field "type" comes first. NaN and ±Inf have no form and are an error.
 func EncodeClaim(v any) ([]byte, error) {
@@ -47,7 +28,7 @@ func EncodeClaim(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", k.name, ErrValue, err)
 	}
-	return b, nil
+	return b, k.fits(b)
 }
 
 // EncodeClaimResult returns the message of a result that fits MaxClaimResultBytes whatever
@@ -65,7 +46,7 @@ func EncodeClaimResult(n uint64, token string, res *Result) ([]byte, error) {
 	}
 	m.Result = &Result{
 		ID: res.ID, Outcome: rewards.Failed, Worker: res.Worker, Attempt: res.Attempt,
-		Errors: []rewards.TermError{{Class: rewards.Internal, Message: "the result cannot be handed over: " + err.Error()}},
+		Errors: []rewards.ComponentError{{Class: rewards.Internal, Message: "the result cannot be handed over: " + err.Error()}},
 	}
 	return encodeFitting(&m)
 }
@@ -92,12 +73,12 @@ func undetailed(res *Result, note string) *Result {
 	return &out
 }
 
-// WithoutDetails returns a copy of what terms have said, less their details.
-func WithoutDetails(terms []rewards.TermResult) []rewards.TermResult {
-	if terms == nil {
+// WithoutDetails returns a copy of what components have said, less their details.
+func WithoutDetails(components []rewards.ComponentResult) []rewards.ComponentResult {
+	if components == nil {
 		return nil
 	}
-	out := append([]rewards.TermResult{}, terms...)
+	out := append([]rewards.ComponentResult{}, components...)
 	for i := range out {
 		out[i].Score.Details = nil
 	}
@@ -115,9 +96,6 @@ func DecodeClaim(b []byte) (any, error) {
 }
 
 func decodeClaim(b []byte) (any, error) {
-	if len(b) > MaxServerControlBytes {
-		return nil, fmt.Errorf("%w: message of %d bytes, the limit is %d", ErrTooLarge, len(b), MaxServerControlBytes)
-	}
 	k, err := claimKinds.read(b)
 	if err != nil {
 		return nil, fmt.Errorf("claim message: %w", err)
@@ -137,51 +115,13 @@ func decodeClaim(b []byte) (any, error) {
 	default:
 		err = json.Unmarshal(b, v)
 	}
-	if err == nil {
-		err = checkClaim(v)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", k.name, ErrValue, err)
 	}
+	if err := check(v); err != nil {
+		return nil, fmt.Errorf("%s: %w", k.name, err)
+	}
 	return v, nil
-}
-
-// checkClaim checks the values of a message that came.
-func checkClaim(v any) error {
-	name := func(what, s string, least int) error {
-		if len(s) < least || len(s) > maxClaimName {
-			return fmt.Errorf("%s of %d bytes, want %d to %d", what, len(s), least, maxClaimName)
-		}
-		return nil
-	}
-	attempt := func(n uint64, k AttemptKey, token, worker string) error {
-		if n == 0 || len(token) > MaxTokenBytes || k.Attempt < 1 {
-			return fmt.Errorf("claim number %d, attempt %d, token of %d bytes: want 1 or more, 1 or more, at most %d", n, k.Attempt, len(token), MaxTokenBytes)
-		}
-		return errors.Join(name("gateway", k.Gateway, 0), name("run", k.Run, 0), name("id", k.ID, 1), name("worker", worker, 1))
-	}
-	switch m := v.(type) {
-	case *ClaimHello:
-		return errors.Join(name("session", m.Session, 1), name("version", m.Version, 0), name("lane", m.Lane, 0))
-	case *ClaimWelcome:
-		return errors.Join(name("gateway", m.Gateway, 0), name("version", m.Version, 0))
-	case *ClaimAsk:
-		return attempt(m.N, m.Attempt, m.Token, m.Worker)
-	case *ClaimResult:
-		if err := checkClaimed(m.Result, 0); err != nil {
-			return err
-		}
-		return attempt(m.N, m.Result.Attempt, m.Token, m.Result.Worker)
-	case *ClaimStaged:
-		if m.File < 0 || m.Bytes < 1 {
-			return fmt.Errorf("%d bytes in file %d", m.Bytes, m.File)
-		}
-	case *ClaimRefused:
-		if m.Reason == "" {
-			return errors.New("it needs a reason")
-		}
-	}
-	return nil
 }
 
 // checkClaimed checks a result that a worker hands over, or one of its members.

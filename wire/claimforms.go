@@ -28,7 +28,7 @@ type resultForm struct {
 	TimingMS  map[string]float64 `json:"timing_ms,omitzero"`
 	Attempt   AttemptKey         `json:"attempt"`
 	// Partial is there, if empty, where the sample waits for its group.
-	Partial []termForm         `json:"partial,omitzero"`
+	Partial []componentForm    `json:"partial,omitzero"`
 	Members []*resultForm      `json:"members,omitzero"`
 	Pending *rewards.Pending   `json:"pending,omitempty"`
 	Waits   string             `json:"waits,omitempty"`
@@ -42,7 +42,7 @@ func formOf(r *Result) *resultForm {
 	}
 	f := &resultForm{
 		plainResult: (*plainResult)(r), ExtraInfo: r.ExtraInfo, Details: r.Details, TimingMS: r.TimingMS,
-		Attempt: r.Attempt, Partial: termForms(r.Partial), Pending: r.Pending, Values: r.Values,
+		Attempt: r.Attempt, Partial: componentForms(r.Partial), Pending: r.Pending, Values: r.Values,
 		Waits: r.Waits, Always: r.Always,
 	}
 	if r.Members != nil {
@@ -63,7 +63,7 @@ func (f *resultForm) result() *Result {
 		r = Result(*f.plainResult)
 	}
 	r.ExtraInfo, r.Details, r.TimingMS = f.ExtraInfo, f.Details, f.TimingMS
-	r.Attempt, r.Partial, r.Pending, r.Values = f.Attempt, termResults(f.Partial), f.Pending, f.Values
+	r.Attempt, r.Partial, r.Pending, r.Values = f.Attempt, componentResults(f.Partial), f.Pending, f.Values
 	r.Waits, r.Always = f.Waits, f.Always
 	if f.Members != nil {
 		r.Members = make([]*Result, len(f.Members))
@@ -86,7 +86,7 @@ func (f *resultForm) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-type termForm struct {
+type componentForm struct {
 	Key      string         `json:"key"`
 	Status   rewards.Status `json:"status"`
 	Value    float64        `json:"value,omitzero"`
@@ -112,13 +112,13 @@ func (s scoreForm) IsZero() bool {
 	return s.Value == 0 && s.Steps == nil && s.Extra == nil && s.Details == nil
 }
 
-func termForms(terms []rewards.TermResult) []termForm {
-	if terms == nil {
+func componentForms(components []rewards.ComponentResult) []componentForm {
+	if components == nil {
 		return nil
 	}
-	out := make([]termForm, len(terms))
-	for i, t := range terms {
-		out[i] = termForm{
+	out := make([]componentForm, len(components))
+	for i, t := range components {
+		out[i] = componentForm{
 			Key: t.Key, Status: t.Status, Value: t.Value, Score: scoreForm{t.Score.Value, t.Score.Steps, t.Score.Extra, t.Score.Details},
 			Reason: t.Reason, Class: t.Class, Message: t.Message, Blame: t.Blame, Always: t.Permanent, Attempts: t.Attempts, TookNS: t.Took,
 		}
@@ -126,13 +126,13 @@ func termForms(terms []rewards.TermResult) []termForm {
 	return out
 }
 
-func termResults(forms []termForm) []rewards.TermResult {
+func componentResults(forms []componentForm) []rewards.ComponentResult {
 	if forms == nil {
 		return nil
 	}
-	out := make([]rewards.TermResult, len(forms))
+	out := make([]rewards.ComponentResult, len(forms))
 	for i, t := range forms {
-		out[i] = rewards.TermResult{
+		out[i] = rewards.ComponentResult{
 			Key: t.Key, Status: t.Status, Value: t.Value,
 			Score:  rewards.Score{Value: t.Score.Value, Steps: t.Score.Steps, Extra: t.Score.Extra, Details: t.Score.Details},
 			Reason: t.Reason, Class: t.Class, Message: t.Message, Blame: t.Blame, Permanent: t.Always, Attempts: t.Attempts, Took: t.TookNS,
@@ -148,9 +148,9 @@ type payloadMessage struct {
 }
 
 type frameForm struct {
-	Bytes   int64      `json:"bytes"`
-	CRC32C  uint32     `json:"crc32c"`
-	Partial []termForm `json:"partial,omitzero"`
+	Bytes   int64           `json:"bytes"`
+	CRC32C  uint32          `json:"crc32c"`
+	Partial []componentForm `json:"partial,omitzero"`
 }
 
 type claimGroupForm struct {
@@ -162,7 +162,7 @@ type claimGroupForm struct {
 func payloadForm(m *ClaimPayload) payloadMessage {
 	form := payloadMessage{N: m.N, Frames: make([]frameForm, len(m.Frames))}
 	for i, f := range m.Frames {
-		form.Frames[i] = frameForm{f.Sum.Len, f.Sum.CRC32C, termForms(f.Partial)}
+		form.Frames[i] = frameForm{f.Sum.Len, f.Sum.CRC32C, componentForms(f.Partial)}
 	}
 	if m.Group != nil {
 		form.Group = &claimGroupForm{m.Group.UID, m.Group.Size, m.Group.LastMeanStd}
@@ -179,7 +179,7 @@ func (form *payloadMessage) into(m *ClaimPayload) error {
 		if f.Bytes < prefixBytes+2 {
 			return fmt.Errorf("frame %d has %d bytes", i, f.Bytes)
 		}
-		m.Frames[i] = ClaimFrame{Checksum{f.Bytes, f.CRC32C}, termResults(f.Partial)}
+		m.Frames[i] = ClaimFrame{Checksum{f.Bytes, f.CRC32C}, componentResults(f.Partial)}
 	}
 	if g := form.Group; g != nil {
 		m.Group = &Group{UID: g.UID, Size: g.Size, LastMeanStd: g.LastMeanStd}

@@ -20,6 +20,28 @@ const (
 	MaxServerControlBytes = 16 << 20
 )
 
+// controlKinds are the messages of Protocol. messages.json says the same of them.
+//
+//nolint:gochecknoglobals // a table
+var controlKinds = kinds{
+	message[Hello]("hello", byClient),
+	message[Step]("step", byClient),
+	message[EndOfStep]("end_of_step", byClient),
+	message[Cancel]("cancel", byClient),
+	message[Confirm]("confirm", byClient),
+	message[Want]("want", byClient),
+	message[Yield]("yield", byClient),
+	message[Fetch]("fetch", byClient),
+	message[Rewards]("rewards", byGateway),
+	message[Welcome]("welcome", byGateway),
+	message[Credit]("credit", byGateway),
+	message[Reclaim]("reclaim", byGateway),
+	message[Ack]("ack", byGateway),
+	message[Result]("result", byGateway),
+	message[Error]("error", byGateway),
+	message[Draining]("draining", byGateway),
+}
+
 // Hello opens a session. It is the first message of a client.
 type Hello struct {
 	// Run names the training run.
@@ -55,8 +77,8 @@ func (m *Hello) check() (f faults) {
 
 // Resume names a session and the last result the client has.
 type Resume struct {
-	Session string `json:"session"`
-	Got     uint64 `json:"got"`
+	Session   string `json:"session"`
+	Confirmed uint64 `json:"confirmed"`
 }
 
 // Step announces how many samples a step will have.
@@ -111,8 +133,8 @@ func (m *Cancel) check() (f faults) {
 	return f
 }
 
-// Got confirms every result up to Seq; the server forgets them.
-type Got struct {
+// Confirm confirms every result up to Seq; the server forgets them.
+type Confirm struct {
 	Seq uint64 `json:"seq"`
 }
 
@@ -218,7 +240,7 @@ type Error struct {
 	Code    rewards.Class `json:"code"`
 	Message string        `json:"message"`
 	ID      string        `json:"id,omitempty"`
-	// Req is that of a Take that was refused.
+	// Req is that of a Fetch that was refused.
 	Req uint64 `json:"req,omitempty"`
 }
 

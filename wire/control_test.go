@@ -14,14 +14,14 @@ import (
 func controls() map[string]any {
 	return map[string]any{
 		`{"type":"hello","run":"r"}`: &wire.Hello{Run: "r"},
-		`{"type":"hello","run":"r","client":"c","lane":2,"reward":"ocr","epoch":3,"on_sample_failure":"value:-1","resume":{"session":"s","got":7}}`: &wire.Hello{
-			Run: "r", Client: "c", Lane: 2, Reward: "ocr", Epoch: 3, OnSampleFailure: "value:-1", Resume: &wire.Resume{Session: "s", Got: 7},
+		`{"type":"hello","run":"r","client":"c","lane":2,"reward":"ocr","epoch":3,"on_sample_failure":"value:-1","resume":{"session":"s","confirmed":7}}`: &wire.Hello{
+			Run: "r", Client: "c", Lane: 2, Reward: "ocr", Epoch: 3, OnSampleFailure: "value:-1", Resume: &wire.Resume{Session: "s", Confirmed: 7},
 		},
 		`{"type":"step","split":"val","step":3,"expected":512,"total":true}`: &wire.Step{Split: rewards.Val, Step: 3, Expected: 512, Total: true},
 		`{"type":"step","step":3,"expected":2,"ids":["a","b"],"deadline_ms":1500,"on_deadline":"mask"}`: &wire.Step{
 			Step: 3, Expected: 2, IDs: []string{"a", "b"}, DeadlineMS: 1500, OnDeadline: wire.DeadlineMask,
 		},
-		`{"type":"take","req":1,"split":"val","step":3,"chunk":2,"groups":16,"order":"index","wait_ms":500}`: &wire.Take{
+		`{"type":"fetch","req":1,"split":"val","step":3,"chunk":2,"groups":16,"order":"index","wait_ms":500}`: &wire.Fetch{
 			Req: 1, Split: rewards.Val, Step: 3, Chunk: 2, Groups: 16, Order: wire.ByIndex, WaitMS: 500,
 		},
 		`{"type":"rewards","req":1,"split":"train","step":3,"state":"open","chunk":0,"ready":true,"done":false,"groups":1,"expected":4,"arrived":2,"scored":1,"failed":1,` +
@@ -35,7 +35,7 @@ func controls() map[string]any {
 		`{"type":"error","code":"expired","message":"m","req":4}`: &wire.Error{Code: rewards.Expired, Message: "m", Req: 4},
 		`{"type":"end_of_step","step":3}`:                         &wire.EndOfStep{Step: 3},
 		`{"type":"cancel","ids":["a","b <&>"]}`:                   &wire.Cancel{IDs: []string{"a", "b <&>"}},
-		`{"type":"got","seq":9}`:                                  &wire.Got{Seq: 9},
+		`{"type":"confirm","seq":9}`:                              &wire.Confirm{Seq: 9},
 		`{"type":"welcome","session":"s","epoch":1,"resumed":false,"protocol":"rewardloop.v1","credit":{"samples":8,"bytes":1024},` +
 			`"limits":{"message_bytes":1,"header_bytes":2,"control_bytes":3,"in_flight":4},"rewards":[{"name":"default","extra":[{"name":"acc","kind":"number"}]}]}`: &wire.Welcome{
 			Session: "s", Epoch: 1, Protocol: wire.Protocol, Credit: wire.CreditTotals{Samples: 8, Bytes: 1024},
@@ -52,9 +52,9 @@ func controls() map[string]any {
 			Type: "result", ID: "a", Seq: 1, Outcome: rewards.Scored, RewardScore: new(0.5), ExtraInfo: map[string]any{"acc": 0.5, "gone": nil, "ok": true, "text": "t"},
 			TimingMS: map[string]float64{"score": 1.5}, Worker: "w", Config: "1a2b3c4d", Attempts: 1, Group: &wire.GroupStats{UID: "u", Size: 2, Scored: 2, Mean: new(0.5), ZeroStd: true},
 		},
-		`{"type":"result","id":"a","seq":2,"outcome":"failed","reward_score":null,"errors":[{"term":"ocr","class":"timeout","message":"m"}],"substitute":{"policy":"zero","value":0},"attempts":2}`: &wire.Result{
-			Type: "result", ID: "a", Seq: 2, Outcome: rewards.Failed, Errors: []rewards.TermError{{Term: "ocr", Class: rewards.Timeout, Message: "m"}},
-			Substitute: &wire.Substitute{Policy: "zero", Value: new(0.0)}, Attempts: 2,
+		`{"type":"result","id":"a","seq":2,"outcome":"failed","reward_score":null,"errors":[{"component":"ocr","class":"timeout","message":"m"}],"fallback":{"policy":"zero","value":0},"attempts":2}`: &wire.Result{
+			Type: "result", ID: "a", Seq: 2, Outcome: rewards.Failed, Errors: []rewards.ComponentError{{Component: "ocr", Class: rewards.Timeout, Message: "m"}},
+			Fallback: &wire.Fallback{Policy: "zero", Value: new(0.0)}, Attempts: 2,
 		},
 		`{"type":"error","code":"malformed","message":"m","id":"a"}`: &wire.Error{Code: rewards.Malformed, Message: "m", ID: "a"},
 		`{"type":"draining"}`: &wire.Draining{},
@@ -90,7 +90,7 @@ func TestEveryBadControlMessageIsRefusedByName(t *testing.T) {
 	}{
 		{``, wire.ErrJSON},
 		{`[]`, wire.ErrJSON},
-		{`{"type":"got","seq":1} x`, wire.ErrJSON},
+		{`{"type":"confirm","seq":1} x`, wire.ErrJSON},
 		{`{"run":"r"}`, wire.ErrMissing},
 		{`{"type":7}`, wire.ErrJSON},
 		{`{"type":"Hello","run":"r"}`, wire.ErrUnknownType},
@@ -108,8 +108,8 @@ func TestEveryBadControlMessageIsRefusedByName(t *testing.T) {
 		{`{"type":"hello","run":"r","epoch":9223372036854775808}`, wire.ErrNumber},
 		{`{"type":"hello","run":"r","on_sample_failure":"mean"}`, wire.ErrValue},
 		{`{"type":"hello","run":"r","resume":{"session":"s"}}`, wire.ErrMissing},
-		{`{"type":"hello","run":"r","resume":{"session":"s","got":-1}}`, wire.ErrValue},
-		{`{"type":"hello","run":"r","resume":{"session":"s","got":1,"x":1}}`, wire.ErrUnknownName},
+		{`{"type":"hello","run":"r","resume":{"session":"s","confirmed":-1}}`, wire.ErrValue},
+		{`{"type":"hello","run":"r","resume":{"session":"s","confirmed":1,"x":1}}`, wire.ErrUnknownName},
 		{"{\"type\":\"hello\",\"run\":\"\xff\"}", wire.ErrUTF8},
 		{`{"type":"hello","run":"\udc00"}`, wire.ErrUTF8},
 		{`{"type":"hello","run":"` + strings.Repeat("r", 513) + `"}`, wire.ErrValue},
@@ -120,14 +120,14 @@ func TestEveryBadControlMessageIsRefusedByName(t *testing.T) {
 		{`{"type":"step","step":1,"expected":1,"deadline_ms":-1}`, wire.ErrValue},
 		{`{"type":"step","step":1,"expected":1,"on_deadline":"zero"}`, wire.ErrValue},
 		{`{"type":"step","step":1,"expected":1,"ids":[""]}`, wire.ErrValue},
-		{`{"type":"take","step":1,"chunk":0}`, wire.ErrMissing},
-		{`{"type":"take","req":0,"step":1,"chunk":0}`, wire.ErrValue},
-		{`{"type":"take","req":1,"step":1,"chunk":-1}`, wire.ErrValue},
-		{`{"type":"take","req":1,"step":1,"chunk":0,"order":"random"}`, wire.ErrValue},
-		{`{"type":"take","req":1,"step":1,"chunk":0,"wait_ms":60001}`, wire.ErrValue},
+		{`{"type":"fetch","step":1,"chunk":0}`, wire.ErrMissing},
+		{`{"type":"fetch","req":0,"step":1,"chunk":0}`, wire.ErrValue},
+		{`{"type":"fetch","req":1,"step":1,"chunk":-1}`, wire.ErrValue},
+		{`{"type":"fetch","req":1,"step":1,"chunk":0,"order":"random"}`, wire.ErrValue},
+		{`{"type":"fetch","req":1,"step":1,"chunk":0,"wait_ms":60001}`, wire.ErrValue},
 		{`{"type":"end_of_step"}`, wire.ErrMissing},
-		{`{"type":"got"}`, wire.ErrMissing},
-		{`{"type":"got","seq":-1}`, wire.ErrValue},
+		{`{"type":"confirm"}`, wire.ErrMissing},
+		{`{"type":"confirm","seq":-1}`, wire.ErrValue},
 		{`{"type":"cancel","ids":[]}`, wire.ErrValue},
 		{`{"type":"cancel","ids":[""]}`, wire.ErrValue},
 		{`{"type":"cancel","ids":[null]}`, wire.ErrValue},

@@ -10,26 +10,13 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// controlKinds are the messages of Protocol.
-//
-//nolint:gochecknoglobals // a table
-var controlKinds = kinds{
-	{name: "hello", typ: pointerTo[Hello](), most: MaxClientControlBytes},
-	{name: "step", typ: pointerTo[Step](), most: MaxClientControlBytes},
-	{name: "end_of_step", typ: pointerTo[EndOfStep](), most: MaxClientControlBytes},
-	{name: "cancel", typ: pointerTo[Cancel](), most: MaxClientControlBytes},
-	{name: "got", typ: pointerTo[Got](), most: MaxClientControlBytes},
-	{name: "want", typ: pointerTo[Want](), most: MaxClientControlBytes},
-	{name: "yield", typ: pointerTo[Yield](), most: MaxClientControlBytes},
-	{name: "take", typ: pointerTo[Take](), most: MaxClientControlBytes},
-	{name: "rewards", typ: pointerTo[Rewards]()},
-	{name: "welcome", typ: pointerTo[Welcome]()},
-	{name: "credit", typ: pointerTo[Credit]()},
-	{name: "reclaim", typ: pointerTo[Reclaim]()},
-	{name: "ack", typ: pointerTo[Ack]()},
-	{name: "result", typ: pointerTo[Result]()},
-	{name: "error", typ: pointerTo[Error]()},
-	{name: "draining", typ: pointerTo[Draining]()},
+// ControlName returns the name of a control message that is given as a pointer, and whether a
+// client says it; "" for anything else.
+func ControlName(v any) (name string, ofClient bool) {
+	if k := controlKinds.of(v); k != nil {
+		return k.name, k.from == byClient
+	}
+	return "", false
 }
 
 // EncodeControl returns the JSON of a control message, given as a pointer to one
@@ -40,7 +27,7 @@ func EncodeControl(v any) ([]byte, error) {
 	if k == nil {
 		return nil, fmt.Errorf("%w: %T is no control message", ErrUnknownType, v)
 	}
-	if err := checkControl(v); err != nil {
+	if err := check(v); err != nil {
 		return nil, fmt.Errorf("%s: %w", k.name, err)
 	}
 	b, err := encodeControl(k.name, v)
@@ -88,10 +75,7 @@ func DecodeControl(b []byte) (any, error) {
 }
 
 func decodeControl(b []byte) (any, error) {
-	if len(b) > MaxServerControlBytes {
-		return nil, fmt.Errorf("%w: control message of %d bytes, the limit is %d", ErrTooLarge, len(b), MaxServerControlBytes)
-	}
-	if bytes.HasPrefix(b, []byte(resultPrefix)) {
+	if len(b) <= MaxServerControlBytes && bytes.HasPrefix(b, []byte(resultPrefix)) {
 		if r, ok := fastResult(b); ok {
 			return r, nil
 		}
@@ -100,12 +84,9 @@ func decodeControl(b []byte) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control message: %w", err)
 	}
-	if err := k.fits(b); err != nil {
-		return nil, err
-	}
 	v := k.empty()
 	s := scanner{b: b}
-	err = s.check(k.typ.Elem(), true)
+	err = s.check(k.shape, true)
 	if err == nil {
 		err = s.end()
 	}
@@ -117,15 +98,14 @@ func decodeControl(b []byte) (any, error) {
 	if err := json.Unmarshal(b, v); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", k.name, ErrValue, err)
 	}
-	if err := checkControl(v); err != nil {
+	if err := check(v); err != nil {
 		return nil, fmt.Errorf("%s: %w", k.name, err)
 	}
 	return v, nil
 }
 
-// checkControl checks the values of a control message. What each has to check stands
-// beside its type.
-func checkControl(v any) error {
+// check checks the values of a message. What each has to check stands beside its type.
+func check(v any) error {
 	m, ok := v.(interface{ check() faults })
 	if !ok {
 		return nil

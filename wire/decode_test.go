@@ -318,15 +318,10 @@ func TestLimitsOfTheReceiverHold(t *testing.T) {
 		_, err := wire.ReadHeader(bytes.NewReader(whole), l)
 		return err
 	}
-	require.NoError(t, read(wire.Limits{MessageBytes: size, HeaderBytes: size - 20, Tensors: 1, Media: 1}))
+	require.NoError(t, read(wire.Limits{MessageBytes: size, HeaderBytes: size - 20}))
 	require.ErrorIs(t, read(wire.Limits{MessageBytes: size - 1}), rewards.TooLarge)
 	require.ErrorIs(t, read(wire.Limits{HeaderBytes: size - 21}), rewards.TooLarge)
 	require.ErrorIs(t, read(wire.Limits{MessageBytes: 10}), rewards.TooLarge)
 	require.NoError(t, wire.Limits{}.WithDefaults().Validate())
 	require.Error(t, wire.Limits{HeaderBytes: 2 << 20}.WithDefaults().Validate())
-
-	frames := framed(`{"id":"s","media":[{"tensors":["a","b"],"kind":"video","encoding":"frames"}]}`,
-		`"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}`, 2)
-	_, err := wire.ReadHeader(bytes.NewReader(frames), wire.Limits{Tensors: 1})
-	require.ErrorIs(t, err, rewards.TooLarge)
 }

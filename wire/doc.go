@@ -23,7 +23,8 @@
 // Around the frames go messages of JSON: those of a client (control.go, rewards.go,
 // result.go), those with which a worker claims payloads (claim.go), and the ticket that
 // the engine carries in place of a sample. A new message is a type with its check beside
-// it and a row in controlKinds or claimKinds.
+// it, a row in controlKinds or claimKinds, and its entry in messages.json, which the Python
+// client and the tables of docs/wire.md are held to as well.
 //
 // Everything that a peer sends is refused unless it is exactly right: the header
 // is read by a scanner of our own because encoding/json accepts names in the

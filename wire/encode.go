@@ -82,7 +82,7 @@ type part struct {
 // the message is in use.
 func Encode(s *rewards.Sample, opt Options) (*Message, error) {
 	lim := opt.Limits.WithDefaults()
-	e := encoder{lim: lim}
+	var e encoder
 	inner, err := e.sample(s, opt.Deadline)
 	if err != nil {
 		return nil, refuse(s.ID, err)
@@ -105,7 +105,6 @@ func Encode(s *rewards.Sample, opt Options) (*Message, error) {
 }
 
 type encoder struct {
-	lim   Limits
 	parts []part
 	out   []byte
 }
@@ -228,8 +227,8 @@ func (e *encoder) media(list []*rewards.Media) error {
 	if len(list) == 0 {
 		return nil
 	}
-	if len(list) > e.lim.Media {
-		return fmt.Errorf("%w: %d media, the limit is %d", ErrTooLarge, len(list), e.lim.Media)
+	if len(list) > MaxMedia {
+		return fmt.Errorf("%w: %d media, the limit is %d", ErrTooLarge, len(list), MaxMedia)
 	}
 	e.key("media")
 	e.out = append(e.out, '[')
@@ -242,8 +241,8 @@ func (e *encoder) media(list []*rewards.Media) error {
 		}
 	}
 	e.out = append(e.out, ']')
-	if len(e.parts) > e.lim.Tensors {
-		return fmt.Errorf("%w: %d tensors, the limit is %d", ErrTooLarge, len(e.parts), e.lim.Tensors)
+	if len(e.parts) > MaxTensors {
+		return fmt.Errorf("%w: %d tensors, the limit is %d", ErrTooLarge, len(e.parts), MaxTensors)
 	}
 	return nil
 }

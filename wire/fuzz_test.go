@@ -116,7 +116,7 @@ func FuzzDecodeControl(f *testing.F) {
 }
 
 func FuzzDecodeWorkerInfo(f *testing.F) {
-	f.Add([]byte(`{"id":"w","slots":1,"state":"ready","profiles":[{"name":"ocr","queue":"ocr","capacity":4,"used":1}],"scored":7,"seen":"2031-02-03T04:05:06Z"}`), []byte(`{"id":"w"}`))
+	f.Add([]byte(`{"id":"w","places":1,"state":"ready","profiles":[{"name":"ocr","queue":"ocr","capacity":4,"used":1}],"scored":7,"seen":"2031-02-03T04:05:06Z"}`), []byte(`{"id":"w"}`))
 	f.Add([]byte(`{"profiles":[{},{}]}`), []byte(`{"rewards":["a","b"],"profiles":[{"queue":"q"}]}`))
 	f.Fuzz(func(t *testing.T, b, before []byte) {
 		bounded(t, b, func() {

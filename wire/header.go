@@ -19,11 +19,6 @@ type Limits struct {
 	HeaderBytes int64
 	// MessageBytes bounds the whole frame; default 256 MiB.
 	MessageBytes int64
-	// Tensors bounds the tensors of a frame, one for every encoded frame of a
-	// video; default 4096.
-	Tensors int
-	// Media bounds the media entries of a sample; default 64.
-	Media int
 }
 
 // Fixed bounds of the format.
@@ -33,6 +28,10 @@ const (
 	MaxNameBytes = 512
 	// MaxDeadline bounds deadline_ms.
 	MaxDeadline = 7 * 24 * time.Hour
+	// MaxTensors bounds the tensors of a frame, one for every encoded frame of a video.
+	MaxTensors = 4096
+	// MaxMedia bounds the media entries of a sample.
+	MaxMedia = 64
 
 	prefixBytes = 8
 	metadataKey = "__metadata__"
@@ -42,8 +41,6 @@ const (
 func (l Limits) WithDefaults() Limits {
 	l.HeaderBytes = cmp.Or(l.HeaderBytes, MaxHeaderBytes)
 	l.MessageBytes = cmp.Or(l.MessageBytes, 256<<20)
-	l.Tensors = cmp.Or(l.Tensors, 4096)
-	l.Media = cmp.Or(l.Media, 64)
 	return l
 }
 
@@ -55,9 +52,6 @@ func (l Limits) Validate() error {
 	}
 	if l.MessageBytes < prefixBytes+2 || l.MessageBytes > math.MaxInt64/2 {
 		errs = append(errs, fmt.Errorf("message_bytes is %d, want %d or more", l.MessageBytes, prefixBytes+2))
-	}
-	if l.Tensors < 1 || l.Media < 1 {
-		errs = append(errs, fmt.Errorf("tensors is %d and media %d, want 1 or more", l.Tensors, l.Media))
 	}
 	return errors.Join(errs...)
 }
@@ -194,8 +188,8 @@ func (p *headerParser) readTensor(s *scanner, key []byte) error {
 	if len(key) == 0 || len(key) > MaxNameBytes {
 		return s.fail(ErrValue, "name of a tensor with %d bytes, want 1 to %d", len(key), MaxNameBytes)
 	}
-	if len(p.tensors) >= p.lim.Tensors {
-		return s.fail(ErrTooLarge, "more than %d tensors", p.lim.Tensors)
+	if len(p.tensors) >= MaxTensors {
+		return s.fail(ErrTooLarge, "more than %d tensors", MaxTensors)
 	}
 	t := tensor{name: string(key)}
 	var seen int

@@ -1,23 +1,46 @@
 package wire
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
 )
 
-// kind is one message of a sub-protocol.
-type kind struct {
-	name string       // its field "type"
-	typ  reflect.Type // a pointer to its struct
-	most int          // bytes that it may have; 0: MaxServerControlBytes
+// side is who says a message.
+type side string
+
+const (
+	byClient  side = "client"
+	byGateway side = "gateway"
+	byWorker  side = "worker"
+)
+
+// most is how many bytes a message of a side may have.
+func (s side) most() int {
+	switch s {
+	case byClient:
+		return MaxClientControlBytes
+	case byWorker:
+		return MaxClaimControlBytes
+	}
+	return MaxServerControlBytes
 }
 
-// kinds are the messages of a sub-protocol: one more has its place there, and nowhere else.
-type kinds []kind
+// kind is one message of a sub-protocol.
+type kind struct {
+	name  string       // its field "type"
+	from  side         // who says it
+	typ   reflect.Type // a pointer to its struct
+	shape *shape
+}
 
-func pointerTo[T any]() reflect.Type { return reflect.TypeFor[*T]() }
+// message is a row of a table of messages.
+func message[T any](name string, from side) kind {
+	return kind{name, from, reflect.TypeFor[*T](), shapeOf(reflect.TypeFor[T]())}
+}
+
+// kinds are the messages of a sub-protocol.
+type kinds []kind
 
 // of returns the kind of a message, nil for anything else.
 func (all kinds) of(v any) *kind {
@@ -32,13 +55,16 @@ func (all kinds) of(v any) *kind {
 
 // read returns the kind that a message says it is. It reads no further than that.
 func (all kinds) read(b []byte) (*kind, error) {
+	if len(b) > MaxServerControlBytes {
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(b), MaxServerControlBytes)
+	}
 	name, err := typeField(b)
 	if err != nil {
 		return nil, err
 	}
 	for i := range all {
 		if all[i].name == name {
-			return &all[i], nil
+			return &all[i], all[i].fits(b)
 		}
 	}
 	return nil, fmt.Errorf("%w %q", ErrUnknownType, clip([]byte(name)))
@@ -49,7 +75,7 @@ func (k *kind) empty() any { return reflect.New(k.typ.Elem()).Interface() }
 
 // fits refuses a message that has too many bytes.
 func (k *kind) fits(b []byte) error {
-	if most := cmp.Or(k.most, MaxServerControlBytes); len(b) > most {
+	if most := k.from.most(); len(b) > most {
 		return fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrTooLarge, k.name, len(b), most)
 	}
 	return nil

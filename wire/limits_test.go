@@ -3,8 +3,10 @@ package wire_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,8 +22,8 @@ import (
 func TestLimitsReportAllTheirFaults(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, wire.Limits{}.WithDefaults().Validate())
-	err := wire.Limits{HeaderBytes: wire.MaxHeaderBytes + 1, MessageBytes: 9, Tensors: -1, Media: -1}.Validate()
-	for _, want := range []string{"header_bytes is 1048577", "message_bytes is 9", "tensors is -1 and media -1"} {
+	err := wire.Limits{HeaderBytes: wire.MaxHeaderBytes + 1, MessageBytes: 9}.Validate()
+	for _, want := range []string{"header_bytes is 1048577", "message_bytes is 9"} {
 		require.ErrorContains(t, err, want)
 	}
 	require.ErrorContains(t, wire.Limits{MessageBytes: math.MaxInt64}.WithDefaults().Validate(), "message_bytes")
@@ -30,18 +32,24 @@ func TestLimitsReportAllTheirFaults(t *testing.T) {
 // A frame that keeps to the format and is beyond what this receiver takes.
 func TestAFrameBeyondTheReceiversLimitsIsTooLarge(t *testing.T) {
 	t.Parallel()
-	frames := &rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames, Frames: [][]byte{{1}, {2}, {3}}}
-	s := sampleOf(frames, &rewards.Media{Kind: rewards.Image, Encoding: rewards.PNG, Data: []byte{4}})
+	picture := &rewards.Media{Kind: rewards.Image, Encoding: rewards.PNG, Data: []byte{4}}
+	s := sampleOf(picture)
 	whole := mustEncode(t, s).Bytes()
-	named := framed(`{"id":"s","media":[{"tensors":["x","x","x","x","x"],"kind":"video","encoding":"frames"}]}`, "", 0)
+	list := func(n int, of string) string { return strings.TrimSuffix(strings.Repeat(of+",", n), ",") }
+	named := framed(`{"id":"s","media":[{"tensors":[`+list(wire.MaxTensors+1, `"x"`)+`],"kind":"video","encoding":"frames"}]}`, "", 0)
+	held := make([]string, wire.MaxTensors+1)
+	for i := range held {
+		held[i] = fmt.Sprintf(`"t%d":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}`, i, i, i+1)
+	}
+	video := &rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames, Frames: slices.Repeat([][]byte{{1}}, wire.MaxTensors+1)}
 	for _, c := range []struct {
 		frame  []byte
 		limits wire.Limits
 		want   string
 	}{
-		{whole, wire.Limits{Tensors: 3}, "more than 3 tensors"},
-		{named, wire.Limits{Tensors: 4}, "more than 4 tensors"},
-		{whole, wire.Limits{Media: 1}, "more than 1 media"},
+		{framed(`{"id":"s"}`, strings.Join(held, ","), len(held)), wire.Limits{}, "more than 4096 tensors"},
+		{named, wire.Limits{}, "more than 4096 tensors"},
+		{framed(withMedia(list(wire.MaxMedia+1, `{}`)), "", 0), wire.Limits{}, "more than 64 media"},
 		{whole, wire.Limits{HeaderBytes: 64}, "the limit is 64"},
 		{whole, wire.Limits{MessageBytes: int64(len(whole)) - 1}, "the limit is"},
 	} {
@@ -49,9 +57,13 @@ func TestAFrameBeyondTheReceiversLimitsIsTooLarge(t *testing.T) {
 		require.ErrorIs(t, err, rewards.TooLarge, c.want)
 		require.ErrorContains(t, err, c.want)
 	}
-	for _, limits := range []wire.Limits{{Tensors: 3}, {Media: 1}, {HeaderBytes: 64}, {MessageBytes: 64}} {
+	for _, limits := range []wire.Limits{{HeaderBytes: 64}, {MessageBytes: 64}} {
 		_, err := wire.Encode(s, wire.Options{Limits: limits})
 		require.ErrorIs(t, err, rewards.TooLarge, "%+v: a sender with the receiver's limits does not send it", limits)
+	}
+	for _, s := range []*rewards.Sample{sampleOf(video), sampleOf(slices.Repeat([]*rewards.Media{picture}, wire.MaxMedia+1)...)} {
+		_, err := wire.Encode(s, wire.Options{})
+		require.ErrorIs(t, err, rewards.TooLarge)
 	}
 }
 

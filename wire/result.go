@@ -12,7 +12,7 @@ import (
 type Result struct {
 	Type string `json:"type"` // always "result"
 	ID   string `json:"id"`
-	// Seq counts the results of a session from 1; got{seq} confirms all up to it.
+	// Seq counts the results of a session from 1; confirm{seq} confirms all up to it.
 	Seq     uint64          `json:"seq"`
 	Outcome rewards.Outcome `json:"outcome"`
 	// RewardScore is null unless the outcome is scored.
@@ -24,13 +24,13 @@ type Result struct {
 	ExtraInfo map[string]any `json:"reward_extra_info,omitempty"`
 	// Details holds whatever else the scorers said; it is not for the trainer's batch.
 	Details map[string]any `json:"details,omitempty"`
-	// Errors holds every failure on the way, by term where there is one.
-	Errors []rewards.TermError `json:"errors,omitempty"`
-	// Substitute is what the profile or the client asked to put in place of a
+	// Errors holds every failure on the way, by component where there is one.
+	Errors []rewards.ComponentError `json:"errors,omitempty"`
+	// Fallback is what the profile or the client asked to put in place of a
 	// missing score; the score itself stays null.
-	Substitute *Substitute `json:"substitute,omitempty"`
-	// TimingMS holds milliseconds by stage: queue, claim, score, total, term/<key>, and
-	// where there were any decode, batch_wait and infer, which add up over the terms.
+	Fallback *Fallback `json:"fallback,omitempty"`
+	// TimingMS holds milliseconds by stage: queue, claim, score, total, component/<key>, and
+	// where there were any decode, batch_wait and infer, which add up over the components.
 	TimingMS map[string]float64 `json:"timing_ms,omitempty"`
 	Worker   string             `json:"worker,omitempty"`
 	// Config is a digest of the reward's configuration that the sample was scored with, its
@@ -43,9 +43,9 @@ type Result struct {
 	// The rest is between worker and gateway and never reaches a client.
 
 	Attempt AttemptKey `json:"-"`
-	// Partial is what a sample's own terms said, where it has to wait for its group, or for
+	// Partial is what a sample's own components said, where it has to wait for its group, or for
 	// what Waits names; nothing else is decided then.
-	Partial []rewards.TermResult `json:"-"`
+	Partial []rewards.ComponentResult `json:"-"`
 	// Waits is the dependency that is down, where a worker returns the sample for that
 	// reason: it is to be queued again with what is finished, and was not tried. The outcome
 	// is cancelled. Always says that all samples of the profile wait for it at that worker.
@@ -54,7 +54,7 @@ type Result struct {
 	// Members are the results of a whole group, in the answer to its ticket.
 	Members []*Result        `json:"-"`
 	Pending *rewards.Pending `json:"-"`
-	// Values holds the term values of a scored sample for the group's means.
+	// Values holds the component values of a scored sample for the group's means.
 	Values map[string]float64 `json:"-"`
 }
 
@@ -67,8 +67,8 @@ func (m *Result) check() (f faults) {
 	return f
 }
 
-// Substitute says what stands in for the score of a failed sample.
-type Substitute struct {
+// Fallback says what stands in for the score of a failed sample.
+type Fallback struct {
 	// Policy is group_mean, zero or value.
 	Policy string `json:"policy"`
 	// Value is null if the policy found none: the group has no valid member.
@@ -136,9 +136,9 @@ func appendResult(out []byte, r *Result) ([]byte, error) {
 		}
 		w.out = append(w.out, ']')
 	}
-	if r.Substitute != nil {
-		w.out = append(w.out, `,"substitute":`...)
-		w.general(r.Substitute)
+	if r.Fallback != nil {
+		w.out = append(w.out, `,"fallback":`...)
+		w.general(r.Fallback)
 	}
 	if len(r.TimingMS) > 0 {
 		writeMap(&w, `,"timing_ms":`, r.TimingMS, w.number)
@@ -161,11 +161,11 @@ func appendResult(out []byte, r *Result) ([]byte, error) {
 }
 
 // appendError writes a failure. A reward that fails is as frequent as one that scores.
-func appendError(w *jsonWriter, e *rewards.TermError) {
+func appendError(w *jsonWriter, e *rewards.ComponentError) {
 	w.out = append(w.out, '{')
-	if e.Term != "" {
-		w.out = append(w.out, `"term":`...)
-		w.text(e.Term)
+	if e.Component != "" {
+		w.out = append(w.out, `"component":`...)
+		w.text(e.Component)
 		w.out = append(w.out, ',')
 	}
 	w.out = append(w.out, `"class":`...)
@@ -186,15 +186,15 @@ func appendError(w *jsonWriter, e *rewards.TermError) {
 	w.out = append(w.out, '}')
 }
 
-// readTermError reads a failure that appendError wrote; errSlow leaves anything else to the
+// readComponentError reads a failure that appendError wrote; errSlow leaves anything else to the
 // general way.
-func readTermError(s *scanner) (e rewards.TermError, err error) {
+func readComponentError(s *scanner) (e rewards.ComponentError, err error) {
 	seen := 0
 	err = s.object(func(key []byte) (err error) {
 		var v string
 		switch string(key) {
-		case "term":
-			e.Term, err = s.string()
+		case "component":
+			e.Component, err = s.string()
 		case "class":
 			seen |= 1
 			v, err = s.string()
@@ -273,9 +273,9 @@ func fastResult(b []byte) (*Result, bool) {
 		case "reward_extra_info":
 			r.ExtraInfo, err = readMap(&s, s.scalar)
 		case "errors":
-			r.Errors = make([]rewards.TermError, 0, 1)
+			r.Errors = make([]rewards.ComponentError, 0, 1)
 			err = s.array(func() error {
-				e, err := readTermError(&s)
+				e, err := readComponentError(&s)
 				r.Errors = append(r.Errors, e)
 				return err
 			})
@@ -295,5 +295,5 @@ func fastResult(b []byte) (*Result, bool) {
 		}
 		return err
 	})
-	return r, err == nil && s.end() == nil && seen == required && r.Type == "result" && checkControl(r) == nil
+	return r, err == nil && s.end() == nil && seen == required && r.Type == "result" && check(r) == nil
 }

@@ -33,7 +33,7 @@ func awkwardResult() *wire.Result {
 	r := &wire.Result{
 		Type: "result", ID: "a", Seq: math.MaxInt64, Outcome: rewards.Failed, ExtraInfo: map[string]any{"whole": int64(-3), "flag": true, "none": nil},
 		Details: map[string]any{"list": []any{1, "<"}, "nested": map[string]any{"b": 1.5, "a": nil}}, TimingMS: map[string]float64{}, Worker: "w 1",
-		Errors: []rewards.TermError{{Class: rewards.Timeout, Message: "<slow>"}}, Substitute: &wire.Substitute{Policy: "zero"},
+		Errors: []rewards.ComponentError{{Class: rewards.Timeout, Message: "<slow>"}}, Fallback: &wire.Fallback{Policy: "zero"},
 		Group: &wire.GroupStats{UID: "u"}, Attempts: 2,
 	}
 	for _, s := range awkwardTexts {
@@ -57,8 +57,8 @@ func TestAResultIsWrittenAsTheGeneralEncoderWritesIt(t *testing.T) {
 		results = append(results, &wire.Result{Type: "result", ID: s, Outcome: rewards.Failed, Worker: s})
 	}
 	for _, s := range awkwardTexts {
-		results = append(results, &wire.Result{Type: "result", ID: "a", Outcome: rewards.Failed, Errors: []rewards.TermError{
-			{Term: s, Class: rewards.Class(s), Message: s, Blame: rewards.Blame(s), Permanent: true, Attempts: -1}, {Class: rewards.Internal}, {Attempts: 7},
+		results = append(results, &wire.Result{Type: "result", ID: "a", Outcome: rewards.Failed, Errors: []rewards.ComponentError{
+			{Component: s, Class: rewards.Class(s), Message: s, Blame: rewards.Blame(s), Permanent: true, Attempts: -1}, {Class: rewards.Internal}, {Attempts: 7},
 		}})
 	}
 	for _, r := range results {

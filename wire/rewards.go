@@ -6,9 +6,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Take asks for the next chunk of a step's rewards: complete prompt groups that were not
+// Fetch asks for the next chunk of a step's rewards: complete prompt groups that were not
 // handed out before. The answer is Rewards with the same Req.
-type Take struct {
+type Fetch struct {
 	// Req numbers the client's questions, from 1; the answer has the same.
 	Req   uint64        `json:"req"`
 	Split rewards.Split `json:"split,omitempty"` // empty: train
@@ -27,11 +27,11 @@ type Take struct {
 	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 
-func (m *Take) check() (f faults) {
+func (m *Fetch) check() (f faults) {
 	f.split(m.Split)
 	f.need(m.Req > 0, "req must be 1 or more")
 	f.need(m.Chunk >= 0 && m.Groups >= 0, "chunk %d and groups %d must not be negative", m.Chunk, m.Groups)
-	f.need(m.WaitMS >= 0 && m.WaitMS <= MaxTakeWaitMS, "wait_ms is %d, want 0 to %d", m.WaitMS, MaxTakeWaitMS)
+	f.need(m.WaitMS >= 0 && m.WaitMS <= MaxFetchWaitMS, "wait_ms is %d, want 0 to %d", m.WaitMS, MaxFetchWaitMS)
 	f.need(slices.Contains([]string{"", ByCompletion, ByIndex}, m.Order), "order %q, want %s or %s", m.Order, ByCompletion, ByIndex)
 	return f
 }
@@ -42,8 +42,8 @@ const (
 	ByIndex      = "index"
 )
 
-// MaxTakeWaitMS is the longest wait of one Take: a client asks again.
-const MaxTakeWaitMS = 60_000
+// MaxFetchWaitMS is the longest wait of one Fetch: a client asks again.
+const MaxFetchWaitMS = 60_000
 
 // Policies at the deadline of a step.
 const (
@@ -125,7 +125,7 @@ type Missing struct {
 	ID    string `json:"id,omitempty"`
 	Index *int64 `json:"index,omitempty"`
 	UID   string `json:"uid,omitempty"`
-	// Stage is where it was: "not arrived", queued, published, running, gathered, held.
+	// Stage is where it was: "not arrived", queued, published, running, waiting_for_group, waiting_for_group_mean.
 	Stage string  `json:"stage"`
 	AgeMS float64 `json:"age_ms,omitempty"` // since its arrival
 	// Worker is who had it last.

@@ -71,8 +71,8 @@ func (p *headerParser) readField(s *scanner, key []byte) (err error) {
 
 // readEntry reads one element of media.
 func (p *headerParser) readEntry(s *scanner) error {
-	if len(p.entries) >= p.lim.Media {
-		return s.fail(ErrTooLarge, "more than %d media", p.lim.Media)
+	if len(p.entries) >= MaxMedia {
+		return s.fail(ErrTooLarge, "more than %d media", MaxMedia)
 	}
 	var e entry
 	err := s.object(func(key []byte) (err error) {
@@ -83,8 +83,8 @@ func (p *headerParser) readEntry(s *scanner) error {
 		case "tensors":
 			e.hasMany = true
 			err = s.array(func() error {
-				if len(e.tensors) >= p.lim.Tensors {
-					return s.fail(ErrTooLarge, "more than %d tensors", p.lim.Tensors)
+				if len(e.tensors) >= MaxTensors {
+					return s.fail(ErrTooLarge, "more than %d tensors", MaxTensors)
 				}
 				name, err := s.string()
 				e.tensors = append(e.tensors, name)

@@ -15,8 +15,8 @@ import (
 )
 
 // drawn is a component of a drawn profile; it answers what was drawn.
-func drawn(r *rand.Rand, key string, steps int) rewards.Term {
-	t := rewards.Term{Key: key, Weight: []float64{0, -0.5, 1, 1, r.Float64() * 3, r.Float64() * 3}[r.IntN(6)]}
+func drawn(r *rand.Rand, key string, steps int) rewards.Component {
+	t := rewards.Component{Key: key, Weight: []float64{0, -0.5, 1, 1, r.Float64() * 3, r.Float64() * 3}[r.IntN(6)]}
 	score := rewards.Score{Value: r.NormFloat64()}
 	if r.IntN(3) > 0 {
 		if r.IntN(20) == 0 {
@@ -41,7 +41,7 @@ func drawn(r *rand.Rand, key string, steps int) rewards.Term {
 	var err error
 	if r.IntN(4) == 0 {
 		err = fmt.Errorf("%w: as drawn", rewards.BadInput)
-		t.OnFailure, _ = rewards.ParseTermPolicy([]string{"", "group_mean", "zero", "value:0.3", "value:-7"}[r.IntN(5)])
+		t.OnFailure, _ = rewards.ParseComponentPolicy([]string{"", "group_mean", "zero", "value:0.3", "value:-7"}[r.IntN(5)])
 	}
 	t.Scorer = rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { return score, err })
 	return t
@@ -94,7 +94,7 @@ func TestStepScoresOfDrawnProfilesSumToTheirReward(t *testing.T) {
 		cfg := rewards.ManagerConfig{Aggregation: []rewards.Aggregation{rewards.WeightedSum, rewards.WeightedMean}[r.IntN(2)]}
 		n := 1 + r.IntN(8)
 		for i := range 1 + r.IntN(4) {
-			cfg.Terms = append(cfg.Terms, drawn(r, fmt.Sprint("c", i), n))
+			cfg.Components = append(cfg.Components, drawn(r, fmt.Sprint("c", i), n))
 		}
 		m, err := rewards.NewManager(cfg)
 		if err != nil {

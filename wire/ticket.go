@@ -63,10 +63,10 @@ type Group struct {
 }
 
 // GroupMember is one of them: its frame, with a reference that is the worker's to
-// release, and what its own terms have said.
+// release, and what its own components have said.
 type GroupMember struct {
 	Frame   *Frame
-	Partial []rewards.TermResult
+	Partial []rewards.ComponentResult
 }
 
 // Key names the attempt among all of a gateway's tickets.

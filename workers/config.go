@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 // Config bounds a worker. The zero value of a field takes its default.
@@ -18,9 +20,8 @@ type Config struct {
 	// before the worker takes no more samples of that profile. Defaults to half its capacity
 	// for the profile, at least 1.
 	MaxAbandoned int
-	// MaxBytes bounds the bytes of the samples that the worker has; one that is larger is
-	// taken alone. No profile has more than half of it while another wants some. Defaults to
-	// 256 MiB.
+	// MaxBytes is explained in Keys; a process divides its memory among its workers, and that
+	// of a worker by itself defaults to 256 MiB.
 	MaxBytes int64
 	// Heartbeat is how old a lease is when it is extended, and how often from then on, to the
 	// next whole second. Defaults to 5 s; it must be well below the engine's lease.
@@ -28,6 +29,12 @@ type Config struct {
 	// Version is announced; so are the machine, and what the worker scores with there.
 	Version, Host   string
 	Devices, Models []string
+}
+
+// Keys implements keys.Described: keys of the section loop.workers.
+func (c *Config) Keys(k *keys.Set) {
+	k.Size(&c.MaxBytes, "max_bytes", 0, "Most bytes of samples that a worker has at a time; a larger sample is taken alone, and no profile has more than half of it while another wants some. "+
+		"0: its part of a quarter of the memory that the process may have, at least loop.message_bytes.")
 }
 
 // WithDefaults returns a copy with the defaults filled in.
@@ -51,7 +58,6 @@ func (c Config) Validate() error {
 	}
 	check(c.Index >= 0 && c.Index < c.Of, "worker %d of %d: the first one is 0", c.Index, c.Of)
 	check(c.MaxAbandoned >= 0, "max_abandoned must not be negative, not %d", c.MaxAbandoned)
-	check(c.MaxBytes > 0, "max_bytes must be positive, not %d", c.MaxBytes)
 	check(c.Heartbeat > 0, "heartbeat must be positive, not %v", c.Heartbeat)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, keys.Validate("workers", &c))...)
 }

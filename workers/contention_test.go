@@ -106,7 +106,7 @@ func TestOneSampleMoreOfEachProfileWaitsWhereSeveralShareAnExecutorSoThatWeights
 		}
 		device, serves := session{fair.NewGate(1)}, map[string]workers.Profile{}
 		for name := range d.weights {
-			m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "reads", Weight: 1, Required: true, Scorer: device}}})
+			m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "reads", Weight: 1, Required: true, Scorer: device}}})
 			require.NoError(t, err)
 			serves[name] = workers.Profile{Manager: m, Queue: name}
 		}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -63,7 +63,7 @@ func (f *ferry) Announce(info wire.WorkerInfo) {
 	f.info = info
 }
 
-func (f *ferry) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.TermResult, error) {
+func (f *ferry) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.ComponentResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.claims++
@@ -81,7 +81,7 @@ func (f *ferry) isCut() bool {
 
 func (f *ferry) Extend(context.Context) error {
 	if f.isCut() {
-		return errDeaf
+		return errPartitioned
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// aboard runs a test with a worker of one slot at a ferry, in fake time.
+// aboard runs a test with a worker of one place at a ferry, in fake time.
 func aboard(t *testing.T, ticket wire.Ticket, test func(t *testing.T, f *ferry, w *workers.Worker, log *journal)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

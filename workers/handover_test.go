@@ -11,31 +11,31 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// deaf is a gateway that does not hear some answers.
-type deaf struct {
+// partitioned is a gateway that does not hear some answers.
+type partitioned struct {
 	*loop.Manager
 	mu   sync.Mutex
 	left int // guarded by mu
 }
 
-func (d *deaf) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error {
+func (d *partitioned) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.left > 0 {
 		d.left--
-		return errDeaf
+		return errPartitioned
 	}
 	return d.Manager.Finish(ctx, t, res)
 }
 
-var errDeaf = errors.New("the gateway does not hear")
+var errPartitioned = errors.New("the gateway does not hear")
 
 // The lease goes only after the gateway has the result: an answer that is not heard
 // sends the ticket back at once, and no lease has to lapse.
@@ -48,7 +48,7 @@ func TestAnAnswerThatTheGatewayDoesNotHearIsGivenAgain(t *testing.T) {
 	}
 	inBubble(t, rig.Options{Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
-		d := &deaf{Manager: r.Manager, left: 2}
+		d := &partitioned{Manager: r.Manager, left: 2}
 		w, err := workers.New(workers.Options{
 			Config: workers.Config{ID: "w"}, Source: r.Source("w"), Gateway: d, Profiles: serving(profiles(t, score)),
 		})
@@ -101,7 +101,7 @@ func (s *script) Extend(context.Context) error { return nil }
 func (s *script) Done()                        { s.note("done") }
 func (s *script) Return(time.Duration)         { s.note("returned") }
 
-func (s *script) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.TermResult, error) {
+func (s *script) Claim(context.Context, wire.Ticket, string) (*wire.Frame, []rewards.ComponentResult, error) {
 	return s.frame, nil, nil
 }
 

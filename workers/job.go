@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/obs"
+	"github.com/rewardloop/rewardloop/internal/timing"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -86,7 +86,7 @@ func (w *Worker) unclaimed(j *job, err error) {
 		return
 	}
 	log := w.log.Warn
-	if errors.Is(err, wire.ErrUnreachable) && w.cutOff(time.Now()) {
+	if errors.Is(err, wire.ErrUnreachable) && w.disconnected(time.Now()) {
 		log = w.log.Debug // it has been said
 	}
 	log("claim failed; the ticket goes back", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
@@ -104,9 +104,9 @@ const (
 	maxCutRest = 5 * time.Second
 )
 
-// cutOff notes that a gateway could not be reached, and reports whether this is not the
+// disconnected notes that a gateway could not be reached, and reports whether this is not the
 // first time in a row.
-func (w *Worker) cutOff(now time.Time) (again bool) {
+func (w *Worker) disconnected(now time.Time) (again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.aside.After(now) || now.Sub(w.reached) < reachable {
@@ -137,7 +137,7 @@ func (w *Worker) release(j *job, end func()) {
 // said before, or those of a group.
 type payload struct {
 	frame *wire.Frame
-	kept  []rewards.TermResult
+	kept  []rewards.ComponentResult
 	group *wire.Group
 }
 
@@ -166,12 +166,12 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 	if !slices.Contains(j.bay.names, j.ticket.Reward) {
 		closed := make(chan struct{})
 		close(closed)
-		return w.result(j, &rewards.Result{Outcome: rewards.Failed, Errors: []rewards.TermError{{
+		return w.result(j, &rewards.Result{Outcome: rewards.Failed, Errors: []rewards.ComponentError{{
 			Class: rewards.UnknownReward, Message: fmt.Sprintf("worker %s serves no reward named %q", w.cfg.ID, j.ticket.Reward),
 			Blame: rewards.BlameWorker, Permanent: true,
 		}}}), closed
 	}
-	ctx, stages := obs.WithStages(rewards.WithTenant(ctx, rewards.Tenant{Profile: j.bay.name, Run: j.ticket.Run, Weight: j.ticket.Weight, Contended: j.bay.contend}))
+	ctx, stages := timing.WithStages(rewards.WithTenant(ctx, rewards.Tenant{Profile: j.bay.name, Run: j.ticket.Run, Weight: j.ticket.Weight, Contended: j.bay.contend}))
 	if p.group != nil {
 		res, done := w.runGroup(ctx, j, manager, p.group, stages)
 		note(res, stages)
@@ -182,9 +182,9 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 	if res.Waits != "" {
 		return res, run.Done()
 	}
-	for _, t := range run.Result.Terms {
-		res.TimingMS["term/"+t.Key] = millis(t.Took)
-		w.metrics.term.WithLabelValues(j.ticket.Reward, t.Key, string(t.Status)).Observe(t.Took.Seconds())
+	for _, t := range run.Result.Components {
+		res.TimingMS["component/"+t.Key] = millis(t.Took)
+		w.metrics.component.WithLabelValues(j.ticket.Reward, t.Key, string(t.Status)).Observe(t.Took.Seconds())
 	}
 	note(res, stages)
 	return res, run.Done()
@@ -201,7 +201,7 @@ func (w *Worker) finished(j *job) rewards.RunOption {
 }
 
 // note puts what the stages took beside the result.
-func note(res *wire.Result, stages *obs.Stages) {
+func note(res *wire.Result, stages *timing.Stages) {
 	for stage, took := range stages.Took() {
 		res.TimingMS[stage] = millis(took)
 	}
@@ -210,19 +210,19 @@ func note(res *wire.Result, stages *obs.Stages) {
 // timed is a decoder whose time is told.
 type timed struct {
 	rewards.Decoder
-	stages *obs.Stages
+	stages *timing.Stages
 }
 
 // Decode implements rewards.Decoder.
 func (d timed) Decode(ctx context.Context, m *rewards.Media) (*rewards.Pixels, error) {
 	start := time.Now()
 	px, err := d.Decoder.Decode(ctx, m)
-	d.stages.Add(obs.Decode, time.Since(start))
+	d.stages.Add(timing.Decode, time.Since(start))
 	return px, err
 }
 
 // sample is the sample of a frame, ready to be scored.
-func (w *Worker) sample(j *job, frame *wire.Frame, stages *obs.Stages) *rewards.Sample {
+func (w *Worker) sample(j *job, frame *wire.Frame, stages *timing.Stages) *rewards.Sample {
 	s := frame.Sample()
 	s.Run, s.Reward = j.ticket.Run, j.ticket.Reward
 	for _, m := range s.Media {
@@ -233,18 +233,18 @@ func (w *Worker) sample(j *job, frame *wire.Frame, stages *obs.Stages) *rewards.
 
 // runGroup scores a whole prompt group. Its result has those of the members; its
 // outcome is scored if that of any member is.
-func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager, g *wire.Group, stages *obs.Stages) (*wire.Result, <-chan struct{}) {
+func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager, g *wire.Group, stages *timing.Stages) (*wire.Result, <-chan struct{}) {
 	members := make([]rewards.GroupMember, len(g.Members))
 	for i, m := range g.Members {
-		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame, stages), Terms: m.Partial}
+		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame, stages), Components: m.Partial}
 	}
 	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd, w.finished(j), rewards.Return())
 	res := w.result(j, &rewards.Result{Outcome: rewards.Failed})
 	for i := range run.Results {
 		m := w.result(j, &run.Results[i])
 		m.ID = members[i].Sample.ID
-		for _, t := range run.Results[i].Terms {
-			m.TimingMS["term/"+t.Key] = millis(t.Took)
+		for _, t := range run.Results[i].Components {
+			m.TimingMS["component/"+t.Key] = millis(t.Took)
 		}
 		res.Members = append(res.Members, m)
 		switch m.Outcome {
@@ -273,7 +273,7 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 	res := &wire.Result{
 		ID: j.ticket.ID, Outcome: r.Outcome, ExtraInfo: r.Extra, Details: r.Details, Errors: r.Errors,
-		TimingMS: make(map[string]float64, 4+len(r.Terms)), Worker: w.cfg.ID, Config: j.of.Config, Attempt: j.ticket.Key(), Pending: r.Pending,
+		TimingMS: make(map[string]float64, 4+len(r.Components)), Worker: w.cfg.ID, Config: j.of.Config, Attempt: j.ticket.Key(), Pending: r.Pending,
 		Partial: r.Partial, Waits: r.Waits,
 	}
 	if r.Outcome == rewards.Scored && r.Pending == nil {
@@ -282,10 +282,10 @@ func (w *Worker) result(j *job, r *rewards.Result) *wire.Result {
 	if r.Outcome == rewards.Scored {
 		res.StepScores = r.Steps
 	}
-	for _, t := range r.Terms {
+	for _, t := range r.Components {
 		if t.Status == rewards.StatusOK {
 			if res.Values == nil {
-				res.Values = make(map[string]float64, len(r.Terms))
+				res.Values = make(map[string]float64, len(r.Components))
 			}
 			res.Values[t.Key] = t.Value
 		}
@@ -317,7 +317,7 @@ func (w *Worker) count(res *wire.Result) {
 	case res.Waits != "":
 		label = "returned"
 	case res.Partial != nil:
-		label = "gathered" // its group's answer counts once more
+		label = "waiting_for_group" // its group's answer counts once more
 	}
 	w.metrics.samples.WithLabelValues(label).Inc()
 	if res.Waits != "" { // it was not tried

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -49,17 +49,17 @@ func (l *countedLease) Extend(ctx context.Context) error {
 	return l.Lease.Extend(ctx)
 }
 
-// onCounting runs a test in fake time with one worker of four slots that extends leases every
+// onCounting runs a test in fake time with one worker of four places that extends leases every
 // 5 s, and serves the profiles of which each sample takes so long.
 func onCounting(t *testing.T, serves map[string]time.Duration, test func(t *testing.T, r *rig.Rig, c *counting)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		engine := memengine.New(1, 15*time.Second)
-		defer engine.Close()
-		c := &counting{Source: engine.NewSource("w0"), asked: map[string]bool{}}
+		queue := memqueue.New(1, 15*time.Second)
+		defer queue.Close()
+		c := &counting{Source: queue.NewSource("w0"), asked: map[string]bool{}}
 		all := map[string]*rewards.Manager{}
 		for name, took := range serves {
-			m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Terms: []rewards.Term{{
+			m, err := rewards.NewManager(rewards.ManagerConfig{Timeout: time.Hour, Components: []rewards.Component{{
 				Key: "one", Weight: 1, Required: true,
 				Scorer: rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 					return rewards.Score{Value: 1}, pause(ctx, took)
@@ -69,7 +69,7 @@ func onCounting(t *testing.T, serves map[string]time.Duration, test func(t *test
 			all[name] = m
 		}
 		r := rig.New(t, rig.Options{
-			Workers: 1, Worker: rig.Settings{Slots: 4, Heartbeat: 5 * time.Second}, Engine: engine, Profiles: all,
+			Workers: 1, Worker: rig.Settings{Places: 4, Heartbeat: 5 * time.Second}, Queue: queue, Profiles: all,
 			Source: func(string) workers.Source { return c },
 		})
 		defer r.Stop()

@@ -8,7 +8,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Source hands out tickets to free places. Package fabric has the one that ships.
+// Source hands out tickets to free places. Package queue has the one that ships.
 type Source interface {
 	// Take asks a queue for exactly n tickets, one for each free place, and returns as
 	// soon as it has at least one, or none when ctx ends or after a short random time:
@@ -46,8 +46,8 @@ type Lease interface {
 type Gateway interface {
 	// Claim returns the frame of a ticket, for the worker to release; it is also
 	// the worker's start notice. An error means that there is nothing to score. Kept is what
-	// terms have said before, of a sample that a worker has returned (wire.Result.Waits).
-	Claim(ctx context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.TermResult, err error)
+	// components have said before, of a sample that a worker has returned (wire.Result.Waits).
+	Claim(ctx context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.ComponentResult, err error)
 	// ClaimGroup does the same for the ticket of a prompt group: the frames of all its
 	// members are the worker's to release.
 	ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (*wire.Group, error)

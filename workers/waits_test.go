@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/outage"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/outage"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -22,7 +22,7 @@ func atEngine(t *testing.T, test func(t *testing.T, e *outage.Engine, link *outa
 	synctest.Test(t, func(t *testing.T) {
 		e := &outage.Engine{Takes: 10 * time.Millisecond}
 		link := outage.NewLink(e)
-		m, err := rewards.NewManager(rewards.ManagerConfig{Concurrency: 8, Terms: []rewards.Term{{Key: "judge", Weight: 1, Required: true, Scorer: link}}})
+		m, err := rewards.NewManager(rewards.ManagerConfig{Concurrency: 8, Components: []rewards.Component{{Key: "judge", Weight: 1, Required: true, Scorer: link}}})
 		require.NoError(t, err)
 		var log journal
 		var ferries []*ferry

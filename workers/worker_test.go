@@ -11,20 +11,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/memengine"
-	"github.com/rewardloop/rewardloop/internal/testkit/rig"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// inBubble runs a test on a rig over the engine in memory, in fake time.
+// inBubble runs a test on a rig over the queue in memory, in fake time.
 func inBubble(t *testing.T, o rig.Options, test func(t *testing.T, r *rig.Rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := memengine.New(1, 15*time.Second)
-		o.Engine = e
+		e := memqueue.New(1, 15*time.Second)
+		o.Queue = e
 		o.Source = func(worker string) workers.Source { return e.NewSource(worker) }
 		r := rig.New(t, o)
 		defer func() {
@@ -39,15 +39,15 @@ func inBubble(t *testing.T, o rig.Options, test func(t *testing.T, r *rig.Rig)) 
 	})
 }
 
-func profiles(t *testing.T, f rewards.ScorerFunc, more ...rewards.Term) map[string]*rewards.Manager {
+func profiles(t *testing.T, f rewards.ScorerFunc, more ...rewards.Component) map[string]*rewards.Manager {
 	t.Helper()
 	return profilesFor(t, 2*time.Second, f, more...)
 }
 
-func profilesFor(t *testing.T, timeout time.Duration, f rewards.ScorerFunc, more ...rewards.Term) map[string]*rewards.Manager {
+func profilesFor(t *testing.T, timeout time.Duration, f rewards.ScorerFunc, more ...rewards.Component) map[string]*rewards.Manager {
 	t.Helper()
-	terms := append([]rewards.Term{{Key: "hash", Weight: 1, Required: true, Scorer: f}}, more...)
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: terms, Timeout: timeout})
+	components := append([]rewards.Component{{Key: "hash", Weight: 1, Required: true, Scorer: f}}, more...)
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: components, Timeout: timeout})
 	require.NoError(t, err)
 	return map[string]*rewards.Manager{"": m}
 }
@@ -94,7 +94,7 @@ func TestAScorerThatOverrunsStillSeesItsOwnPixels(t *testing.T) {
 		return rewards.Score{Value: before}, nil
 	}
 	inBubble(t, rig.Options{
-		Workers: 2, Worker: rig.Settings{Slots: 6, MaxAbandoned: 5}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
+		Workers: 2, Worker: rig.Settings{Places: 6, MaxAbandoned: 5}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		var overrun []*loop.Future
@@ -132,7 +132,7 @@ func TestAWorkerWithTooManyAbandonedScorersIsSickUntilTheyReturn(t *testing.T) {
 		return rewards.Score{Value: 1}, nil
 	}
 	inBubble(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4, MaxAbandoned: 2}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
+		Workers: 1, Worker: rig.Settings{Places: 4, MaxAbandoned: 2}, Profiles: profiles(t, score), Loop: loop.Config{MaxAttempts: 1},
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		w := r.Workers[0]
@@ -141,7 +141,7 @@ func TestAWorkerWithTooManyAbandonedScorersIsSickUntilTheyReturn(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		require.Equal(t, wire.WorkerReady, w.Info().State, "two are allowed")
-		require.Equal(t, 2, w.Info().Busy, "their slots are taken")
+		require.Equal(t, 2, w.Info().Busy, "their places are taken")
 		require.Equal(t, rewards.Scored, result(t, submit(t, r, "x0")).Outcome)
 		third := time.Now()
 		require.Equal(t, rewards.Timeout, result(t, submit(t, r, "o2")).Errors[0].Class)
@@ -157,11 +157,11 @@ func TestAWorkerWithTooManyAbandonedScorersIsSickUntilTheyReturn(t *testing.T) {
 	})
 }
 
-// A required term fails and the others' context ends: they need a moment to return,
+// A required component fails and the others' context ends: they need a moment to return,
 // which is not overrunning.
 func TestAScorerThatReturnsWhenItsContextEndsIsNotAbandoned(t *testing.T) {
 	t.Parallel()
-	slow := rewards.Term{Key: "slow", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
+	slow := rewards.Component{Key: "slow", Weight: 1, Required: true, Scorer: rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 		<-ctx.Done()
 		time.Sleep(20 * time.Millisecond) // a connection is being closed
 		return rewards.Score{}, ctx.Err()
@@ -170,7 +170,7 @@ func TestAScorerThatReturnsWhenItsContextEndsIsNotAbandoned(t *testing.T) {
 		return rewards.Score{}, rewards.BadInput
 	}
 	inBubble(t, rig.Options{
-		Workers: 1, Worker: rig.Settings{Slots: 4, MaxAbandoned: 1}, Profiles: profiles(t, bad, slow),
+		Workers: 1, Worker: rig.Settings{Places: 4, MaxAbandoned: 1}, Profiles: profiles(t, bad, slow),
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		for n := range 20 {
@@ -191,7 +191,7 @@ func TestADrainedWorkerAnswersWhatItHasAndTakesNoMore(t *testing.T) {
 	score := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: rig.Hash(s)}, pause(ctx, time.Second)
 	}
-	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 12 {
@@ -236,7 +236,7 @@ func TestAStoppedWorkerGivesItsSamplesToAnother(t *testing.T) {
 	score := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{Value: rig.Hash(s)}, pause(ctx, time.Second)
 	}
-	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Slots: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
+	inBubble(t, rig.Options{Workers: 2, Worker: rig.Settings{Places: 2}, Profiles: profiles(t, score)}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		var futures []*loop.Future
 		for i := range 4 {
@@ -281,7 +281,7 @@ func TestASickWorkerTakesNothingWhileAnotherWorks(t *testing.T) {
 		})
 	}
 	inBubble(t, rig.Options{
-		Workers: 2, Worker: rig.Settings{Slots: 4, MaxAbandoned: 2}, Profiles: of(""), ProfilesOf: of,
+		Workers: 2, Worker: rig.Settings{Places: 4, MaxAbandoned: 2}, Profiles: of(""), ProfilesOf: of,
 	}, func(t *testing.T, r *rig.Rig) {
 		t.Helper()
 		for i := 0; r.Workers[0].Info().State != wire.WorkerSick; i++ {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,14 +20,20 @@ const (
 	askTimeout = 2 * time.Minute // 5000 samples of a step are 2 MB
 	maxToken   = 64 << 10
 	maxRefusal = 64 << 10 // bytes of a refusal that are shown
+	maxAnswer  = 64 << 20 // bytes of an answer: 64 runs of 64 steps each take about 10 MB
 )
 
-// checkServer refuses what is no address of a server.
-func checkServer(address string) error {
-	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("--url %q: must be http:// or https:// and a host", address)
+// checkServer refuses what is no address of a server. One without a scheme is http.
+func checkServer(address string) (string, error) {
+	full := address
+	if !strings.Contains(address, "://") {
+		full = "http://" + address
 	}
-	return nil
+	u, err := url.Parse(full)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("--server %q: must be http:// or https:// and a host, such as %s", address, defaultServer)
+	}
+	return strings.TrimRight(full, "/"), nil
 }
 
 // tokenOf reads the file that holds a server's token; "" where there is none.
@@ -50,23 +57,25 @@ func tokenOf(file string) (string, error) {
 	return token, nil
 }
 
-// ask gets a path of a server and has its answer read. The token goes to that server only:
-// a redirection is an error. So is any status but 200 and those that are named.
-func ask(ctx context.Context, server, path, token string, read func(body io.Reader) error, also ...int) error {
-	return request(ctx, http.MethodGet, server, path, token, read, also...)
+// get reads the JSON that a path of the server answers with.
+func (f *serverFlags) get(ctx context.Context, path string, into any, also ...int) error {
+	return f.ask(ctx, http.MethodGet, path, func(body io.Reader) error {
+		return json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(into)
+	}, also...)
 }
 
-// request is ask by another method.
-func request(ctx context.Context, method, server, path, token string, read func(body io.Reader) error, also ...int) error {
+// ask sends a request without a body and has the answer read. The token goes to that server
+// only: a redirection is an error. So is any status but 200 and those that are named.
+func (f *serverFlags) ask(ctx context.Context, method, path string, read func(body io.Reader) error, also ...int) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	address := strings.TrimRight(server, "/") + path
+	address := f.address + path
 	req, err := http.NewRequestWithContext(ctx, method, address, http.NoBody)
 	if err != nil {
 		return err
 	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
+	if f.token != "" {
+		req.Header.Set("Authorization", "Bearer "+f.token)
 	}
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -81,17 +90,32 @@ func request(ctx context.Context, method, server, path, token string, read func(
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return err
+		return f.unreachable(err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK && !slices.Contains(also, res.StatusCode) {
 		why, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what came is shown
-		return fmt.Errorf("%s answered %s: %s", address, res.Status, refusalOf(why))
+		err := fmt.Errorf("%s answered %s: %s", address, res.Status, refusalOf(why))
+		if res.StatusCode == http.StatusUnauthorized {
+			err = fmt.Errorf("%w: name the file with the server's token, --token-file FILE", err)
+		}
+		return err
 	}
 	if err := read(res.Body); err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
 	return nil
+}
+
+// unreachable says in one line that no server is there, and what to do.
+func (f *serverFlags) unreachable(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("no server answers at %s (%w): start one with `rewardloop serve`, or name its address with --server", f.address, err)
 }
 
 // refusalOf is what a server's refusal says: the text of its error, where it has that form.

@@ -77,12 +77,12 @@ func causes(t *testing.T) map[string]cause {
 		},
 		"no worker for the profile": {
 			yaml:  "rewards:\n  judge: {reward_functions: {jpeg: {path: \"builtin://jpeg_incompressibility\", required: true}}}\n",
-			serve: []string{"reward.num_workers=0", "++fabric.nats_listen=127.0.0.1:0"},
+			serve: []string{"reward.num_workers=0", "++queue.nats_listen=127.0.0.1:0"},
 			says:  `no worker serves the profile \\?"judge`,
 		},
 		"a model that is missing on one of two workers": {
-			yaml:    "rewards:\n  judge: {reward_functions: {read: {path: \"builtin://ocr\", required: true, engine: ppocr}}}\n",
-			serve:   []string{"reward.num_workers=0", "++fabric.nats_listen=127.0.0.1:0"},
+			yaml:    "rewards:\n  judge: {reward_functions: {read: {path: \"builtin://ocr\", required: true, reader: ppocr}}}\n",
+			serve:   []string{"reward.num_workers=0", "++queue.nats_listen=127.0.0.1:0"},
 			workers: []map[string]string{{}, {"REWARDLOOP_MODELS": filepath.Join(t.TempDir(), "nothing")}},
 			says:    `worker w2-w0 cannot score it.*model ppocr-v4-mobile is not in .*rewardloop models pull`,
 		},
@@ -110,8 +110,8 @@ func causes(t *testing.T) map[string]cause {
 			says: `interpreter.*no such file`, doctor: `interpreter`,
 		},
 		"a model that is missing on all workers": {
-			yaml:    "rewards:\n  judge: {reward_functions: {read: {path: \"builtin://ocr\", required: true, engine: ppocr}}}\n",
-			serve:   []string{"reward.num_workers=0", "++fabric.nats_listen=127.0.0.1:0"},
+			yaml:    "rewards:\n  judge: {reward_functions: {read: {path: \"builtin://ocr\", required: true, reader: ppocr}}}\n",
+			serve:   []string{"reward.num_workers=0", "++queue.nats_listen=127.0.0.1:0"},
 			workers: []map[string]string{{"REWARDLOOP_MODELS": filepath.Join(t.TempDir(), "nothing")}},
 			says:    `worker w1-w0.*model ppocr-v4-mobile is not in .*rewardloop models pull`,
 		},

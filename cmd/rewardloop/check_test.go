@@ -79,7 +79,7 @@ rewards:
 		{":11:60: reward.reward_functions.reader.min_conf: ", "want a number, got string"},
 		{":12:45: reward.reward_functions.math.required: ", "want true or false"},
 		{":13:39: reward.reward_functions.made.bonnus: ", "did you mean bonus?"},
-		{":15:20: reward.reward_functions.lonely.path: ", "no term calls it"},
+		{":15:20: reward.reward_functions.lonely.path: ", "no component calls it"},
 		{":18:18: reward.reward_functions.flat.path: ", "strict is no class with a method post_process_scores"},
 		{":21:79: rewards.one.custom_reward_function.reward_kwargs.lenght_penalty: ", "did you mean length_penalty?"},
 	}
@@ -155,7 +155,7 @@ func TestConfigCheckEndsWhereAnImportHangs(t *testing.T) {
 func TestConfigCheckImportsNothingWhereNothingIsScored(t *testing.T) {
 	t.Parallel()
 	file := put(t, t.TempDir(), "mine.py", []byte("import nothing_of_that_name\n"))
-	got := call(t, "", "config", "check", "reward.num_workers=0", "fabric.nats_listen=127.0.0.1:0", "+reward.reward_functions.a.path="+file)
+	got := call(t, "", "config", "check", "reward.num_workers=0", "queue.nats_listen=127.0.0.1:0", "+reward.reward_functions.a.path="+file)
 	require.Equal(t, exitOK, got.code, got.stderr)
 }
 

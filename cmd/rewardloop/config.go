@@ -1,92 +1,168 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
 const configText = `
 config check reads a configuration as serve would and reports everything that is
-wrong, each fault with its line, and where rewards differ from verl-omni's. Python files
-are imported for it, in a process of their own and for 10 s at most, and their options
-compared with what the functions take. It exits with 2 if anything is wrong. config print writes the configuration as it will be
-used: defaults filled in, overrides and environment applied, secrets left out; and, as
-comments at its end, how many samples of each reward a process on this machine scores at
-a time, and why (docs/tuning.md).`
+wrong, each fault with its line. config print writes the configuration as it
+will be used. config schema writes a JSON Schema of the file, by which editors
+complete and check keys.`
 
-const configExample = `
-rewardloop config check -c cfg.yaml
-rewardloop config print -c cfg.yaml loop.max_bytes=2GiB`
+const schemaText = `
+Writes a JSON Schema of the configuration, by which editors complete and check
+keys (docs/configuration.md).`
 
-func configure(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "config", configText, configExample)
-	file := fs.String("c", "", "configuration `file` (YAML); none: overrides only")
-	what := ""
-	if len(args) > 0 && args[0][:min(1, len(args[0]))] != "-" {
-		what, args = args[0], args[1:]
-	}
-	if code, done := parse(fs, args, e); done {
-		return code
-	}
-	if what != "check" && what != "print" {
-		return complain(e, "config", exitUsage, errors.New("say check or print; see --help"))
-	}
-	cfg, err := config.Load(*file, fs.Args(), e.getenv)
-	if cfg != nil {
-		e.secrets = cfg.Secrets
-	}
-	if what == "print" {
-		if err != nil {
-			return complain(e, "config", exitUsage, err)
-		}
-		if err := cfg.Print(e.stdout); err != nil {
-			return complain(e, "config", exitFailure, err)
-		}
-		printCapacities(e.stdout, cfg)
-		return exitOK
-	}
-	if err := node.Check(ctx, cfg, err, scores(cfg)); err != nil {
-		return complain(e, "config", exitUsage, err)
-	}
-	for _, n := range cfg.Notes() {
-		fmt.Fprintln(e.stdout, "note:", n)
-	}
-	fmt.Fprintln(e.stdout, "ok:", contents(cfg))
-	return exitOK
+const checkText = `
+Reads a configuration as serve would and reports everything that is wrong, each
+fault with its line, and where rewards differ from verl-omni's. Python files are
+imported for it, in a process of their own and for 10 s at most, and their
+options compared with what the functions take. Exits with 2 if anything is
+wrong.`
+
+const printText = `
+Writes the configuration as it will be used: defaults filled in, overrides and
+environment applied, secrets left out; and, as comments at its end, how many
+samples of each reward a process on this machine scores at a time, and why
+(docs/tuning.md).`
+
+func configCommand(e *env) *cobra.Command {
+	return parent(&cobra.Command{
+		Use: "config", GroupID: groupPrepare, DisableFlagsInUseLine: true,
+		Short: "check or print a configuration, or its schema",
+		Long:  configText, Example: "rewardloop config check cfg.yaml",
+	}, configCheckCommand(e), configPrintCommand(e), configSchemaCommand(e))
 }
 
-// scores reports whether a process of this configuration scores samples itself: what is not
-// on this machine then may be on that of the workers.
-func scores(cfg *config.Config) bool { return cfg != nil && cfg.NumWorkers > 0 }
+// checked is what config check --json prints.
+type checked struct {
+	OK       bool         `json:"ok"`
+	Faults   []placed     `json:"faults"`
+	Notes    []placed     `json:"notes"`
+	Profiles []profileRow `json:"rewards"`
+}
+
+// placed is a line about a place of the configuration.
+type placed struct {
+	Place   string `json:"place"` // file:line:column, or the override
+	Key     string `json:"key,omitempty"`
+	Message string `json:"message"`
+}
+
+// profileRow is a reward and its components.
+type profileRow struct {
+	Name       string   `json:"name"`
+	Components []string `json:"components"`
+}
+
+func configCheckCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "check [cfg.yaml] [flags] [key=value...]", DisableFlagsInUseLine: true,
+		Short: "say everything that is wrong with a configuration",
+		Long:  checkText, Example: "rewardloop config check cfg.yaml\nrewardloop config check - <cfg.yaml",
+	}
+	s, asJSON := configFlags(e, cmd), jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := s.read()
+		err = node.Check(cmd.Context(), cfg, err, scores(cfg))
+		if *asJSON {
+			if printed := e.json(checkedOf(e, cfg, err)); printed != nil || err == nil {
+				return printed
+			}
+			return wrong(nil)
+		}
+		if err != nil {
+			return wrong(err)
+		}
+		for _, n := range cfg.Notes() {
+			fmt.Fprintln(e.stdout, "note:", n)
+		}
+		fmt.Fprintln(e.stdout, "ok:", contents(cfg))
+		return nil
+	}
+	return cmd
+}
+
+// checkedOf is what was found as a document.
+func checkedOf(e *env, cfg *config.Config, err error) checked {
+	out := checked{OK: err == nil, Faults: []placed{}, Notes: []placed{}, Profiles: []profileRow{}}
+	faults, ok := errors.AsType[config.FaultsError](err)
+	if !ok && err != nil {
+		out.Faults = append(out.Faults, placed{Message: e.secrets.Text(err.Error())})
+	}
+	for _, f := range faults {
+		out.Faults = append(out.Faults, placed{f.Place.String(), f.Key, e.secrets.Text(f.Message)})
+	}
+	if cfg == nil {
+		return out
+	}
+	for _, n := range cfg.Notes() {
+		out.Notes = append(out.Notes, placed{n.Place.String(), n.Key, n.Message})
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Profiles)) {
+		row := profileRow{name, []string{}}
+		for _, t := range cfg.Profiles[name].Components {
+			row.Components = append(row.Components, t.Key)
+		}
+		out.Profiles = append(out.Profiles, row)
+	}
+	return out
+}
+
+func configPrintCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "print [cfg.yaml] [flags] [key=value...]", DisableFlagsInUseLine: true,
+		Short: "write a configuration as it will be used",
+		Long:  printText, Example: "rewardloop config print cfg.yaml loop.max_bytes=2GiB",
+	}
+	s := configFlags(e, cmd)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		cfg, err := s.read()
+		if err != nil {
+			return wrong(err)
+		}
+		if err := cfg.Print(e.stdout); err != nil {
+			return failed(err)
+		}
+		printCapacities(e.stdout, cfg)
+		return nil
+	}
+	return cmd
+}
+
+func configSchemaCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Args: nothingElse,
+		Short: "write a JSON Schema of the configuration",
+		Long:  schemaText, Example: "rewardloop config schema >rewardloop.schema.json",
+		RunE: func(*cobra.Command, []string) error {
+			if err := config.Schema(e.stdout); err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
+}
 
 // contents counts what a configuration scores with, "2 rewards in 1 profile".
 func contents(cfg *config.Config) string {
 	n := 0
 	for _, p := range cfg.Profiles {
-		n += len(p.Terms)
+		n += len(p.Components)
 	}
 	return rewards.Count(n, "reward") + " in " + rewards.Count(len(cfg.Profiles), "profile")
-}
-
-// load reads a configuration and checks it as it will run: by a process that scores samples
-// if the configuration says so, or as a worker.
-func load(ctx context.Context, e env, file string, overrides []string, worker bool) (*config.Config, error) {
-	cfg, err := config.Load(file, overrides, e.getenv)
-	err = node.Check(ctx, cfg, err, worker || scores(cfg))
-	if faults, ok := errors.AsType[config.FaultsError](err); ok && worker { // others may have what this machine lacks
-		err = faults.Beside()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return cfg, nil
 }
 
 // printCapacities writes, as comments, the capacity of each reward as far as it is known

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
@@ -31,9 +32,12 @@ func page(t *testing.T) map[string]string {
 // The figures of the page are those of a machine with eight CPUs.
 func TestTuningShowsTheCapacitiesThatConfigPrintSays(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it loads ONNX Runtime")
+	}
 	readers, err := node.NewReaders(config.Default().Pool)
 	require.NoError(t, err)
-	_, err = readers.Choose(ocr.ReaderOptions{Engine: ocr.EnginePPOCR, Model: ocr.DefaultModel, Device: "cpu"})
+	_, err = readers.Choose(ocr.ReaderOptions{Reader: ocr.ReaderPPOCR, Model: ocr.DefaultModel, Device: "cpu"})
 	require.NoError(t, readers.Close())
 	if err != nil && os.Getenv("REQUIRE_ORT") != "1" {
 		t.Skipf("SKIPPED: no PP-OCR: %v", err)
@@ -69,4 +73,12 @@ func TestScorersSayHowManyCallsAreExecutedAtATime(t *testing.T) {
 		require.Equal(t, exitOK, got.code, got.stderr)
 		require.Contains(t, strings.Join(strings.Fields(got.stdout), " "), says, name)
 	}
+}
+
+func TestConfigSchemaWritesWhatEditorsCheckKeysBy(t *testing.T) {
+	t.Parallel()
+	got := call(t, "", "config", "schema")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.True(t, json.Valid([]byte(got.stdout)))
+	require.Contains(t, got.stdout, `"resume_grace"`)
 }

@@ -9,76 +9,80 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"syscall"
+	"slices"
 
-	"golang.org/x/term"
+	"github.com/spf13/cobra"
 
-	"github.com/rewardloop/rewardloop/internal/demo"
+	"github.com/rewardloop/rewardloop/examples/demo"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
 const demoText = `
-Plays a FlowGRPO training step on real pictures, with reading them as the reward:
-with PP-OCR where its models and ONNX Runtime are here, else with Tesseract. The GPUs of the rollout are simulated: they wait, and finish staggered. Each picture is
-streamed over a websocket to a server in this process the moment it is finished, and
-scored while the others are still being made. Then the same step again, with all
-pictures scored after the rollout, for comparison.
+Plays a FlowGRPO training step on real pictures, with reading them as the
+reward: with PP-OCR where its models and ONNX Runtime are here, else with
+Tesseract. The GPUs of the rollout are simulated: they wait, and finish
+staggered. Each picture is streamed over a websocket to a server in this process
+the moment it is finished, and scored while the others are still being made.
+Then the same step again, with all pictures scored after the rollout, for
+comparison.
 
-Then it breaks things: pictures go to an HTTP scorer by two workers in processes of their
-own, while one of these is killed, the scorer is down for 3 s, and a neighbour's function
-raises. Every picture gets its own score all the same, once.
+Then it breaks things: pictures go to an HTTP scorer by two workers in processes
+of their own, while one of these is killed, the scorer is down for 3 s, and a
+neighbour's function raises. Every picture gets its own score all the same,
+once.
 
-It prints the rewards by prompt group, their error against what the pictures really
-say, and the step time of both runs against an ideal queue and a bound that no
-schedule beats, and what the damage cost. It takes about a minute and writes into --out:
+It prints the rewards by prompt group, their error against what the pictures
+really say, the step time of both runs against an ideal queue and a bound that
+no schedule beats, and what the damage cost. It takes about a minute and writes
+into --out:
 
   scores.jsonl            the result of every sample
   trace.json              the times of both runs
   rm_scores.safetensors   rm_scores, F32 [B,1], and rm_valid, BOOL [B,1]
   report.txt              what it printed
 
---verify computes every printed figure again from these files; it exits with 1 if
-one differs.`
+--verify computes every printed figure again from these files; it exits with 1
+if one differs.`
 
 const demoExample = `
 rewardloop demo
 rewardloop demo --verify`
 
-func demonstrate(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "demo", demoText, demoExample)
-	data := fs.String("data", "", "`folder` of pictures with samples.jsonl; default: testdata/golden/ocr of the clone")
-	out := fs.String("out", filepath.Join("out", "demo"), "`folder` for the results")
-	verify := fs.Bool("verify", false, "compute what --out holds again, and run nothing")
-	samples := fs.Int("samples", 0, "take only the first `n` pictures; 0: all")
-	engine := fs.String("engine", ocr.EngineAuto, "who reads: ppocr, tesseract, or auto: ppocr where it is here")
-	seed := fs.Uint64("seed", 1, "`seed` of the simulated rollout")
-	if code, done := parse(fs, args, e); done {
-		return code
+func demoCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "demo", GroupID: groupScore, Args: nothingElse,
+		Short: "show the main job on real pictures, measured",
+		Long:  demoText, Example: demoExample,
 	}
-	if fs.NArg() > 0 {
-		return complain(e, "demo", exitUsage, fmt.Errorf("unexpected %q; see --help", fs.Arg(0)))
+	data := cmd.Flags().String("data", "", "`folder` of pictures with samples.jsonl; default: testdata/golden/ocr of the clone")
+	out := cmd.Flags().String("out", filepath.Join("out", "demo"), "`folder` for the results")
+	verify := cmd.Flags().Bool("verify", false, "compute what --out holds again, and run nothing")
+	samples := cmd.Flags().Int("samples", 0, "take only the first `n` pictures; 0: all")
+	reader := cmd.Flags().String("reader", ocr.ReaderAuto, "`reader`: ppocr, tesseract, or auto, which is ppocr where it is here")
+	seed := cmd.Flags().Uint64("seed", 1, "`seed` of the simulated rollout")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !slices.Contains([]string{ocr.ReaderPPOCR, ocr.ReaderTesseract, ocr.ReaderAuto}, *reader) {
+			return fmt.Errorf("--reader %q: want ppocr, tesseract or auto", *reader)
+		}
+		if *verify {
+			return verifyDemo(e, *out)
+		}
+		ctx, stop := interruptible(cmd.Context())
+		defer stop()
+		err := runDemo(ctx, e, demo.Config{Reader: *reader, Samples: *samples, Seed: *seed, Version: release()}, *data, *out)
+		if err = interrupted(ctx, err, "nothing was written"); err != nil {
+			return failed(err)
+		}
+		return nil
 	}
-	if *verify {
-		return verifyDemo(e, *out)
-	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := runDemo(ctx, e, demo.Config{Engine: *engine, Samples: *samples, Seed: *seed, Version: release()}, *data, *out)
-	if err != nil && ctx.Err() != nil {
-		err = errors.New("interrupted; nothing was written")
-	}
-	if err != nil {
-		return complain(e, "demo", exitFailure, err)
-	}
-	return exitOK
+	return cmd
 }
 
 // errUnscored ends a demo that is complete but not all right.
 var errUnscored = errors.New("not every sample got a score")
 
-func runDemo(ctx context.Context, e env, cfg demo.Config, data, out string) error {
+func runDemo(ctx context.Context, e *env, cfg demo.Config, data, out string) error {
 	dir, err := demo.Folder(data)
 	if err != nil {
 		return err
@@ -114,7 +118,7 @@ func runDemo(ctx context.Context, e env, cfg demo.Config, data, out string) erro
 }
 
 // breakIt is the second part of the demo.
-func breakIt(ctx context.Context, e env, pictures []demo.Picture) error {
+func breakIt(ctx context.Context, e *env, pictures []demo.Picture) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -149,17 +153,12 @@ Next
 `, out, demo.ScoresFile, demo.TraceFile, demo.TensorsFile, demo.ReportFile, os.Args[0], flag)
 }
 
-func verifyDemo(e env, out string) int {
+func verifyDemo(e *env, out string) error {
 	report, err := demo.Verify(out)
 	if err != nil {
-		return complain(e, "demo", exitFailure, err)
+		return failed(err)
 	}
 	fmt.Fprintf(e.stdout, "%s\nVerified: all figures above were computed again from %s and are the printed ones.\n"+
 		"%d rewards follow from the texts that were read, and %s holds them.\n", report, out, report.Scored, demo.TensorsFile)
-	return exitOK
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
-	"github.com/rewardloop/rewardloop/internal/demo"
+	"github.com/rewardloop/rewardloop/examples/demo"
 )
 
 // What the second part of the demo breaks costs time, and no sample, also where Python has no

@@ -2,39 +2,42 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/internal/redact"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/pool/cards"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
 const devicesText = `
-Lists the cards that this process may use, as CUDA numbers them for it: those that
-CUDA_VISIBLE_DEVICES names, in its order, else all; instances of MIG are cards of their own.
-Of each it says the memory, what is free, whether it is healthy, and what computes on it.
-With -c also which model of the configuration has which card, how much memory of it is
-planned, and what is left.
+Lists the cards that this process may use, as CUDA numbers them for it: those
+that CUDA_VISIBLE_DEVICES names, in its order, else all; instances of MIG are
+cards of their own. Of each it says the memory, what is free, whether it is
+healthy, and what computes on it. With a configuration also which model has
+which card, how much memory of it is planned, and what is left.
 
-A model runs on the CPU unless device beside it says otherwise: cuda:1 is the second card,
-cuda every card of the reward pool. The pool has reward_model.n_gpus_per_node cards where
-enable_resource_pool is true, else all. Models share a card; fraction beside device is a
-model's part of its memory, and 1 is the whole card.
+A model runs on the CPU unless device beside it says otherwise: cuda:1 is the
+second card, cuda every card of the reward pool. The pool has
+reward_model.n_gpus_per_node cards where enable_resource_pool is true, else all.
+Models share a card; fraction beside device is a model's part of its memory, and
+1 is the whole card.
 
-Exits with 0 if everything has its place, 1 if a model does not fit or the cards cannot be
-listed, 2 for usage or a wrong configuration. A machine without a card is no failure.`
+Exits with 0 if everything has its place, 1 if a model does not fit or the cards
+cannot be listed, 2 for usage or a wrong configuration. A machine without a card
+is no failure.`
 
 const devicesExample = `
 rewardloop devices
-rewardloop devices -c cfg.yaml --json
-CUDA_VISIBLE_DEVICES=2,3 rewardloop devices -c cfg.yaml`
+rewardloop devices cfg.yaml --json
+CUDA_VISIBLE_DEVICES=2,3 rewardloop devices cfg.yaml`
 
 // deviceReport is what the command found.
 type deviceReport struct {
@@ -49,32 +52,34 @@ type deviceReport struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-func devices(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "devices", devicesText, devicesExample)
-	file := fs.String("c", "", "configuration `file` (YAML) to plan; none, and no overrides: the cards alone")
-	asJSON := fs.Bool("json", false, "print cards and plan as JSON")
-	if code, done := parse(fs, args, e); done {
-		return code
+func devicesCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "devices [cfg.yaml] [flags] [key=value...]", GroupID: groupPrepare, DisableFlagsInUseLine: true,
+		Short: "list the cards of this machine, and which model has which",
+		Long:  devicesText, Example: devicesExample,
 	}
+	s, asJSON := configFlags(e, cmd), jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return devices(cmd.Context(), e, s, *asJSON) }
+	return cmd
+}
+
+func devices(ctx context.Context, e *env, s *settings, asJSON bool) error {
 	var rep deviceReport
 	var err, unknown error
-	if *file == "" && fs.NArg() == 0 {
+	if !s.given() {
 		rep.Found, unknown = cards.Find(ctx, cards.Options{})
 	} else {
-		cfg, wrong := config.Load(*file, fs.Args(), e.getenv)
-		if cfg != nil {
-			e.secrets = cfg.Secrets
+		cfg, fault := s.read()
+		if fault != nil {
+			return wrong(fault)
 		}
-		if wrong != nil {
-			return complain(e, "devices", exitUsage, wrong)
+		scorers, fault := node.NewScorers(cfg, nil)
+		if fault != nil {
+			return wrong(fault)
 		}
-		s, wrong := node.NewScorers(cfg, nil)
-		if wrong != nil {
-			return complain(e, "devices", exitUsage, wrong)
-		}
-		defer s.Close() // nothing was started
+		defer scorers.Close() // nothing was started
 		var book node.Book
-		book, err = node.PlanCards(ctx, cfg, s.Registry, true)
+		book, err = node.PlanCards(ctx, cfg, scorers.Registry, true)
 		rep.Found, rep.Plan, rep.Engines, unknown = book.Found, &book.Plan, cfg.Foreseen(), book.Unknown
 	}
 	if unknown != nil {
@@ -83,26 +88,23 @@ func devices(ctx context.Context, args []string, e env) int {
 	if err != nil {
 		rep.Faults = strings.Split(e.secrets.Text(err.Error()), "\n")
 	}
-	if *asJSON {
+	if asJSON {
 		if rep.Cards == nil {
 			rep.Cards = []cards.Card{}
 		}
-		enc := json.NewEncoder(e.stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(rep); err != nil {
-			return complain(e, "devices", exitFailure, err)
+		if err := e.json(rep); err != nil {
+			return err
 		}
 	} else {
 		rep.print(e.stdout, e.secrets)
 	}
 	switch {
 	case err == nil && unknown == nil:
-		return exitOK
-	case err != nil && !*asJSON:
-		return complain(e, "devices", exitFailure, errors.New(strings.Join(rep.Faults, "\n")))
+		return nil
+	case err != nil && !asJSON:
+		return failed(errors.New(strings.Join(rep.Faults, "\n")))
 	}
-	return exitFailure
+	return failed(nil)
 }
 
 // print writes the report for people.

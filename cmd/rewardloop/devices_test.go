@@ -19,6 +19,9 @@ import (
 // It returns a file that is there once the program was called.
 func withCards(t *testing.T, n int) (called string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a program")
+	}
 	dir := t.TempDir()
 	called = filepath.Join(dir, "called")
 	list := "echo 'No devices were found'; exit 6"
@@ -40,6 +43,9 @@ func withCards(t *testing.T, n int) (called string) {
 // fake writes a shell script in place of nvidia-smi.
 func fake(t *testing.T, dir, script string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a program")
+	}
 	syscall.ForkLock.RLock() // a child that is forked meanwhile would have it open for writing, and nobody could run it
 	defer syscall.ForkLock.RUnlock()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\n"+script), 0o700))
@@ -159,7 +165,7 @@ func TestAConfigurationWithoutCardsAsksTheMachineForNone(t *testing.T) {
 	called := withCards(t, 1)
 	for _, overrides := range [][]string{
 		{"reward.custom_reward_function.path=builtin://jpeg_incompressibility", "+engines.e.onnx=m"},
-		{"reward.custom_reward_function.path=builtin://jpeg_incompressibility", "+engines.e.onnx=m", "+engines.e.device=cuda:7", "reward.num_workers=0", "fabric.nats_listen=127.0.0.1:0"},
+		{"reward.custom_reward_function.path=builtin://jpeg_incompressibility", "+engines.e.onnx=m", "+engines.e.device=cuda:7", "reward.num_workers=0", "queue.nats_listen=127.0.0.1:0"},
 	} {
 		got := call(t, "", append([]string{"config", "check"}, overrides...)...)
 		require.Equal(t, exitOK, got.code, got.stderr)

@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"os"
@@ -16,30 +14,33 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/memory"
-	"github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/models"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
 )
 
 const doctorText = `
-Checks what this machine has, and says what to do about what is missing: memory and
-limits, cards, ONNX Runtime and models, Tesseract, a picture that is read in a child process,
-a function in Python, the engine, and one known picture through the whole path. With -c
-also the configuration, its files and its address, that every reward it names gets
-ready, and that functions in Python score a known sample (probe: false at a function's
-entry leaves that out); a server that runs at the address is asked how its rewards fare.
+Checks what this machine has, and says what to do about what is missing: memory
+and limits, cards, ONNX Runtime and models, Tesseract, a picture that is read in
+a child process, a function in Python, the queue, and one known picture through
+the whole path. With a configuration also its files and its address, that every
+reward it names gets ready, and that functions in Python score a known sample
+(probe: false at a function's entry leaves that out); a server that runs at the
+address is asked how its rewards fare.
 
-Exits with 0 if everything required is there. Without a configuration nothing that
-reads text is required: only the reward ocr needs it. Python is required where a reward
-is written in it.`
+Exits with 0 if everything required is there. Without a configuration nothing
+that reads text is required: only the reward ocr needs it. Python is required
+where a reward is written in it.`
 
 const doctorExample = `
 rewardloop doctor
-rewardloop doctor -c cfg.yaml --json`
+rewardloop doctor cfg.yaml --json`
 
 // state is how a check ended.
 type state string
@@ -65,19 +66,24 @@ type check struct {
 // machine takes seconds.
 const doctorTimeout = 2 * time.Minute
 
-func doctor(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "doctor", doctorText, doctorExample)
-	file := fs.String("c", "", "configuration `file` (YAML) to check as well")
-	asJSON := fs.Bool("json", false, "print the checks as JSON")
-	if code, done := parse(fs, args, e); done {
-		return code
+func doctorCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "doctor [cfg.yaml] [flags] [key=value...]", GroupID: groupPrepare, DisableFlagsInUseLine: true,
+		SuggestFor: []string{"check", "diagnose"},
+		Short:      "check what this machine has and what is missing",
+		Long:       doctorText, Example: doctorExample,
 	}
+	s, asJSON := configFlags(e, cmd), jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return doctor(cmd.Context(), e, s, *asJSON) }
+	return cmd
+}
+
+func doctor(ctx context.Context, e *env, s *settings, asJSON bool) error {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	x := &exam{cfg: config.Default()}
-	if *file != "" || fs.NArg() > 0 {
-		x.given = true
-		cfg, err := config.Load(*file, fs.Args(), e.getenv)
+	x := &exam{cfg: config.Default(), given: s.given()}
+	if x.given {
+		cfg, err := s.read()
 		if x.configErr = node.Check(ctx, cfg, err, scores(cfg)); err == nil {
 			x.cfg, x.read = cfg, true
 		}
@@ -87,31 +93,29 @@ func doctor(ctx context.Context, args []string, e env) int {
 		checks[i].Detail, checks[i].Advice = x.cfg.Secrets.Text(c.Detail), x.cfg.Secrets.Text(c.Advice)
 	}
 	ok := !slices.ContainsFunc(checks, func(c check) bool { return c.Required && c.State == stateMissing })
-	if *asJSON {
-		enc := json.NewEncoder(e.stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(map[string]any{"ok": ok, "checks": checks}); err != nil {
-			return complain(e, "doctor", exitFailure, err)
+	if asJSON {
+		if err := e.json(map[string]any{"ok": ok, "checks": checks}); err != nil {
+			return err
 		}
 	} else {
-		printChecks(e.stdout, checks, ok)
+		printChecks(e, checks, ok)
 	}
 	if !ok {
-		return exitFailure
+		return failed(nil)
 	}
-	return exitOK
+	return nil
 }
 
 // printChecks prints the table: state, name, what was found, and below it what to do.
-func printChecks(w io.Writer, checks []check, ok bool) {
-	width := 0
+func printChecks(e *env, checks []check, ok bool) {
+	w, width := e.stdout, 0
+	colours := map[state]string{stateOK: green, stateWarn: yellow, stateMissing: red}
 	for _, c := range checks {
 		width = max(width, len(c.Name))
 	}
 	for _, c := range checks {
 		indent := "\n" + strings.Repeat(" ", 11+width)
-		fmt.Fprintf(w, "%-7s  %-*s  %s\n", c.State, width, c.Name, strings.ReplaceAll(c.Detail, "\n", indent))
+		fmt.Fprintf(w, "%s  %-*s  %s\n", e.colour(colours[c.State], fmt.Sprintf("%-7s", c.State)), width, c.Name, strings.ReplaceAll(c.Detail, "\n", indent))
 		if c.Advice != "" {
 			fmt.Fprintf(w, "%s-> %s\n", indent[1:], strings.ReplaceAll(c.Advice, "\n", indent+"   "))
 		}
@@ -156,14 +160,14 @@ func (x *exam) all(ctx context.Context) []check {
 	out = append(out, x.readings(ctx)...)
 	add(x.python)
 	add(func(context.Context) check { return jpegSize() })
-	add(engine)
+	add(tickets)
 	add(selfTest)
 	if x.given {
 		add(func(context.Context) check { return x.configuration() })
 	}
 	if x.read {
 		add(func(context.Context) check { return x.files() })
-		if x.cfg.Fabric.Durable {
+		if x.cfg.Queue.Durable {
 			add(func(context.Context) check { return x.spool() })
 		}
 		out = append(out, x.rewards(ctx)...)
@@ -294,11 +298,11 @@ func (x *exam) files() check {
 	return c
 }
 
-// spool compares fabric.spool_bytes with the file system.
+// spool compares queue.spool_bytes with the file system.
 func (x *exam) spool() check {
-	f := x.cfg.Fabric
-	c := check{Name: "spool", State: stateOK, Detail: f.SpoolDir + " has room for fabric.spool_bytes"}
-	if why := spool.Short(f.SpoolDir, f.SpoolBytes, models.FreeSpace); why != "" {
+	f := x.cfg.Queue
+	c := check{Name: "spool", State: stateOK, Detail: f.Spool.Dir + " has room for queue.spool_bytes"}
+	if why := spool.Short(f.Spool.Dir, f.Spool.MaxBytes, models.FreeSpace); why != "" {
 		c.State, c.Detail, c.Advice = stateWarn, why, spool.ShortAdvice
 	}
 	return c

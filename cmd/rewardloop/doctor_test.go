@@ -23,6 +23,9 @@ func withoutModels(t *testing.T) string {
 // examined runs doctor --json and returns the checks by name.
 func examined(t *testing.T, args ...string) (outcome, map[string]check) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python and child processes")
+	}
 	got := call(t, "", append([]string{"doctor", "--json"}, args...)...)
 	var report struct {
 		OK     bool    `json:"ok"`
@@ -45,7 +48,7 @@ func TestAMachineThatRunsTheseTestsPassesTheDoctorAndReadsWithPPOCRWhereItIsHere
 	t.Parallel()
 	got, checks := examined(t)
 	require.Equal(t, exitOK, got.code, got.stdout)
-	for _, name := range []string{"version", "system", "temporary files", "jpeg", "engine", "whole path"} {
+	for _, name := range []string{"version", "system", "temporary files", "jpeg", "queue", "whole path"} {
 		require.Equal(t, stateOK, checks[name].State, checks[name].Detail)
 	}
 	require.NotContains(t, checks, "configuration")
@@ -61,7 +64,7 @@ func TestTheDoctorReadsAPictureThroughARealChild(t *testing.T) {
 	t.Parallel()
 	needTesseract(t)
 	got, checks := examined(t, "server.listen=127.0.0.1:0", withoutModels(t),
-		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=tesseract")
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=tesseract")
 	require.Equal(t, exitOK, got.code, got.stdout)
 	require.True(t, checks["tesseract"].Required)
 	require.Contains(t, checks["reading"].Detail, `read "`+canary+`"`)
@@ -89,6 +92,9 @@ func shared(t *testing.T, dir, name, code string, needed ...string) {
 
 func TestTheDoctorSaysForWhichCUDAAProviderWasBuiltAndWhatItLacks(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a compiler")
+	}
 	dir := t.TempDir()
 	shared(t, dir, "libcudart.so.13", "int runtime;")
 	shared(t, dir, "libcublas.so.13", "int blas;")
@@ -110,7 +116,7 @@ func TestTheDoctorSaysWhatPPOCRMisses(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()
 	got, checks := examined(t, "server.listen=127.0.0.1:0", "pool.models_dir="+empty,
-		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=ppocr")
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=ppocr")
 	require.Equal(t, exitFailure, got.code, got.stdout)
 	require.Equal(t, stateMissing, checks["models"].State)
 	require.True(t, checks["models"].Required)
@@ -141,13 +147,13 @@ func TestTheDoctorComparesTheSpoolWithItsDisk(t *testing.T) {
 		cfg := put(t, t.TempDir(), "cfg.yaml", fmt.Appendf(nil, `
 reward: {custom_reward_function: {path: builtin://jpeg_incompressibility}}
 server: {listen: "127.0.0.1:0"}
-fabric: {durable: true, spool_dir: %q, spool_bytes: %s}
+queue: {durable: true, spool_dir: %q, spool_bytes: %s}
 `, filepath.Join(dir, "not", "there"), size))
 		_, checks := examined(t, "-c", cfg, withoutModels(t))
 		require.Equal(t, want, checks["spool"].State, checks["spool"].Detail)
 		if want == stateWarn {
-			require.Contains(t, checks["spool"].Detail, "fabric.spool_bytes is 1024000000.0 MiB, and the file system of "+dir)
-			require.Contains(t, checks["spool"].Advice, "write a smaller fabric.spool_bytes")
+			require.Contains(t, checks["spool"].Detail, "queue.spool_bytes is 1024000000.0 MiB, and the file system of "+dir)
+			require.Contains(t, checks["spool"].Advice, "write a smaller queue.spool_bytes")
 		}
 	}
 }

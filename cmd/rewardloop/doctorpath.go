@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/fabric"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 )
@@ -49,11 +49,11 @@ func jpegSize() check {
 	return c
 }
 
-// engine starts what carries tickets inside of a process.
-func engine(ctx context.Context) check {
-	c := check{Name: "engine", Required: true, State: stateOK}
+// tickets starts what carries tickets inside of a process.
+func tickets(ctx context.Context) check {
+	c := check{Name: "queue", Required: true, State: stateOK}
 	begun := time.Now()
-	f, err := fabric.Open(ctx, fabric.Config{})
+	f, err := queue.Open(ctx, queue.Config{})
 	if err != nil {
 		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "it needs the folder for temporary files, and nothing else"
 		return c
@@ -63,7 +63,7 @@ func engine(ctx context.Context) check {
 	return c
 }
 
-// selfTest sends one picture from the gateway through the engine to a worker and back.
+// selfTest sends one picture from the gateway through the queue to a worker and back.
 func selfTest(ctx context.Context) check {
 	c := check{Name: "whole path", Required: true, State: stateOK}
 	took, err := throughAll(ctx)
@@ -125,7 +125,7 @@ func (x *exam) rewards(ctx context.Context) []check {
 		ms := time.Since(begun).Milliseconds()
 		out = append(out, check{
 			Name: "reward " + name, Required: true, State: stateOK, MS: float64(ms),
-			Detail: fmt.Sprintf("%s: ready after %d ms", strings.Join(m.Terms(), ", "), ms),
+			Detail: fmt.Sprintf("%s: ready after %d ms", strings.Join(m.Components(), ", "), ms),
 		})
 		out = append(out, functions(name, m.TryKnown(ctx))...)
 		if err := m.Close(); err != nil {
@@ -168,7 +168,7 @@ func article(word string) string {
 // servers looks at the engines and services that the configuration names.
 func servers(ctx context.Context, s *node.Scorers, managers map[string]*rewards.Manager) (out []check) {
 	for _, f := range s.Engines.Look(ctx, false) {
-		c := check{Name: "server " + f.Group, Required: !node.Optional(managers, f.Group), State: stateOK, Detail: f.Endpoint + " answers"}
+		c := check{Name: "server " + f.Upstream, Required: !node.Optional(managers, f.Upstream), State: stateOK, Detail: f.Endpoint + " answers"}
 		if f.Err != nil {
 			c.State, c.Detail = stateMissing, f.Err.Error()
 			c.Advice = "start it, or mend its address in the configuration; samples that need it wait until it answers"

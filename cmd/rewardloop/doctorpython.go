@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
@@ -63,7 +63,7 @@ func (x *exam) python(ctx context.Context) check {
 
 func (x *exam) usesPython() bool {
 	for _, p := range x.cfg.Profiles {
-		for _, t := range p.Terms {
+		for _, t := range p.Components {
 			if t.Scorer == config.PythonScorer {
 				return true
 			}
@@ -111,7 +111,7 @@ func askPython(ctx context.Context, path string) (pythonIs, error) {
 	return is, nil
 }
 
-// callPython starts a host and calls a function in it.
+// callPython starts a process and calls a function in it.
 func callPython(ctx context.Context, cfg python.Config) (took time.Duration, err error) {
 	dir, err := os.MkdirTemp("", "rewardloop-doctor-*")
 	if err != nil {

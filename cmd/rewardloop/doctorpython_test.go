@@ -14,6 +14,9 @@ const oneFunction = "reward: {custom_reward_function: {path: mine.py}}\nserver: 
 // needPython names an interpreter for functions that need nothing but the standard library.
 func needPython(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	found, err := exec.LookPath("python3")
 	if err != nil || runtime.GOOS != "linux" {
 		t.Skipf("SKIPPED: no Python functions without Linux and python3 on PATH: %v", err)
@@ -37,6 +40,9 @@ func TestTheDoctorCallsAFunctionInPython(t *testing.T) {
 
 func TestTheDoctorMissesPythonOnlyWhereARewardNeedsIt(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
 	dir := t.TempDir()
 	put(t, dir, "mine.py", []byte("def compute_score(solution_str):\n    return 1\n"))
 	mine := put(t, dir, "cfg.yaml", []byte(oneFunction))

@@ -7,7 +7,6 @@ import (
 	"image"
 	"image/color"
 	"image/draw"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -18,39 +17,21 @@ import (
 	"golang.org/x/image/font/opentype"
 	"golang.org/x/image/math/fixed"
 
-	"github.com/rewardloop/rewardloop/internal/node"
 	"github.com/rewardloop/rewardloop/models"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
-// readers are the text readers that the rewards of the configuration ask for, each
-// once, in the order of the file.
-func (x *exam) readers() []ocr.ReaderOptions {
-	var out []ocr.ReaderOptions
-	for _, name := range slices.Sorted(maps.Keys(x.cfg.Profiles)) {
-		for _, t := range x.cfg.Profiles[name].Terms {
-			if t.Scorer != "ocr" {
-				continue
-			}
-			// Options that are wrong are what the check of the rewards reports.
-			if o, err := ocr.ParseOptions(t.Options); err == nil && !slices.Contains(out, o.ReaderOptions) {
-				out = append(out, o.ReaderOptions)
-			}
-		}
-	}
-	return out
-}
-
 // wants reports whether a reward can only read with the engine.
 func (x *exam) wants(engine string) bool {
-	return slices.ContainsFunc(x.readers(), func(o ocr.ReaderOptions) bool { return o.Engine == engine })
+	return slices.ContainsFunc(askedReaders(x.cfg), func(o ocr.ReaderOptions) bool { return o.Reader == engine })
 }
 
 func (x *exam) onnxRuntime(ctx context.Context) check {
-	c := check{Name: "onnx runtime", Required: x.wants(ocr.EnginePPOCR), State: stateOK}
+	c := check{Name: "onnx runtime", Required: x.wants(ocr.ReaderPPOCR), State: stateOK}
 	library, err := ort.Find(x.cfg.Pool.ONNX.Library)
 	var rep ort.Report
 	if err == nil {
@@ -92,7 +73,7 @@ func (x *exam) cudaProvider(ctx context.Context) (c check, found bool) {
 // modelFiles says which models are here, by their sizes; rewardloop models verify
 // reads them.
 func (x *exam) modelFiles() check {
-	c := check{Name: "models", Required: x.wants(ocr.EnginePPOCR), State: stateOK}
+	c := check{Name: "models", Required: x.wants(ocr.ReaderPPOCR), State: stateOK}
 	store, err := node.Models(x.cfg.Pool)
 	if err != nil {
 		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "name a folder in pool.models_dir or REWARDLOOP_MODELS"
@@ -114,11 +95,11 @@ func (x *exam) modelFiles() check {
 }
 
 func (x *exam) tesseract(context.Context) check {
-	c := check{Name: "tesseract", Required: x.wants(ocr.EngineTesseract), State: stateOK}
+	c := check{Name: "tesseract", Required: x.wants(ocr.ReaderTesseract), State: stateOK}
 	detail, err := tesseract.Available()
 	if err != nil {
 		c.State, c.Detail = stateMissing, err.Error()
-		c.Advice = "only the reward ocr with engine: tesseract needs it; on Debian: apt-get install tesseract-ocr"
+		c.Advice = "only the reward ocr with reader: tesseract needs it; on Debian: apt-get install tesseract-ocr"
 		return c
 	}
 	if c.Detail = detail; len(tesseract.Kinds()) == 0 {
@@ -128,11 +109,11 @@ func (x *exam) tesseract(context.Context) check {
 	return c
 }
 
-// readings has every reader of the configuration, and without one what engine: auto
+// readings has every reader of the configuration, and without one what reader: auto
 // comes to, read a picture: start of the children, shared memory, runtime, models or
 // language data are then all known to work.
 func (x *exam) readings(ctx context.Context) []check {
-	asked := x.readers()
+	asked := askedReaders(x.cfg)
 	required := len(asked) > 0
 	if !required {
 		asked = []ocr.ReaderOptions{ocr.DefaultReader()}
@@ -190,7 +171,7 @@ func (x *exam) reading(ctx context.Context, o ocr.ReaderOptions) check {
 	took, got := time.Since(begun), ocr.Text(lines)
 	c := check{State: stateOK, Detail: fmt.Sprintf("%s: ready after %d ms, read %q in %d ms", choice.Detail, started.Milliseconds(), got, took.Milliseconds())}
 	latin := true
-	if choice.Engine == ocr.EngineTesseract {
+	if choice.Reader == ocr.ReaderTesseract {
 		latin = strings.Contains(x.cfg.Pool.Tesseract.Language, "eng") // other languages' data need not know its letters
 		c.Detail += "; " + threadLimit(readers.Children()["tesseract"].PIDs)
 	}
@@ -199,7 +180,7 @@ func (x *exam) reading(ctx context.Context, o ocr.ReaderOptions) check {
 		c.Advice = fmt.Sprintf("the picture says %q: readings will be poor; look at the reader's settings", canary)
 	} else if choice.Instead != nil {
 		c.State = stateWarn
-		c.Advice = "engine: auto took Tesseract, which makes more mistakes on pictures than PP-OCR: " + choice.Instead.Error()
+		c.Advice = "reader: auto took Tesseract, which makes more mistakes on pictures than PP-OCR: " + choice.Instead.Error()
 	}
 	return c
 }

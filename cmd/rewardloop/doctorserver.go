@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -13,34 +11,28 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 )
 
-const (
-	// serverPatience is how long a running server may take to say how its rewards fare.
-	serverPatience = 5 * time.Second
-	// maxReady bounds what it says, in bytes.
-	maxReady = 1 << 20
-)
+// serverPatience is how long a running server may take to say how its rewards fare.
+const serverPatience = 5 * time.Second
 
 // askServer asks the server that listens at the configuration's address how its rewards
 // fare: what it knows of its workers, engines and disks no other process can find out.
 func (x *exam) askServer(ctx context.Context) ([]check, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverPatience)
 	defer cancel()
-	token, err := tokenOf(x.cfg.Server.TokenFile)
-	if err != nil {
-		return nil, err
+	token := ""
+	if file := x.cfg.Server.TokenFile; file != "" {
+		var err error
+		if token, err = tokenOf(file); err != nil {
+			return nil, err
+		}
 	}
 	scheme := "http://"
 	if x.cfg.Server.TLSCert != "" {
 		scheme = "https://"
 	}
-	var answer struct {
-		Ready   *bool           `json:"ready"`
-		Reasons []string        `json:"reasons"`
-		Rewards []loop.Progress `json:"rewards"`
-	}
-	err = ask(ctx, scheme+x.cfg.Server.Listen, "/readyz", token, func(body io.Reader) error {
-		return json.NewDecoder(io.LimitReader(body, maxReady)).Decode(&answer)
-	}, http.StatusServiceUnavailable)
+	var answer readiness
+	server := serverFlags{address: scheme + x.cfg.Server.Listen, token: token}
+	err := server.get(ctx, "/readyz", &answer, http.StatusServiceUnavailable)
 	switch {
 	case err != nil:
 		return nil, err

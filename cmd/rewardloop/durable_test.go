@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
-	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
-	"github.com/rewardloop/rewardloop/internal/testkit/liveness"
+	"github.com/rewardloop/rewardloop/testkit/fleet"
+	"github.com/rewardloop/rewardloop/testkit/liveness"
 )
 
 // durableFleets are one process, and a gateway with the broker inside and two workers.

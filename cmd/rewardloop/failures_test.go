@@ -34,7 +34,7 @@ func TestFailuresOfAServerAreListed(t *testing.T) {
 	}))
 	defer s.Close()
 	token := put(t, t.TempDir(), "token", []byte("a-token\n"))
-	got := call(t, "", "failures", "--url", s.URL, "--token-file", token)
+	got := call(t, "", "failures", "--server", s.URL, "--token-file", token)
 	require.Equal(t, exitOK, got.code, got.stderr)
 	assert.Equal(t, `41 samples, reward judge, clip: internal
   Traceback
@@ -47,19 +47,19 @@ func TestFailuresOfAServerAreListed(t *testing.T) {
   from 2026-11-22 08:00:01 to 2026-11-22 08:00:01
   08:00:01  run sd3, val step 12, sample s-1, expired after 0 attempts
 `, got.stdout)
-	one := call(t, "", "failures", "--url", s.URL, "--token-file", token, "--reward", "default", "--json")
+	one := call(t, "", "failures", "--server", s.URL, "--token-file", token, "--reward", "default", "--json")
 	require.Equal(t, exitOK, one.code, one.stderr)
 	var answer struct{ Failures []failures.Failure }
 	require.NoError(t, json.Unmarshal([]byte(one.stdout), &answer))
 	require.Len(t, answer.Failures, 1)
-	none := call(t, "", "failures", "--url", s.URL, "--token-file", token, "--reward", "ocr")
+	none := call(t, "", "failures", "--server", s.URL, "--token-file", token, "--reward", "ocr")
 	assert.Equal(t, "nothing has failed\n", none.stdout)
 
-	refused := call(t, "", "failures", "--url", s.URL)
+	refused := call(t, "", "failures", "--server", s.URL)
 	assert.Equal(t, exitFailure, refused.code)
 	assert.Contains(t, refused.stderr, "401")
 	assert.Contains(t, refused.stderr, "the token is missing or wrong")
-	wrong := call(t, "", "failures", "--url", "localhost:8080")
+	wrong := call(t, "", "failures", "--server", "ftp://localhost:8080")
 	assert.Equal(t, exitUsage, wrong.code)
 	assert.Contains(t, wrong.stderr, "must be http://")
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
-	"github.com/rewardloop/rewardloop/internal/testkit/netlab"
+	"github.com/rewardloop/rewardloop/testkit/fleet"
+	"github.com/rewardloop/rewardloop/testkit/netlab"
 )
 
 // cut is how long nothing passes; longer than a lease.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
+	"github.com/rewardloop/rewardloop/testkit/fleet"
 )
 
 // processFaults are those of processes: killed, stopped, restarted.
@@ -126,7 +126,7 @@ func processFaults() []fault {
 			happens: func(s *stage) {
 				s.Mark()
 				s.fleet.Worker("w3", nil)
-				s.workers[0].Term()
+				s.workers[0].Component()
 				require.Zero(s.t, s.workers[0].Wait(), "%s", s.workers[0].Log())
 			},
 		},

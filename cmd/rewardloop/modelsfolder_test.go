@@ -63,7 +63,7 @@ func TestModelsPullSaysLicenceAndSizeBeforeAModelComes(t *testing.T) {
 	require.Contains(t, got.stderr, "smolvlm-256m/chat_template.jinja: the source has none")
 	require.Contains(t, got.stdout, "smolvlm-256m: pulled and verified 11 of 12 files")
 	require.NotContains(t, got.stdout, "@main", "it names a commit")
-	require.Contains(t, modelsIn(t.Context(), vars, "list").stdout, "smolvlm-256m  here, ")
+	require.Contains(t, modelsIn(t.Context(), vars, "list", "smolvlm-256m").stdout, "smolvlm-256m  here, ")
 	require.FileExists(t, filepath.Join(dir, "smolvlm-256m", "onnx", "vision_encoder.onnx"))
 
 	srv.Close()
@@ -95,7 +95,7 @@ func TestModelsAnswersWithTheCommandThatExportsAModel(t *testing.T) {
 	dir := t.TempDir()
 	command := "python models/export/clip.py --model yuvalkirstain/PickScore_v1"
 	out := "--out " + dir + "/pickscore-v1"
-	got := modelsIn(t.Context(), nil, "list", "--dir", dir)
+	got := modelsIn(t.Context(), nil, "list", "pickscore-v1", "--dir", dir)
 	require.Contains(t, got.stdout, "pickscore-v1  absent, to be exported, MIT")
 	require.Regexp(t, `export: `+regexp.QuoteMeta(command)+` .*`+regexp.QuoteMeta(out), got.stdout)
 	for _, args := range [][]string{{"pull", "pickscore-v1"}, {"pull", "--dry-run", "pickscore-v1"}} {
@@ -110,7 +110,7 @@ func TestModelsAnswersWithTheCommandThatExportsAModel(t *testing.T) {
 		require.Equal(t, exitOK, got.code, got.stderr)
 		require.Contains(t, got.stdout, "self-test")
 	}
-	require.Contains(t, modelsIn(t.Context(), nil, "list", "--dir", dir).stdout, "pickscore-v1  here, to be exported")
+	require.Contains(t, modelsIn(t.Context(), nil, "list", "pickscore-v1", "--dir", dir).stdout, "pickscore-v1  here, to be exported")
 }
 
 func modelsPage(t *testing.T) string {
@@ -124,6 +124,9 @@ func modelsPage(t *testing.T) string {
 // gone by the time of the second.
 func TestTheWayToAMachineWithoutANetworkIsWalked(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
 	bin, err := build()
 	require.NoError(t, err)
 	srv, asked := judgeHub(t)

@@ -2,43 +2,49 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
+	"io"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
 const planText = `
-Answers how many workers, GPUs or concurrent calls make the reward free. It simulates
-training steps in virtual time, with the reward in every mode of a trainer:
+Answers how many workers, GPUs or concurrent calls make the reward free. It
+simulates training steps in virtual time, with the reward in every mode of a
+trainer:
 
   batch               everything is scored after the rollout
-  pipeline            the same, and each mini-batch is updated on as soon as it is scored
+  pipeline            the same, and each mini-batch is updated on once scored
   streaming           every sample is scored as soon as it is generated
   streaming_pipeline  both
-  one_step_off        the next batch is generated before the scores of this one are needed
+  one_step_off        the next batch is generated before these scores are needed
   both                all three
-  colocated           batch, on the rollout's own GPUs (--rollout-gpus with --batch-cost)
+  colocated           batch, on the rollout's own GPUs (--rollout-gpus with
+                      --batch-cost)
 
-and prints for each the seconds per step, those that nothing hides (exposed), a bound that
-no dispatch beats, and how busy the pool is. Then it searches for the fewest servers with
-which streaming exposes no more than one reward latency, which is all that can be had.
+and prints for each the seconds per step, those that nothing hides (exposed), a
+bound that no dispatch beats, and how busy the pool is. Then it searches for the
+fewest servers with which streaming exposes no more than one reward latency,
+which is all that can be had.
 
-The load is a recorded step (--trace, as rewardloop trace saves it) or is drawn. A reward
-takes --reward, or is computed by devices that take whatever is queued, up to --max-batch,
-in a + c·b seconds for b samples (--batch-cost a,c). Failures, slow servers, stragglers and
-backup requests are drawn on top. Figures are medians of --seeds draws; ± is half the way
-from the least to the largest. docs/plan.md has more examples.`
+The load is a recorded step (--trace, as rewardloop trace saves it) or is drawn.
+A reward takes --reward, or is computed by devices that take whatever is queued,
+up to --max-batch, in a + c·b seconds for b samples (--batch-cost a,c).
+Failures, slow servers, stragglers and backup requests are drawn on top. Figures
+are medians of --seeds draws; ± is half the way from the least to the largest.
+docs/plan.md has more examples.`
 
 const planExample = `
-rewardloop plan --samples 512 --group 16 --generation 200s --update 160s --reward lognormal:2s,0.7 --concurrency 4,8,16
-rewardloop plan --samples 512 --group 16 --generation 200s --update 160s --batch-cost 1,0.3 --max-batch 32 --rollout-gpus 4 --devices 1,2 --switch 18s`
+rewardloop plan --samples 512 --group 16 --generation 200s --update 160s \
+  --reward lognormal:2s,0.7 --concurrency 4,8,16
+rewardloop plan --samples 512 --group 16 --generation 200s --update 160s \
+  --batch-cost 1,0.3 --max-batch 32 --rollout-gpus 4 --devices 1,2 \
+  --switch 18s`
 
 // planOptions are the flags.
 type planOptions struct {
@@ -52,12 +58,12 @@ type planOptions struct {
 	failures, backupAfter, within                 float64
 	seeds                                         int
 	seed                                          uint64
-	json                                          bool
+	stdin                                         io.Reader
 	set                                           map[string]bool // the flags that were given
 }
 
-func (o *planOptions) flags(fs *flag.FlagSet) {
-	fs.StringVar(&o.trace, "trace", "", "recorded step, a `file` as rewardloop trace saves it, in place of --samples, --group, --generation and --arrivals, and of --reward where that is not given")
+func (o *planOptions) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.trace, "trace", "", "recorded step, a `file` as rewardloop trace saves it, or - for standard input, in place of --samples, --group, --generation and --arrivals, and of --reward where that is not given")
 	fs.StringVar(&o.save, "save", "", "write the simulated streaming step on the first number of servers as a trace to `file`")
 	fs.IntVar(&o.samples, "samples", 512, "samples per step")
 	fs.IntVar(&o.group, "group", 16, "samples per prompt group")
@@ -83,50 +89,49 @@ func (o *planOptions) flags(fs *flag.FlagSet) {
 	fs.Float64Var(&o.within, "within", 1, "`percent` above one reward latency that still count as free")
 	fs.IntVar(&o.seeds, "seeds", 0, "draws; 0: 5, fewer for more than 10,000 samples")
 	fs.Uint64Var(&o.seed, "seed", 1, "`seed` of the first draw")
-	fs.BoolVar(&o.json, "json", false, "print one JSON object")
 }
 
-func plan(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "plan", planText, planExample)
-	var o planOptions
-	o.flags(fs)
-	if code, done := parse(fs, args, e); done {
-		return code
+func planCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "plan [flags]", GroupID: groupPrepare, Args: nothingElse, DisableFlagsInUseLine: true,
+		Short: "say how many workers, GPUs or calls make the reward free",
+		Long:  planText, Example: planExample,
 	}
-	if fs.NArg() > 0 {
-		return complain(e, "plan", exitUsage, fmt.Errorf("unexpected %q; see --help", fs.Arg(0)))
+	o := planOptions{stdin: e.stdin}
+	o.flags(cmd.Flags())
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.set = map[string]bool{}
+		cmd.Flags().Visit(func(f *pflag.Flag) { o.set[f.Name] = true })
+		return plan(cmd.Context(), e, o, *asJSON)
 	}
-	o.set = map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { o.set[f.Name] = true })
+	return cmd
+}
+
+func plan(ctx context.Context, e *env, o planOptions, asJSON bool) error {
 	p, err := newPlanner(o)
 	if err != nil {
-		return complain(e, "plan", exitUsage, err)
+		return wrong(err)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(ctx)
 	defer stop()
 	answer, err := p.answer(ctx)
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return complain(e, "plan", exitFailure, errors.New("interrupted"))
-	case errors.Is(err, sim.ErrLoad):
-		return complain(e, "plan", exitUsage, err)
+	case err != nil && ctx.Err() == nil && errors.Is(err, sim.ErrLoad):
+		return wrong(err)
 	case err != nil:
-		return complain(e, "plan", exitFailure, err)
+		return failed(interrupted(ctx, err, ""))
 	}
 	if o.save != "" {
 		if err := p.saveTrace(o.save); err != nil {
-			return complain(e, "plan", exitFailure, err)
+			return failed(err)
 		}
 	}
-	if o.json {
-		enc := json.NewEncoder(e.stdout)
-		enc.SetIndent("", " ")
-		err = enc.Encode(answer)
-	} else {
-		_, err = fmt.Fprint(e.stdout, answer)
+	if asJSON {
+		return e.json(answer)
 	}
-	if err != nil {
-		return complain(e, "plan", exitFailure, err)
+	if _, err = fmt.Fprint(e.stdout, answer); err != nil {
+		return failed(err)
 	}
-	return exitOK
+	return nil
 }

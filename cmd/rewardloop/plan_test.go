@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 // planned runs the command and reads its JSON.
@@ -113,12 +114,12 @@ func TestAPlanReplaysARecordedStep(t *testing.T) {
 	}
 	s, err := sim.IdealQueue(g, r, 5)
 	require.NoError(t, err)
-	recorded := s.Trace()
+	recorded := trace.FromSchedule(s)
 	recorded.Update = 10
 	for i := range recorded.Spans { // rows of a group do not stand together
 		recorded.Spans[i].UID = string(rune('a' + i%15))
 	}
-	recorded.Spans = append(recorded.Spans, sim.Span{ID: "failed", UID: "z", Generated: 1, Outcome: "failed"})
+	recorded.Spans = append(recorded.Spans, trace.Span{ID: "failed", UID: "z", Generated: 1, Outcome: "failed"})
 	path := filepath.Join(dir, "step.json")
 	require.NoError(t, writeWhole(path, recorded.Write))
 	a := planned(t, "--trace", path)
@@ -127,7 +128,7 @@ func TestAPlanReplaysARecordedStep(t *testing.T) {
 	assert.InDelta(t, s.Makespan+10, row.Step, 1e-9)
 	got := call(t, "", "plan", "--trace", path)
 	assert.Contains(t, got.stdout, "60 samples a step in groups of 4")
-	assert.Contains(t, got.stdout, "1 samples of the trace were never scored and are left out")
+	assert.Contains(t, got.stdout, "left out, because never scored: 1 sample of the trace")
 	again := planned(t, "--trace", path, "--reward", "1s", "--concurrency", "2")
 	assert.InDelta(t, 1, again.row(t, sim.ModeStreaming, 2).Exposed, 1e-9, "other rewards for the same rollout")
 }
@@ -139,9 +140,9 @@ func TestASavedStepOfAPlanIsATrace(t *testing.T) {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	recorded, err := sim.ReadTrace(f)
+	recorded, err := trace.ReadTrace(f)
 	require.NoError(t, err)
-	rep, err := sim.Measure(recorded)
+	rep, err := trace.Measure(recorded)
 	require.NoError(t, err)
 	assert.Equal(t, 64, rep.Samples)
 	assert.Positive(t, rep.Retries)
@@ -210,6 +211,9 @@ func TestAPlanThatMakesNoSenseIsRefusedByName(t *testing.T) {
 // shows below them.
 func TestEveryExampleOfThePlanPageIsTrue(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "plan.md"))
 	require.NoError(t, err)
 	bin, dir, ran := binary(t), t.TempDir(), 0
@@ -224,7 +228,7 @@ func TestEveryExampleOfThePlanPageIsTrue(t *testing.T) {
 			}
 			continue
 		}
-		if strings.Contains(b[2], "--url") {
+		if strings.Contains(b[2], "--server") {
 			continue // needs a server that has recorded a step
 		}
 		ran++

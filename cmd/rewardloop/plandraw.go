@@ -2,15 +2,15 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 // latency is a distribution of reward times, as --reward names it.
@@ -144,17 +144,12 @@ type recorded struct {
 }
 
 // readRecorded reads a trace. Its unscored samples are left out.
-func readRecorded(path string) (*recorded, int, error) {
-	f, err := os.Open(path)
+func readRecorded(path string, stdin io.Reader) (*recorded, int, error) {
+	t, err := readTrace(path, stdin)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer f.Close()
-	t, err := sim.ReadTrace(f)
-	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", path, err)
-	}
-	spans := slices.DeleteFunc(slices.Clone(t.Spans), func(s sim.Span) bool { return !s.HasScore() })
+	spans := slices.DeleteFunc(slices.Clone(t.Spans), func(s trace.Span) bool { return !s.HasScore() })
 	if len(spans) == 0 {
 		return nil, 0, fmt.Errorf("%s: none of its %d samples was scored", path, len(t.Spans))
 	}
@@ -166,7 +161,7 @@ func readRecorded(path string) (*recorded, int, error) {
 		}
 		sizes[s.UID]++
 	}
-	slices.SortStableFunc(spans, func(a, b sim.Span) int { return order[a.UID] - order[b.UID] })
+	slices.SortStableFunc(spans, func(a, b trace.Span) int { return order[a.UID] - order[b.UID] })
 	if even := len(spans) / len(sizes); len(spans)%len(sizes) == 0 && spans[0].UID != "" {
 		rec.group = even
 		for _, size := range sizes {

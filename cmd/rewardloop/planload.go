@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 // Limits of a plan.
@@ -68,7 +69,7 @@ func (p *planner) load() (rec *recorded, err error) {
 				return nil, fmt.Errorf("--%s and --trace: the trace says it", name)
 			}
 		}
-		if rec, p.unscored, err = readRecorded(o.trace); err != nil {
+		if rec, p.unscored, err = readRecorded(o.trace, o.stdin); err != nil {
 			return nil, fmt.Errorf("--trace: %w", err)
 		}
 		p.g, o.samples = rec.g, len(rec.g)
@@ -244,7 +245,7 @@ func (p *planner) saveTrace(path string) error {
 	if err != nil {
 		return err
 	}
-	t := s.Trace()
+	t := trace.FromSchedule(s)
 	t.Run, t.Expected, t.Update = "plan", len(p.g), p.base.Update+p.base.Other
 	for i := range t.Spans {
 		t.Spans[i].UID = strconv.Itoa(i / p.base.Group)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // String is the answer for people.
@@ -15,7 +16,7 @@ func (a *planAnswer) String() string {
 	fmt.Fprintf(&b, "log-probabilities %.4g s, update %.4g s in %d mini-batches, other %.4g s; %s\n",
 		p.base.LogProb, p.base.Update, p.base.MiniBatches, p.base.Other, a.source())
 	if p.unscored > 0 {
-		fmt.Fprintf(&b, "%d samples of the trace were never scored and are left out\n", p.unscored)
+		fmt.Fprintf(&b, "left out, because never scored: %s of the trace\n", rewards.Count(p.unscored, "sample"))
 	}
 	for _, policy := range p.policies {
 		a.table(&b, policy)
@@ -69,12 +70,7 @@ func (a *planAnswer) table(b *strings.Builder, policy string) {
 
 // verdict says from where on the reward is free.
 func (a *planAnswer) verdict(b *strings.Builder, f planFree) {
-	unit := func(n int) string {
-		if n == 1 {
-			return "1 " + strings.TrimSuffix(a.planner.unit, "s")
-		}
-		return fmt.Sprintf("%d %s", n, a.planner.unit)
-	}
+	unit := func(n int) string { return rewards.Count(n, strings.TrimSuffix(a.planner.unit, "s")) }
 	text := fmt.Sprintf("With %s dispatch and streaming ", f.Policy)
 	if f.Servers != nil {
 		text += fmt.Sprintf("the reward is free from %s on: a step waits %.2f s for it, within %g %% of one reward latency (%.2f s), which no number of them would shorten.",

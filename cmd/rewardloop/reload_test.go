@@ -44,7 +44,7 @@ func TestReloadAndSIGHUPChangeTheWeightOfAServerThatRuns(t *testing.T) {
 	}
 	require.InDelta(t, want, score(), 1e-9)
 
-	reload := func() outcome { return call(t, "", "reload", "--url", "http://"+addr) }
+	reload := func() outcome { return call(t, "", "reload", "--server", "http://"+addr) }
 	write("2", "")
 	got := reload()
 	require.Equal(t, exitOK, got.code, got.stderr)

@@ -3,76 +3,97 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/spf13/cobra"
+
+	"github.com/rewardloop/rewardloop/node"
 )
 
 const scoreText = `
 Scores a file of samples offline, with the same rewards and on the same path as
-serve, in this process. The input has one sample a line:
+serve, in this process. The input is one of
 
-  {"id", "uid", "group_size", "data_source", "prompt", "response", "ground_truth",
-   "extra_info", "reward", "step", "split", "index",
-   and one of "image": path, "images": [path…], "video": folder or [path…]}
+  samples.jsonl  one JSON object a line: id, uid, group_size, data_source,
+                 prompt, response, ground_truth, extra_info, reward, step,
+                 split, index, and one of image (a path), images (paths) and
+                 video (a folder, or the paths of its frames)
+  samples.csv    the same names in its first row; extra_info and images are JSON
+  FOLDER         every picture in it, by its name, without a prompt; or one
+                 picture
+  -              standard input, as JSON lines
 
-Only id should not be missing. Pictures are PNG, JPEG or WebP, told apart by their
-bytes; a video is a folder of frames or a list of them. Paths are relative to
---media-root, which they then cannot leave, or without it to the input's folder.
+Only id should not be missing. Pictures are PNG, JPEG or WebP, told apart by
+their bytes. Paths are relative to --media-root, which they then cannot leave,
+or without it to the input's folder.
 
-The output has one line for each, in the same order, written as the scores come, so
-that what a run that was stopped has written can be used:
-
-  {"id", "outcome", "reward_score", "reward_extra_info", "details", "errors", "timing_ms"}
-
-and "substitute" and "step_scores" where the reward has them.
+The output has one line for each, in the same order, written as the scores come,
+so that what a run that was stopped has written can be used: id, outcome,
+reward_score, reward_extra_info, details, errors, timing_ms, and fallback and
+step_scores where the reward has them. A name that ends in .csv gets CSV, in
+which objects and lists are JSON; every other one JSON lines.
 
 A line that is not as above is reported with its number, here and in the output
-(outcome "rejected"), and the others are scored all the same. A group whose members
-are not all in the input is closed with those that are.
+(outcome "rejected"), and the others are scored all the same. A group whose
+members are not all in the input is closed with those that are.
 
-Exits with 0 if every sample was scored, 1 if some were not, 2 if it could not begin.
-Ctrl-C writes what is final, the rest as cancelled, and exits with 1.`
+Exits with 0 if every sample was scored, 1 if some were not, 2 if it could not
+begin. Ctrl-C writes what is final, the rest as cancelled, and exits with 1.`
 
 const scoreExample = `
 rewardloop score -c cfg.yaml -i samples.jsonl -o scores.jsonl
-rewardloop score -c cfg.yaml -i - -o - --media-root pictures <samples.jsonl >scores.jsonl`
+rewardloop score cfg.yaml -i pictures -o scores.csv
+rewardloop score -c cfg.yaml -i - -o - --media-root pictures \
+  <samples.jsonl >scores.jsonl`
 
 // scoreFlags are what score was asked for.
 type scoreFlags struct {
-	config, input, output, root string
+	input, output, root string
 }
 
-func addScoreFlags(fs *flag.FlagSet) *scoreFlags {
+func scoreCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "score [cfg.yaml] -i SAMPLES -o SCORES [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
+		SuggestFor: []string{"eval", "evaluate", "reward"},
+		Short:      "score a file of samples with the same rewards, offline",
+		Long:       scoreText, Example: scoreExample,
+	}
+	s := configFlags(e, cmd)
 	f := new(scoreFlags)
-	fs.StringVar(&f.config, "c", "", "configuration `file` (YAML); none: overrides only")
-	fs.StringVar(&f.input, "i", "", "`file` with one sample a line; - reads standard input")
-	fs.StringVar(&f.output, "o", "", "`file` for one result a line, overwritten; - writes standard output")
-	fs.StringVar(&f.root, "media-root", "", "`folder` that pictures must lie in")
-	return f
+	cmd.Flags().StringVarP(&f.input, "input", "i", "", "`samples`: a file with one a line, a CSV, or a folder of pictures; - reads standard input")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "`file` for one result a line, overwritten; - writes standard output")
+	cmd.Flags().StringVar(&f.root, "media-root", "", "`folder` that pictures must lie in")
+	_ = cmd.MarkFlagDirname("media-root") // the flag is there
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if err := s.take(args); err != nil {
+			return fmt.Errorf("%w; samples follow -i, scores -o", err)
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case f.input == "" || f.output == "":
+			return errors.New("say where samples are and where scores go: -i samples.jsonl -o scores.jsonl")
+		case f.input == "-" && s.file == "-":
+			return errors.New("-c - and -i - both read standard input: write one to a file")
+		}
+		return score(cmd.Context(), e, s, f)
+	}
+	return cmd
 }
 
-func score(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "score", scoreText, scoreExample)
-	f := addScoreFlags(fs)
-	if code, done := parse(fs, args, e); done {
-		return code
+func score(ctx context.Context, e *env, set *settings, f *scoreFlags) error {
+	if err := errors.Join(checkFormat("-i", f.input), checkFormat("-o", f.output)); err != nil {
+		return wrong(err)
 	}
-	if f.input == "" || f.output == "" {
-		return complain(e, "score", exitUsage, errors.New("say where samples are and where scores go: -i samples.jsonl -o scores.jsonl"))
-	}
-	cfg, err := load(ctx, e, f.config, fs.Args(), false)
+	cfg, err := set.load(ctx, false)
 	if err != nil {
-		return complain(e, "score", exitUsage, err)
+		return wrong(err)
 	}
-	e.secrets = cfg.Secrets
 	show := newProgress(e, f.output == "-")
 	log := slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: e.secrets.Attr}))
 	for _, n := range cfg.Notes() {
@@ -80,20 +101,18 @@ func score(ctx context.Context, args []string, e env) int {
 	}
 	n, err := node.New(node.Options{Config: cfg, Log: log, Version: release(), NoServer: true, Examine: e.stderr})
 	if err != nil {
-		return complain(e, "score", exitUsage, err)
+		return wrong(err)
 	}
 	files, err := openScoreFiles(f, e)
 	if err != nil {
 		n.Stop()
-		return complain(e, "score", exitUsage, err)
+		return wrong(err)
 	}
 	defer files.close()
-	// The first signal ends the run in order, the next one ends the process.
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := interruptible(ctx) // the first signal ends the run in order
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	if err := n.Start(ctx); err != nil {
-		return complain(e, "score", exitFailure, err)
+		return failed(err)
 	}
 	defer n.Stop()
 	show.total(files.size)
@@ -108,6 +127,10 @@ func score(ctx context.Context, args []string, e env) int {
 		bytes:   min(cfg.Loop.MaxBytes/2, 256<<20),
 		patient: cfg.Loop.SampleTimeout,
 		items:   make(chan *item, readAhead),
+		encode:  encode,
+	}
+	if isCSV(f.output) {
+		s.encode, s.head = encodeCSV, headCSV()
 	}
 	err = files.begin()
 	if err == nil {
@@ -115,17 +138,17 @@ func score(ctx context.Context, args []string, e env) int {
 	}
 	show.summary()
 	if err != nil {
-		return complain(e, "score", exitFailure, err)
+		return failed(err)
 	}
 	if !show.allScored() {
-		return exitFailure
+		return failed(nil)
 	}
-	return exitOK
+	return nil
 }
 
 // scoreFiles are what score reads and writes.
 type scoreFiles struct {
-	in   io.Reader
+	in   lineSource
 	out  io.Writer
 	size int64 // of the input; 0: unknown
 	dir  string
@@ -136,8 +159,8 @@ type scoreFiles struct {
 }
 
 // openScoreFiles opens everything before the first sample is scored.
-func openScoreFiles(f *scoreFlags, e env) (*scoreFiles, error) {
-	files := &scoreFiles{in: e.stdin, out: e.stdout, dir: "."}
+func openScoreFiles(f *scoreFlags, e *env) (*scoreFiles, error) {
+	files := &scoreFiles{in: newLineReader(e.stdin), out: e.stdout, dir: "."}
 	if err := files.openAll(f); err != nil {
 		files.close()
 		return nil, err
@@ -153,18 +176,9 @@ func (f *scoreFiles) openAll(a *scoreFlags) (err error) {
 	}
 	var before os.FileInfo
 	if a.input != "-" {
-		in, err := os.Open(a.input)
-		if err != nil {
+		if before, err = f.openInput(a); err != nil {
 			return fmt.Errorf("-i: %w", err)
 		}
-		f.open = append(f.open, in)
-		if before, err = in.Stat(); err != nil || before.IsDir() {
-			return fmt.Errorf("-i: %s is a folder: want a file with one sample a line", a.input)
-		}
-		if before.Mode().IsRegular() {
-			f.size = before.Size()
-		}
-		f.in, f.dir = in, filepath.Dir(a.input)
 	}
 	if a.output == "-" {
 		return nil
@@ -185,6 +199,42 @@ func (f *scoreFiles) openAll(a *scoreFlags) (err error) {
 	f.regular = now.Mode().IsRegular()
 	f.out = out
 	return nil
+}
+
+// openInput opens the samples by what they are.
+func (f *scoreFiles) openInput(a *scoreFlags) (os.FileInfo, error) {
+	in, err := os.Open(a.input)
+	if err != nil {
+		return nil, err
+	}
+	f.open = append(f.open, in)
+	info, err := in.Stat()
+	if err != nil {
+		return nil, err
+	}
+	f.dir = filepath.Dir(a.input)
+	if info.Mode().IsRegular() {
+		f.size = info.Size()
+	}
+	switch {
+	case info.IsDir() && f.root != nil:
+		return nil, fmt.Errorf("%s is a folder, whose pictures are the samples: leave out --media-root", a.input)
+	case info.IsDir():
+		f.dir = a.input
+		f.in, err = newFolderLines(in)
+	case isPicture(a.input):
+		f.in = &folderLines{names: []string{filepath.Base(a.input)}}
+	case info.Mode().IsRegular() && isBinary(in):
+		err = errors.New("is no text: give JSON lines, a .csv file or a folder of pictures")
+	case isCSV(a.input):
+		f.in, err = newCSVLines(in)
+	default:
+		f.in = newLineReader(in)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.input, err)
+	}
+	return info, nil
 }
 
 // begin empties the output.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -50,6 +52,9 @@ func parseOutput(t *testing.T, text string) []outputLine {
 
 func TestScoresComeInTheOrderOfTheInputEachOfItsOwnPicture(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	dir := t.TempDir()
 	const n = 500
 	lines, want := make([]string, n), make([]float64, n)
@@ -76,11 +81,11 @@ func TestScoresComeInTheOrderOfTheInputEachOfItsOwnPicture(t *testing.T) {
 func TestEveryKeyOfTheOutputIsThereEvenIfEmpty(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	in := put(t, dir, "in.jsonl", []byte("[]\n"))
+	in := put(t, dir, "in.jsonl", []byte("7\n"))
 	got := call(t, "", "score", "-c", "testdata/cfg.yaml", "-i", in, "-o", "-")
 	require.Equal(t, exitFailure, got.code)
 	require.JSONEq(t, `{"id": "line-1", "outcome": "rejected", "reward_score": null, "reward_extra_info": {}, "details": {},
-		"errors": [{"class": "malformed", "message": "line 1: want a JSON object, found []"}], "timing_ms": {}}`, got.stdout)
+		"errors": [{"class": "malformed", "message": "line 1: want a JSON object, found 7"}], "timing_ms": {}}`, got.stdout)
 }
 
 func TestABadLineIsReportedWithItsNumberAndTheOthersAreScored(t *testing.T) {
@@ -252,7 +257,7 @@ func TestALineOver16MiBIsRejectedAndTheNextOneRead(t *testing.T) {
 	require.Equal(t, "last", string(got[3].text))
 	require.Equal(t, int64(2*maxLine+3+4+2+1+1+4), got[3].end)
 
-	s := &scoring{}
+	s := &scoring{encode: encode}
 	it := s.accept(t.Context(), got[1])
 	require.ErrorIs(t, it.err, rewards.TooLarge)
 }
@@ -267,7 +272,7 @@ func (e endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// imputing is a configuration whose term "picky" fails for one reward, the first
+// imputing is a configuration whose component "picky" fails for one reward, the first
 // picture's, and then takes the mean of its group.
 func imputing(t *testing.T, dir string, fails float64, more string) string {
 	t.Helper()
@@ -361,10 +366,11 @@ func TestAGroupSpreadWiderThanTheReadAheadClosesAtItsDeadline(t *testing.T) {
 	defer n.Stop()
 	var out, stderr lockedBuffer
 	s := &scoring{
-		loop: n.Loop, show: newProgress(env{stderr: &stderr}, false), depth: 4, bytes: 1 << 20, patient: time.Second,
+		encode: encode,
+		loop:   n.Loop, show: newProgress(&env{stderr: &stderr}, false), depth: 4, bytes: 1 << 20, patient: time.Second,
 		media: &mediaFiles{dir: dir, maxBytes: 1 << 20, maxFrames: 1}, items: make(chan *item, 3),
 	}
-	require.NoError(t, s.run(t.Context(), strings.NewReader(strings.Join(lines, "\n")), &out))
+	require.NoError(t, s.run(t.Context(), newLineReader(strings.NewReader(strings.Join(lines, "\n"))), &out))
 	all := parseOutput(t, out.String())
 	require.Len(t, all, members)
 	for _, r := range all {
@@ -504,5 +510,83 @@ func TestGoldenPicturesScoreOfflineAsPILWritesThem(t *testing.T) {
 	require.Equal(t, exitOK, got.code, got.stderr)
 	for i, r := range out {
 		require.InDelta(t, want[i], *r.RewardScore, 1e-12, r.ID)
+	}
+}
+
+// rows reads a CSV file into a map for each row.
+func rows(t *testing.T, path string) []map[string]string {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	all, err := csv.NewReader(f).ReadAll()
+	require.NoError(t, err)
+	var out []map[string]string
+	for _, cells := range all[1:] {
+		row := map[string]string{}
+		for i, c := range cells {
+			row[all[0][i]] = c
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+func TestAFolderOfPicturesIsScoredInTheOrderOfTheirNamesIntoCSV(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	want := map[string]float64{}
+	for i, name := range []string{"a2.png", "a10.png", "b.PNG"} {
+		picture, reward := drawing(t, i+1)
+		put(t, dir, name, picture)
+		want[name] = reward
+	}
+	put(t, dir, "notes.txt", []byte("no picture\n"))
+	out := filepath.Join(t.TempDir(), "scores.csv")
+	got := call(t, "", "score", "testdata/cfg.yaml", "-i", dir, "-o", out)
+	require.Equal(t, exitOK, got.code, got.stderr)
+	all := rows(t, out)
+	require.Len(t, all, 3)
+	for i, name := range []string{"a2.png", "a10.png", "b.PNG"} {
+		require.Equal(t, name, all[i]["id"])
+		require.Equal(t, "scored", all[i]["outcome"])
+		score, err := strconv.ParseFloat(all[i]["reward_score"], 64)
+		require.NoError(t, err)
+		require.InDelta(t, want[name], score, 1e-12)
+		require.True(t, json.Valid([]byte(all[i]["reward_extra_info"])))
+		require.Empty(t, all[i]["errors"])
+	}
+	rooted := call(t, "", "score", "testdata/cfg.yaml", "-i", dir, "-o", "-", "--media-root", dir)
+	require.Equal(t, exitUsage, rooted.code)
+	require.Contains(t, rooted.stderr, "leave out --media-root")
+}
+
+func TestACSVWithTheNamesOfTheFieldsIsScoredAndItsBadRowsAreNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := put(t, dir, "samples.csv", []byte("\ufeffid,response,ground_truth,step,extra_info\n"+
+		"right,\"it is\n#### 42\",42,7,\"{\"\"a\"\": 1}\"\n"+
+		"wrong,#### 41,\"\"\"42\"\"\",,\n"+
+		"short,#### 42\n"+
+		"step,#### 42,42,x,\n"))
+	out := filepath.Join(dir, "scores.jsonl")
+	got := call(t, "", "score", "reward.custom_reward_function.path=builtin://gsm8k", "-i", in, "-o", out)
+	require.Equal(t, exitFailure, got.code)
+	require.Contains(t, got.stderr, "line 5 (line-5): rejected: 2 cells, and the first row has 5 columns\n")
+	require.Contains(t, got.stderr, `line 6 (step): rejected: step: want an integer`)
+	text, err := os.ReadFile(out)
+	require.NoError(t, err)
+	lines := parseOutput(t, string(text))
+	require.Len(t, lines, 4)
+	require.InDelta(t, 1, *lines[0].RewardScore, 0)
+	require.InDelta(t, 0, *lines[1].RewardScore, 0)
+	for says, text := range map[string]string{
+		`unknown key "respons"; did you mean response?`: "id,respons\na,b\n",
+		`column "id" is there twice`:                    "id,id\na,b\n",
+		"is empty":                                      "",
+	} {
+		got := call(t, "", "score", "reward.custom_reward_function.path=builtin://gsm8k", "-i", put(t, dir, "x.csv", []byte(text)), "-o", "-")
+		require.Equal(t, exitUsage, got.code)
+		require.Contains(t, got.stderr, says)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -24,8 +25,12 @@ type inputLine struct {
 	number int
 	end    int64 // offset of the byte after it
 	text   []byte
-	long   bool // over maxLine: text is empty
+	long   bool  // over maxLine: text is empty
+	bad    error // why it is no sample; nil: text says
 }
+
+// lineSource is where samples come from. next returns io.EOF after the last one.
+type lineSource interface{ next() (inputLine, error) }
 
 // lineReader reads lines of bounded length; lines of white space alone are counted
 // and left out.
@@ -82,8 +87,18 @@ type sampleLine struct {
 	folder bool
 }
 
-const knownKeys = "id, uid, group_size, data_source, prompt, response, image, images, video, ground_truth, extra_info, " +
-	"reward, step, split and index"
+// sampleKeys are what a line may have.
+func sampleKeys() []string {
+	return []string{
+		"id", "uid", "group_size", "data_source", "prompt", "response", "image", "images", "video", "ground_truth", "extra_info",
+		"reward", "step", "split", "index",
+	}
+}
+
+// unknownKey is a key that no sample has.
+func unknownKey(key string) error {
+	return fmt.Errorf("unknown key %q%s; known are %s", clip(key), config.DidYouMean(key, sampleKeys()), strings.Join(sampleKeys(), ", "))
+}
 
 // parseLine reads a line. On an error the id is set if it could be read. Strict,
 // because a misspelt key would be a sample scored without what it says: no unknown
@@ -96,6 +111,9 @@ func parseLine(line []byte) (*sampleLine, error) {
 	if !json.Valid(line) {
 		err := json.Unmarshal(line, new(json.RawMessage))
 		return l, refuse(rewards.Malformed, "this is not JSON: %w", err)
+	}
+	if line[0] == '[' {
+		return l, refuse(rewards.Malformed, "want a JSON object a line, found a list: jq -c '.[]' FILE writes its members so")
 	}
 	if line[0] != '{' {
 		return l, refuse(rewards.Malformed, "want a JSON object, found %s", shown(line))
@@ -183,7 +201,7 @@ func (l *sampleLine) set(key string, v json.RawMessage) (err error) {
 			l.video, err = texts(v)
 		}
 	default:
-		return fmt.Errorf("unknown key %q; known are %s", clip(key), knownKeys)
+		return unknownKey(key)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)

@@ -58,7 +58,7 @@ type spread struct {
 }
 
 // newProgress shows a bar if stderr is a terminal and the scores do not go to one.
-func newProgress(e env, toStdout bool) *progress {
+func newProgress(e *env, toStdout bool) *progress {
 	p := &progress{
 		out: e.stderr, bar: isTerminal(e.stderr) && (!toStdout || !isTerminal(e.stdout)), every: lineEvery, begun: time.Now(),
 		outcomes: map[rewards.Outcome]int{}, classes: map[rewards.Class]int{}, groups: map[groupName]*spread{},
@@ -183,7 +183,7 @@ func (p *progress) done(it *item, r *outputLine) {
 
 // complain names a sample that was not scored. The caller holds mu.
 func (p *progress) complain(it *item, r *outputLine) {
-	why := rewards.TermError{Class: "none", Message: "no reason was given"}
+	why := rewards.ComponentError{Class: "none", Message: "no reason was given"}
 	if len(r.Errors) > 0 {
 		why = r.Errors[0]
 	}
@@ -199,7 +199,7 @@ func (p *progress) complain(it *item, r *outputLine) {
 		}
 	}
 	p.erase()
-	at := strings.TrimPrefix(why.Message, fmt.Sprintf("line %d: ", it.number)) // of a rejected line
+	at := strings.TrimPrefix(strings.TrimSpace(why.Message), fmt.Sprintf("line %d: ", it.number)) // of a rejected line
 	fmt.Fprintf(p.out, "line %d (%s): %s: %s\n", it.number, clip(it.id), r.Outcome, at)
 }
 

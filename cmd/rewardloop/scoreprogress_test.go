@@ -16,7 +16,7 @@ func TestProgressTellsCountRateTimeLeftFailuresAndWhoIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var stderr lockedBuffer
-		p := newProgress(env{stderr: &stderr}, false)
+		p := newProgress(&env{stderr: &stderr}, false)
 		require.False(t, p.bar)
 		p.total(1000)
 		one := 1.0
@@ -25,7 +25,7 @@ func TestProgressTellsCountRateTimeLeftFailuresAndWhoIsWaitedFor(t *testing.T) {
 			p.read(it)
 			r := &outputLine{Outcome: rewards.Scored, RewardScore: &one}
 			if i == 3 {
-				r = &outputLine{Outcome: rewards.Failed, Errors: []rewards.TermError{{Class: rewards.BadInput, Message: "no picture"}}}
+				r = &outputLine{Outcome: rewards.Failed, Errors: []rewards.ComponentError{{Class: rewards.BadInput, Message: "no picture"}}}
 			}
 			p.done(it, r)
 		}
@@ -42,7 +42,7 @@ func TestProgressTellsCountRateTimeLeftFailuresAndWhoIsWaitedFor(t *testing.T) {
 func TestTheBarIsErasedBeforeAnythingElseIsPrinted(t *testing.T) {
 	t.Parallel()
 	var stderr lockedBuffer
-	p := newProgress(env{stderr: &stderr}, false)
+	p := newProgress(&env{stderr: &stderr}, false)
 	p.bar = true
 	p.total(100)
 	p.done(&item{number: 1, end: 50}, &outputLine{Outcome: rewards.Scored, RewardScore: new(float64)})
@@ -57,7 +57,7 @@ func TestTheBarIsErasedBeforeAnythingElseIsPrinted(t *testing.T) {
 func TestOnlyTheFirstFailuresAreNamedButEveryRejectedLine(t *testing.T) {
 	t.Parallel()
 	var stderr lockedBuffer
-	p := newProgress(env{stderr: &stderr}, false)
+	p := newProgress(&env{stderr: &stderr}, false)
 	for i := range 3 * maxComplaints {
 		for n, o := range []rewards.Outcome{rewards.Failed, rewards.Rejected} {
 			p.done(&item{number: 2*i + n, id: string(o)}, &outputLine{Outcome: o})

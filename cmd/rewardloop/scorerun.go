@@ -65,6 +65,8 @@ type scoring struct {
 	bytes   int64                     // of frames in the loop
 	patient time.Duration             // how long one sample may wait for room
 	items   chan *item                // closed by feed
+	encode  func(*outputLine) []byte  // a line of the output
+	head    []byte                    // of the output
 	cut     atomic.Pointer[time.Time] // when the run was told to end before the input did; nil: not
 
 	room int // samples that may be submitted before looking again; feed's own
@@ -72,7 +74,7 @@ type scoring struct {
 
 // run scores in and writes out. It returns an error unless all of the input was read
 // and answered; samples that were not scored are no error.
-func (s *scoring) run(ctx context.Context, in io.Reader, out io.Writer) error {
+func (s *scoring) run(ctx context.Context, in lineSource, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// What is in flight is answered as cancelled, so that the writer comes to its end.
@@ -96,17 +98,18 @@ func (s *scoring) run(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // scan reads lines until the input or ctx ends.
-func scan(ctx context.Context, in io.Reader, lines chan<- inputLine) error {
+func scan(ctx context.Context, in lineSource, lines chan<- inputLine) error {
 	defer close(lines)
-	r := newLineReader(in)
+	last := 0
 	for {
-		line, err := r.next()
+		line, err := in.next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("reading after line %d: %w", r.number, err)
+			return fmt.Errorf("reading after line %d: %w", last, err)
 		}
+		last = line.number
 		select {
 		case lines <- line:
 		case <-ctx.Done():
@@ -154,6 +157,9 @@ func (s *scoring) accept(ctx context.Context, line inputLine) *item {
 		return it
 	}
 	l, err := parseLine(line.text)
+	if line.bad != nil {
+		l, err = &sampleLine{}, line.bad
+	}
 	it.id = l.id
 	if it.id == "" {
 		it.id = "line-" + strconv.Itoa(line.number)
@@ -244,7 +250,7 @@ func (s *scoring) closeGroups(ctx context.Context) {
 		}
 		held := 0
 		for _, p := range left {
-			if p.Stage == "held" {
+			if p.Stage == "waiting_for_group_mean" {
 				held++
 			}
 		}
@@ -279,6 +285,8 @@ func (s *scoring) write(out io.Writer, stop context.CancelCauseFunc) error {
 			stop(err)
 		}
 	}
+	_, err := w.Write(s.head)
+	fails(err)
 	for {
 		if len(s.items) == 0 { // whoever reads along sees what there is
 			fails(w.Flush())
@@ -293,7 +301,7 @@ func (s *scoring) write(out io.Writer, stop context.CancelCauseFunc) error {
 			<-it.future.Done() // its deadline is the loop's
 		}
 		r := s.answer(it)
-		line := encode(r)
+		line := s.encode(r)
 		s.show.done(it, r)
 		_, err := w.Write(line) // of a writer that failed once it fails at once
 		fails(err)
@@ -313,36 +321,36 @@ func ended(f *loop.Future) bool {
 	}
 }
 
-// outputLine is one line of the output. Nothing is left out but substitute, which is
+// outputLine is one line of the output. Nothing is left out but fallback, which is
 // there where the profile's on_sample_failure asks for one, and step_scores, which only
 // rewards of several steps have. A group's statistics are left out: which members carry
 // them depends on who was scored last.
 type outputLine struct {
-	ID          string              `json:"id"`
-	Outcome     rewards.Outcome     `json:"outcome"`
-	RewardScore *float64            `json:"reward_score"`
-	ExtraInfo   map[string]any      `json:"reward_extra_info"`
-	Details     map[string]any      `json:"details"`
-	Errors      []rewards.TermError `json:"errors"`
-	Substitute  *wire.Substitute    `json:"substitute,omitempty"`
-	StepScores  []float64           `json:"step_scores,omitempty"`
-	TimingMS    map[string]float64  `json:"timing_ms"`
+	ID          string                   `json:"id"`
+	Outcome     rewards.Outcome          `json:"outcome"`
+	RewardScore *float64                 `json:"reward_score"`
+	ExtraInfo   map[string]any           `json:"reward_extra_info"`
+	Details     map[string]any           `json:"details"`
+	Errors      []rewards.ComponentError `json:"errors"`
+	Fallback    *wire.Fallback           `json:"fallback,omitempty"`
+	StepScores  []float64                `json:"step_scores,omitempty"`
+	TimingMS    map[string]float64       `json:"timing_ms"`
 }
 
 // answer makes the output line of an item whose result is there.
 func (s *scoring) answer(it *item) *outputLine {
 	r := &outputLine{ID: it.id, Outcome: rewards.Rejected}
 	if it.future == nil {
-		r.Errors = []rewards.TermError{{
+		r.Errors = []rewards.ComponentError{{
 			Class: rewards.ClassOf(it.err), Message: fmt.Sprintf("line %d: %v", it.number, it.err),
 		}}
 	} else {
 		res, _ := it.future.Wait(context.Background()) // it is there
 		r.Outcome, r.RewardScore, r.ExtraInfo, r.Details = res.Outcome, res.RewardScore, res.ExtraInfo, res.Details
-		r.Errors, r.Substitute, r.TimingMS = res.Errors, res.Substitute, res.TimingMS
+		r.Errors, r.Fallback, r.TimingMS = res.Errors, res.Fallback, res.TimingMS
 		r.StepScores = res.StepScores
 		if s.cutOff(it, res) {
-			*r = outputLine{ID: it.id, Outcome: rewards.OutcomeCancelled, TimingMS: res.TimingMS, Errors: []rewards.TermError{{
+			*r = outputLine{ID: it.id, Outcome: rewards.OutcomeCancelled, TimingMS: res.TimingMS, Errors: []rewards.ComponentError{{
 				Class: rewards.Cancelled, Message: "the run was told to end before this result was final",
 			}}}
 		}
@@ -354,7 +362,7 @@ func (s *scoring) answer(it *item) *outputLine {
 		r.Details = map[string]any{}
 	}
 	if r.Errors == nil {
-		r.Errors = []rewards.TermError{}
+		r.Errors = []rewards.ComponentError{}
 	}
 	if r.TimingMS == nil {
 		r.TimingMS = map[string]float64{}
@@ -380,7 +388,7 @@ func encode(r *outputLine) []byte {
 	if err := enc.Encode(r); err != nil {
 		*r = outputLine{
 			ID: r.ID, Outcome: rewards.Failed, ExtraInfo: map[string]any{}, Details: map[string]any{}, TimingMS: map[string]float64{},
-			Errors: []rewards.TermError{{Class: rewards.Internal, Message: "the result cannot be written: " + err.Error()}},
+			Errors: []rewards.ComponentError{{Class: rewards.Internal, Message: "the result cannot be written: " + err.Error()}},
 		}
 		b.Reset()
 		_ = enc.Encode(r) //nolint:errchkjson // of strings; it cannot fail

@@ -155,7 +155,7 @@ func TestTwentySecretsAreInNoOutput(t *testing.T) {
 
 	for name, override := range map[string]string{
 		"the error of an address":          "++engines.judge.base_urls=[http://h:1?api_key=refused-k3y-5Tgb]",
-		"the error of a NATS":              "++fabric.nats=[http://nats-t0ken-1Ws@h:1]",
+		"the error of a NATS":              "++queue.nats=[http://nats-t0ken-1Ws@h:1]",
 		"the error of an override":         "++reward.custom_reward_function.api_key=override-6Yhn",
 		"the error of a kind":              "++reward.custom_reward_function.reward_kwargs.pwd.x=override-6Yhn",
 		"the error of an http address":     "++rewards.remote.custom_reward_function.path=http://x:refused-k3y-5Tgb@",
@@ -166,7 +166,7 @@ func TestTwentySecretsAreInNoOutput(t *testing.T) {
 		o.run(t, name, "config", "check", "-c", cfg, override)
 		require.NotContains(t, o[name], "ok: ", name)
 	}
-	o.run(t, "config print with NATS and a proxy", "config", "print", "-c", cfg, "++fabric.nats=[nats://nats-t0ken-1Ws@h:1]", "++outbound.proxy=http://u:proxy-pa55-2Ed@h:3128")
+	o.run(t, "config print with NATS and a proxy", "config", "print", "-c", cfg, "++queue.nats=[nats://nats-t0ken-1Ws@h:1]", "++outbound.proxy=http://u:proxy-pa55-2Ed@h:3128")
 	require.Contains(t, o["config print with NATS and a proxy"], `nats: ["nats://h:1"]`)
 	require.Contains(t, o["config print with NATS and a proxy"], `proxy: "http://h:3128"`)
 

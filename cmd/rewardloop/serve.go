@@ -3,95 +3,102 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/server"
 )
 
 const serveText = `
-Runs the reward loop in one process: gateway, workers and scorers. Trainers stream
-samples to /v1/stream, or post them to / (flow_grpo's pickle protocol) and
-/v1/score (JSON). The status page is at /.
+Runs the reward loop in one process: gateway, workers and scorers. Trainers
+stream samples to /v1/stream, or post them to / (flow_grpo's pickle protocol)
+and /v1/score (JSON). The status page is at /.
 
-With --nats-listen or --nats, workers on other machines join (rewardloop worker) and
-several gateways share them; reward.num_workers=0 leaves the scoring to those.
+The configuration is a file, as an argument or after -c; - reads standard input,
+once: a reload then takes the same text. Overrides have Hydra's form: key=value
+changes a key, +key=value adds one, ++key=value does either, ~key deletes.
 
-Overrides follow the flags in Hydra's form: key=value changes a key, +key=value adds
-one, ++key=value does either, ~key deletes.
+With --nats-listen or --nats, workers on other machines join (rewardloop worker)
+and several gateways share them; reward.num_workers=0 leaves the scoring to
+those.
 
-SIGHUP reads the configuration anew and applies what can change while samples are scored,
-as rewardloop reload does.
+SIGHUP reads the configuration anew and applies what can change while samples
+are scored, as rewardloop reload does.
 
-SIGTERM or Ctrl-C refuses new samples and finishes what is in flight; a second one
-stops at once. With --until-stdin-closes the end of its standard input does what SIGTERM
-does: whoever started it is gone.`
+SIGTERM or Ctrl-C refuses new samples and finishes what is in flight; a second
+one stops at once. With --until-stdin-closes the end of standard input does what
+SIGTERM does.`
 
 const serveExample = `
-rewardloop serve -c cfg.yaml
+rewardloop serve cfg.yaml
 rewardloop serve -c cfg.yaml --listen 0.0.0.0:8080 --token-file token
 rewardloop serve reward.custom_reward_function.path=builtin://ocr
 rewardloop serve -c cfg.yaml --nats-listen 127.0.0.1:4222`
 
-func serve(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "serve", serveText, serveExample)
-	file := fs.String("c", "", "configuration `file` (YAML); none: overrides only")
-	listen := fs.String("listen", "", "`address` and port, over server.listen; a public one needs a token")
-	token := fs.String("token-file", "", "`file` with the token clients must send, over server.token_file")
-	nats := fs.String("nats", "", "`addresses` of the NATS that gateways and workers share, with commas between, over fabric.nats")
-	natsListen := fs.String("nats-listen", "", "`address` and port at which this process's own NATS takes workers and other gateways, over fabric.nats_listen")
-	advertise := fs.String("advertise", "", "`address` at which workers reach this gateway, such as ws://10.0.0.5:8080, over fabric.advertise")
-	name := fs.String("name", "", "`name` of this process among all, over fabric.name")
-	tied := addTied(fs)
-	logs := addLogFlags(fs)
-	if code, done := parse(fs, args, e); done {
-		return code
+// serveFlags are what serve was asked for.
+type serveFlags struct {
+	listen, token, nats, natsListen, advertise, name string
+	tied                                             *bool
+	logs                                             *logFlags
+}
+
+func serveCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "serve [cfg.yaml] [flags] [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
+		SuggestFor: []string{"start", "run", "server", "up"},
+		Short:      "run the gateway, its workers and their scorers in this process",
+		Long:       serveText, Example: serveExample,
 	}
-	overrides := append(fs.Args(), given(map[string]string{
-		"fabric.nats": list(*nats), "fabric.name": *name, "fabric.nats_listen": *natsListen, "fabric.advertise": *advertise,
-		"server.listen": *listen, "server.token_file": *token,
-	})...)
-	again := func() (*config.Config, error) { return load(ctx, e, *file, overrides, false) }
+	s := configFlags(e, cmd)
+	var f serveFlags
+	cmd.Flags().StringVar(&f.listen, "listen", "", "`address` and port, over server.listen; a public one needs a token")
+	cmd.Flags().StringVar(&f.token, "token-file", "", "`file` with the token clients must send, over server.token_file")
+	cmd.Flags().StringVar(&f.nats, "nats", "", "`addresses` of the NATS that gateways and workers share, with commas between, over queue.nats")
+	cmd.Flags().StringVar(&f.natsListen, "nats-listen", "", "`address` and port at which this process's own NATS takes workers and other gateways, over queue.nats_listen")
+	cmd.Flags().StringVar(&f.advertise, "advertise", "", "`address` at which workers reach this gateway, such as ws://10.0.0.5:8080, over queue.advertise")
+	cmd.Flags().StringVar(&f.name, "name", "", "`name` of this process among all, over queue.name")
+	f.tied, f.logs = tiedFlag(cmd), addLogFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), e, s, &f) }
+	return cmd
+}
+
+func serve(ctx context.Context, e *env, s *settings, f *serveFlags) error {
+	if s.file == "-" && *f.tied {
+		return wrong(errTied)
+	}
+	s.set("advertise", "queue.advertise", f.advertise)
+	s.set("name", "queue.name", f.name)
+	s.set("nats", "queue.nats", list(f.nats))
+	s.set("nats-listen", "queue.nats_listen", f.natsListen)
+	s.set("listen", "server.listen", f.listen)
+	s.set("token-file", "server.token_file", f.token)
+	again := func() (*config.Config, error) { return s.load(ctx, false) }
 	cfg, err := again()
 	if err != nil {
-		return complain(e, "serve", exitUsage, err)
+		return wrong(err)
 	}
-	e.secrets = cfg.Secrets
-	log, err := logs.logger(e)
+	log, err := f.logs.logger(e)
 	if err != nil {
-		return complain(e, "serve", exitUsage, err)
+		return wrong(err)
 	}
 	for _, n := range cfg.Notes() {
 		log.WarnContext(ctx, "configuration", "note", n.String())
 	}
 	node.CollectLater(cfg, e.getenv)
-	if *tied {
+	if *f.tied {
 		var cut context.CancelFunc
 		ctx, cut = untilClosed(ctx, e.stdin, log)
 		defer cut()
 	}
-	return serveNode(ctx, e, cfg, again, log)
-}
-
-// given are the overrides of the flags that were given, by the keys that they stand for.
-func given(flags map[string]string) []string {
-	var out []string
-	for _, key := range slices.Sorted(maps.Keys(flags)) {
-		if flags[key] != "" {
-			out = append(out, "++"+key+"="+flags[key])
-		}
-	}
-	return out
+	return serveNode(ctx, e, serveRun{cfg: cfg, load: again, log: log, greet: f.logs.format == "text"})
 }
 
 // list is a flag's value that is a list, with commas between; "" stays none.
@@ -102,23 +109,31 @@ func list(items string) string {
 	return "[" + items + "]"
 }
 
+// serveRun is what serveNode runs.
+type serveRun struct {
+	cfg   *config.Config
+	load  func() (*config.Config, error)
+	log   *slog.Logger
+	greet bool // people read along
+}
+
 // serveNode runs a node until it is told to stop.
-func serveNode(ctx context.Context, e env, cfg *config.Config, load func() (*config.Config, error), log *slog.Logger) int {
+func serveNode(ctx context.Context, e *env, r serveRun) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 	hangups := make(chan os.Signal, 1) // several in a row are one reload
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	n, err := node.New(node.Options{Config: cfg, Load: load, Log: log, Version: release(), Examine: e.stdout})
+	n, err := node.New(node.Options{Config: r.cfg, Load: r.load, Log: r.log, Version: release(), Examine: e.stdout})
 	if err != nil {
-		return complain(e, "serve", exitUsage, err)
+		return wrong(err)
 	}
 	start := time.Now()
 	sctx, begun := untilSignal(ctx, signals)
 	err = n.Start(sctx)
 	if begun(); err != nil {
-		return complain(e, "serve", exitFailure, err)
+		return failed(err)
 	}
 	defer n.Stop()
 	addr, err := n.Listen(ctx)
@@ -126,20 +141,23 @@ func serveNode(ctx context.Context, e env, cfg *config.Config, load func() (*con
 		if errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("%w: if that is not a rewardloop that runs already, stop it, or name another address with server.listen or --listen", err)
 		}
-		return complain(e, "serve", exitFailure, err)
+		return failed(err)
 	}
-	log.InfoContext(ctx, "serving", "address", addr.String(), "page", pageOf(cfg, addr), "version", release(), "workers", cfg.NumWorkers, "ready_after", time.Since(start).Round(time.Millisecond))
-	if s := untilTold(ctx, signals, hangups, log, n.Reload); s != nil {
-		log.InfoContext(ctx, "draining: new samples are refused, those in flight finish; once more stops at once", "signal", s.String())
+	if r.greet {
+		fmt.Fprint(e.stdout, e.secrets.Text(greeting(r.cfg, addr.String())))
+	}
+	r.log.InfoContext(ctx, "serving", "address", addr.String(), "page", pageOf(r.cfg, addr.String()), "version", release(), "workers", r.cfg.NumWorkers, "ready_after", time.Since(start).Round(time.Millisecond))
+	if s := untilTold(ctx, signals, hangups, r.log, n.Reload); s != nil {
+		r.log.InfoContext(ctx, "draining: new samples are refused, those in flight finish; once more stops at once", "signal", s.String())
 	}
 	dctx, drained := untilSignal(context.WithoutCancel(ctx), signals)
 	defer drained()
 	if err := n.Drain(dctx); err != nil {
-		log.WarnContext(ctx, "stopped before all samples were answered", "error", err)
-		return exitFailure
+		r.log.WarnContext(ctx, "stopped before all samples were answered", "error", err)
+		return failed(nil)
 	}
-	log.InfoContext(ctx, "every sample was answered; stopping")
-	return exitOK
+	r.log.InfoContext(ctx, "every sample was answered; stopping")
+	return nil
 }
 
 // untilTold waits for a signal to end, which it returns, or the end of ctx: nil. Meanwhile each
@@ -161,15 +179,6 @@ func untilTold(
 	}
 }
 
-// pageOf is where a browser finds the status page.
-func pageOf(cfg *config.Config, addr net.Addr) string {
-	scheme := "http"
-	if cfg.Server.TLSCert != "" {
-		scheme = "https"
-	}
-	return scheme + "://" + addr.String() + "/"
-}
-
 // untilSignal is a context for a start or a drain, which ends when a signal comes. over must
 // be called when that is over; a signal that came before stays in the channel.
 func untilSignal(ctx context.Context, signals chan os.Signal) (_ context.Context, over func()) {
@@ -185,29 +194,4 @@ func untilSignal(ctx context.Context, signals chan os.Signal) (_ context.Context
 		}
 	}()
 	return ctx, func() { close(finished); <-ended }
-}
-
-// logFlags are the flags of every command that logs.
-type logFlags struct{ level, format *string }
-
-func addLogFlags(fs *flag.FlagSet) logFlags {
-	return logFlags{
-		level:  fs.String("log-level", "info", "`level`: debug, info, warn or error"),
-		format: fs.String("log-format", "text", "`format`: text or json"),
-	}
-}
-
-func (f logFlags) logger(e env) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(*f.level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", *f.level)
-	}
-	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: e.secrets.Attr}
-	switch *f.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(e.stderr, opts)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(e.stderr, opts)), nil
-	}
-	return nil, errors.New("--log-format: want text or json")
 }

@@ -59,7 +59,7 @@ func waiting(t *testing.T, c *client.Client, addr string, deadline time.Duration
 			Samples []loop.PendingSample `json:"samples"`
 		}
 		require.NoError(t, json.Unmarshal(get(t, "http://"+addr+"/v1/pending"), &state))
-		if len(state.Samples) == 1 && state.Samples[0].Stage == "held" {
+		if len(state.Samples) == 1 && state.Samples[0].Stage == "waiting_for_group_mean" {
 			return f
 		}
 		require.Less(t, time.Since(begun), 30*time.Second, "the sample is not held: %+v", state.Samples)
@@ -95,7 +95,7 @@ func TestAServerThatIsToldToStopFinishesWhatIsInFlightAndTakesNothingNew(t *test
 	}
 	res, err := f.Wait(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, rewards.Scored, res.Outcome, res.Errors) // by the term that did not fail
+	require.Equal(t, rewards.Scored, res.Outcome, res.Errors) // by the component that did not fail
 	require.Equal(t, exitOK, p.code(t), p.stderr)
 	require.Contains(t, p.stderr.String(), "every sample was answered")
 }
@@ -112,7 +112,7 @@ func TestAServerWhoseStarterIsGoneFinishesWhatIsInFlight(t *testing.T) {
 	c := dial(t, addr)
 	f := waiting(t, c, addr, 2*time.Second)
 	require.NoError(t, w.Close())
-	p.stderr.await(t, "whoever started this is gone")
+	p.stderr.await(t, "the program that started this is gone")
 	res, err := f.Wait(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, rewards.Scored, res.Outcome, res.Errors)

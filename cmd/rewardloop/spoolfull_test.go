@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
-	"github.com/rewardloop/rewardloop/internal/testkit/fleet"
+	"github.com/rewardloop/rewardloop/testkit/fleet"
 )
 
 // smallDisk is a file system of so many bytes.
@@ -55,7 +55,7 @@ func TestADurableGatewayOnAFullDiskSaysSoAndComesBack(t *testing.T) {
 		Binary: main.Binary(t), Durable: true, SpoolDir: filepath.Join(dir, "spool"), ScoreLeast: 200 * time.Millisecond, ScoreMost: 600 * time.Millisecond,
 	})
 	gateway := f.Alone("alone")
-	require.Contains(t, gateway.Log(), "fabric.spool_bytes is 16384.0 MiB, and the file system of "+dir)
+	require.Contains(t, gateway.Log(), "queue.spool_bytes is 16384.0 MiB, and the file system of "+dir)
 	for range 2 {
 		begun := time.Now()
 		report := f.Load(fleet.Load{Samples: 40, Bytes: 150 << 10, PerSecond: 200, Limit: 20 * time.Second}, gateway).Wait()
@@ -88,8 +88,8 @@ func TestADurableGatewayOnAFullDiskSaysSoAndComesBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	doctor, _ := exec.CommandContext(ctx, main.Binary(t), "doctor", "server.listen=127.0.0.1:0", //nolint:gosec // what it lacks beside is no matter
-		"reward.custom_reward_function.path=builtin://jpeg_compressibility", "++fabric.durable=true", "++fabric.spool_dir="+filepath.Join(dir, "spool")).Output()
-	require.Contains(t, string(doctor), "spool full: fabric.spool_bytes is 16384.0 MiB, and the file system of "+dir)
+		"reward.custom_reward_function.path=builtin://jpeg_compressibility", "++queue.durable=true", "++queue.spool_dir="+filepath.Join(dir, "spool")).Output()
+	require.Contains(t, string(doctor), "spool full: queue.spool_bytes is 16384.0 MiB, and the file system of "+dir)
 	gateway.Kill9()
 	gateway.Start()
 	full()

@@ -1,98 +1,127 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
-	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/spf13/cobra"
+
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 const traceText = `
-Measures a step that a server has recorded: how long the trainer waited for rewards that
-the rollout did not hide (exposed), against an ideal queue and a bound that no schedule
-beats, where the time of the samples went, and who was last. All of it is computed from
-the recorded times alone, so that anybody can compute it again from the saved file.
+Measures a step that a server has recorded: how long the trainer waited for
+rewards that the rollout did not hide (exposed), against an ideal queue and a
+bound that no schedule beats, where the time of the samples went, and who was
+last. All of it is computed from the recorded times alone, so that anybody can
+compute it again from the saved file.
 
-  rewardloop trace --url http://127.0.0.1:8080 --run my-run --step 12 -o step.json
+  rewardloop trace --run my-run --step latest -o step.json
 
-asks a server for GET /v1/runs/{run}/steps/{step}/trace; -i reads a file instead, - is
-stdin. --chrome draws the step for https://ui.perfetto.dev: a track per worker, the queue,
-and how many samples were waiting and in flight at each moment. Several steps, as in
---step 10-19, are measured one by one and put together at the end.`
+asks a server for GET /v1/runs/{run}/steps/{step}/trace. --run may be left out
+where the server has one run. latest is the newest step all of whose samples are
+answered. -i, or an argument, reads a file instead; - is standard input.
+
+--chrome draws the step for https://ui.perfetto.dev: a track per worker, the
+queue, and how many samples were waiting and in flight at each moment. Several
+steps, as in --step 10-19, are measured one by one and put together at the end.`
 
 const traceExample = `
-rewardloop plan --samples 64 --generation 20s --reward lognormal:1s,1.0 --concurrency 8 --save step.json
+rewardloop plan --samples 64 --generation 20s --reward lognormal:1s,1.0 \
+  --concurrency 8 --save step.json
 rewardloop trace -i step.json --chrome step.trace.json`
 
-// maxSteps is how many steps are measured at once.
-const maxSteps = 1000
+const (
+	// maxSteps is how many steps are measured at once.
+	maxSteps = 1000
+	// latestStep is the newest step all of whose samples are answered.
+	latestStep = "latest"
+)
 
 type traceOptions struct {
-	url, run, step, split, tokenFile string
-	in, out, chrome                  string
-	json                             bool
+	server           *serverFlags
+	run, step, split string
+	in, out, chrome  string
+	json             *bool
 }
 
-func trace(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "trace", traceText, traceExample)
-	var o traceOptions
-	fs.StringVar(&o.url, "url", "", "`address` of the server, such as http://127.0.0.1:8080")
-	fs.StringVar(&o.run, "run", "", "`name` of the run")
-	fs.StringVar(&o.step, "step", "", "`number` of the step, or a range such as 10-19")
-	fs.StringVar(&o.split, "split", "train", "split of the step: train or val")
-	fs.StringVar(&o.tokenFile, "token-file", "", "`file` with the server's token")
-	fs.StringVar(&o.in, "i", "", "read the trace from `file` instead; - is stdin")
-	fs.StringVar(&o.out, "o", "", "save the trace to `file`")
-	fs.StringVar(&o.chrome, "chrome", "", "draw the trace to `file`, for ui.perfetto.dev")
-	fs.BoolVar(&o.json, "json", false, "print the report as one JSON object")
-	if code, done := parse(fs, args, e); done {
-		return code
+func traceCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "trace [--run RUN] [--step latest|N|N-M] [flags] [step.json]", GroupID: groupServer, DisableFlagsInUseLine: true,
+		Short: "measure a step of a server or a file, and draw it",
+		Long:  traceText, Example: traceExample,
 	}
-	var err error
-	if fs.NArg() > 0 {
-		err = fmt.Errorf("unexpected %q; see --help", fs.Arg(0))
-	}
-	first, last, rangeErr := o.check()
-	if err = errors.Join(err, rangeErr); err != nil {
-		return complain(e, "trace", exitUsage, err)
-	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := o.measure(ctx, e, first, last); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted")
+	o := traceOptions{server: addServerFlags(e, cmd), json: jsonFlag(cmd)}
+	cmd.Flags().StringVar(&o.run, "run", "", "`name` of the run; default: the only one")
+	cmd.Flags().StringVar(&o.step, "step", latestStep, "`number` of the step, a range such as 10-19, or latest")
+	cmd.Flags().StringVar(&o.split, "split", "train", "`split` of the step: train or val")
+	cmd.Flags().StringVarP(&o.in, "input", "i", "", "read the trace from `file` instead; - is standard input")
+	cmd.Flags().StringVarP(&o.out, "output", "o", "", "save the trace to `file`")
+	cmd.Flags().StringVar(&o.chrome, "chrome", "", "draw the trace to `file`, for ui.perfetto.dev")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 1 || len(args) == 1 && o.in != "":
+			return fmt.Errorf("unexpected %q: name one file", args[len(args)-1])
+		case len(args) == 1:
+			if o.in = args[0]; o.in == "-" {
+				return nil
+			}
+			if _, err := os.Stat(o.in); err != nil {
+				return fmt.Errorf("%w; a step of a server is named by --run RUN --step %s", err, stepOr(o.in))
+			}
 		}
-		return complain(e, "trace", exitFailure, err)
+		return nil
 	}
-	return exitOK
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if o.in != "" {
+			for _, name := range []string{"server", "token-file", "run", "step", "split"} {
+				if cmd.Flags().Changed(name) {
+					return fmt.Errorf("-i does not go with --%s: the file says it", name)
+				}
+			}
+		}
+		first, last, err := o.check()
+		if err != nil {
+			return err
+		}
+		ctx, stop := interruptible(cmd.Context())
+		defer stop()
+		if err := o.measure(ctx, e, first, last); err != nil {
+			return failed(interrupted(ctx, err, ""))
+		}
+		return nil
+	}
+	return cmd
 }
 
-// check refuses what does not go together and reads the range of steps.
+// stepOr is a word that may be a step's number.
+func stepOr(word string) string {
+	if _, err := strconv.Atoi(word); err != nil {
+		return "N"
+	}
+	return word
+}
+
+// check refuses what does not go together and reads the range of steps; -1: the latest one.
 func (o *traceOptions) check() (first, last int64, err error) {
 	switch {
-	case (o.in == "") == (o.url == ""):
-		return 0, 0, errors.New("give either -i step.json or --url, --run and --step; see --help")
 	case o.out != "" && o.out == o.chrome:
 		return 0, 0, errors.New("-o and --chrome name the same file")
-	case o.in != "" && (o.run != "" || o.step != "" || o.tokenFile != ""):
-		return 0, 0, errors.New("-i does not go with --run, --step or --token-file: the file says it")
+	case o.split != "train" && o.split != "val":
+		return 0, 0, fmt.Errorf("--split %q: must be train or val", o.split)
 	case o.in != "":
 		return 0, 0, nil
-	case o.run == "" || o.step == "":
-		return 0, 0, errors.New("--url needs --run and --step")
-	}
-	if err := checkServer(o.url); err != nil {
-		return 0, 0, err
+	case o.step == latestStep:
+		return -1, -1, nil
 	}
 	from, to, isRange := strings.Cut(o.step, "-")
 	first, errFirst := strconv.ParseInt(from, 10, 64)
@@ -103,7 +132,7 @@ func (o *traceOptions) check() (first, last int64, err error) {
 	}
 	switch {
 	case errFirst != nil || errLast != nil || first < 0 || last < first:
-		return 0, 0, fmt.Errorf("--step %q: must be a number, or a range such as 10-19", o.step)
+		return 0, 0, fmt.Errorf("--step %q: must be latest, a number, or a range such as 10-19", o.step)
 	case last-first >= maxSteps:
 		return 0, 0, fmt.Errorf("--step %q: at most %d steps at once", o.step, maxSteps)
 	case last > first && (o.out != "" || o.chrome != ""):
@@ -113,18 +142,27 @@ func (o *traceOptions) check() (first, last int64, err error) {
 }
 
 // measure measures the step, or the steps one after the other.
-func (o *traceOptions) measure(ctx context.Context, e env, first, last int64) error {
-	token, err := tokenOf(o.tokenFile)
-	if err != nil {
-		return err
-	}
-	var reports []sim.Report
-	for step := first; step <= last; step++ {
-		t, err := o.read(ctx, e, step, token)
+func (o *traceOptions) measure(ctx context.Context, e *env, first, last int64) error {
+	if o.in == "" && (o.run == "" || first < 0) {
+		r, err := o.server.run(ctx, o.run)
 		if err != nil {
 			return err
 		}
-		rep, err := sim.Measure(t)
+		o.run = r.Run
+		if first < 0 {
+			if first, err = latestOf(r, o.split); err != nil {
+				return err
+			}
+			last = first
+		}
+	}
+	var reports []trace.Report
+	for step := first; step <= last; step++ {
+		t, err := o.read(ctx, e, step)
+		if err != nil {
+			return err
+		}
+		rep, err := trace.Measure(t)
 		if err != nil {
 			return err
 		}
@@ -132,7 +170,7 @@ func (o *traceOptions) measure(ctx context.Context, e env, first, last int64) er
 			return err
 		}
 		reports = append(reports, rep)
-		if !o.json {
+		if !*o.json {
 			printReport(e.stdout, t, rep)
 		}
 	}
@@ -140,16 +178,14 @@ func (o *traceOptions) measure(ctx context.Context, e env, first, last int64) er
 }
 
 // conclude prints what is said after the steps.
-func (o *traceOptions) conclude(e env, reports []sim.Report) error {
-	sum := sim.Summarize(reports)
+func (o *traceOptions) conclude(e *env, reports []trace.Report) error {
+	sum := trace.Summarize(reports)
 	switch {
-	case o.json:
-		enc := json.NewEncoder(e.stdout)
-		enc.SetIndent("", " ")
+	case *o.json:
 		if len(reports) == 1 {
-			return enc.Encode(reports[0])
+			return e.json(reports[0])
 		}
-		return enc.Encode(map[string]any{"summary": sum, "steps": reports})
+		return e.json(map[string]any{"summary": sum, "steps": reports})
 	case len(reports) > 1:
 		fmt.Fprintf(e.stdout, "all together: %s", sum.String())
 	}
@@ -159,52 +195,50 @@ func (o *traceOptions) conclude(e env, reports []sim.Report) error {
 	return nil
 }
 
-func printReport(w io.Writer, t sim.Trace, rep sim.Report) {
+func printReport(w io.Writer, t trace.Trace, rep trace.Report) {
 	if t.Run != "" {
-		fmt.Fprintf(w, "run %s, %s step %d\n", t.Run, orTrain(t.Split), t.Step)
+		fmt.Fprintf(w, "run %s, %s step %d\n", t.Run, cmp.Or(t.Split, "train"), t.Step)
 	}
 	fmt.Fprintf(w, "%s%s\n", rep.String(), rep.Details())
 }
 
-func orTrain(split string) string {
-	if split == "" {
-		return "train"
+// read returns the trace of a step, from where the flags say.
+func (o *traceOptions) read(ctx context.Context, e *env, step int64) (trace.Trace, error) {
+	if o.in == "" {
+		return o.fetch(ctx, step)
 	}
-	return split
+	return readTrace(o.in, e.stdin)
 }
 
-// read returns the trace of a step, from where the flags say.
-func (o *traceOptions) read(ctx context.Context, e env, step int64, token string) (sim.Trace, error) {
-	switch o.in {
-	case "":
-		return o.fetch(ctx, step, token)
-	case "-":
-		return sim.ReadTrace(e.stdin)
+// readTrace reads a saved trace; - is standard input.
+func readTrace(path string, stdin io.Reader) (trace.Trace, error) {
+	if path == "-" {
+		return trace.ReadTrace(stdin)
 	}
-	f, err := os.Open(o.in)
+	f, err := os.Open(path)
 	if err != nil {
-		return sim.Trace{}, err
+		return trace.Trace{}, err
 	}
 	defer f.Close()
-	t, err := sim.ReadTrace(f)
+	t, err := trace.ReadTrace(f)
 	if err != nil {
-		return sim.Trace{}, fmt.Errorf("%s: %w", o.in, err)
+		return trace.Trace{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }
 
 // fetch asks the server for a step.
-func (o *traceOptions) fetch(ctx context.Context, step int64, token string) (t sim.Trace, err error) {
+func (o *traceOptions) fetch(ctx context.Context, step int64) (t trace.Trace, err error) {
 	path := fmt.Sprintf("/v1/runs/%s/steps/%d/trace?split=%s", url.PathEscape(o.run), step, url.QueryEscape(o.split))
-	err = ask(ctx, o.url, path, token, func(body io.Reader) (err error) {
-		t, err = sim.ReadTrace(body)
+	err = o.server.ask(ctx, http.MethodGet, path, func(body io.Reader) (err error) {
+		t, err = trace.ReadTrace(body)
 		return err
 	})
 	return t, err
 }
 
 // write saves and draws the trace where that was asked for.
-func (o *traceOptions) write(e env, t sim.Trace) error {
+func (o *traceOptions) write(e *env, t trace.Trace) error {
 	for _, file := range []struct {
 		path  string
 		write func(io.Writer) error

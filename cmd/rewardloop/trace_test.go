@@ -13,14 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 // small is a recorded step of three samples on one server.
-func small(t *testing.T, run string, step int64) sim.Trace {
+func small(t *testing.T, run string, step int64) trace.Trace {
 	t.Helper()
 	s, err := sim.IdealQueue([]float64{1, 2, 3}, []float64{1, 1, 2}, 1)
 	require.NoError(t, err)
-	recorded := s.Trace()
+	recorded := trace.FromSchedule(s)
 	recorded.Run, recorded.Split, recorded.Step = run, "train", step
 	return recorded
 }
@@ -51,10 +52,10 @@ func TestTheTraceOfAServersStepIsMeasuredSavedAndDrawn(t *testing.T) {
 	url, dir := traces(t, &asked), t.TempDir()
 	token := put(t, dir, "token", []byte("a-token\n"))
 	out, chrome := filepath.Join(dir, "step.json"), filepath.Join(dir, "step.trace.json")
-	got := call(t, "", "trace", "--url", url+"/", "--run", "my run", "--step", "7", "--token-file", token, "-o", out, "--chrome", chrome)
+	got := call(t, "", "trace", "--server", url+"/", "--run", "my run", "--step", "7", "--token-file", token, "-o", out, "--chrome", chrome)
 	require.Equal(t, exitOK, got.code, got.stderr)
 	assert.Equal(t, []string{"/v1/runs/my%20run/steps/7/trace?split=train Bearer a-token"}, asked)
-	for _, part := range []string{"run my run, train step 7", "3 samples (0 unscored) on 1 servers", "exposed reward time 2.000 s", "ui.perfetto.dev"} {
+	for _, part := range []string{"run my run, train step 7", "3 samples (0 unscored) on 1 server", "exposed reward time 2.000 s", "ui.perfetto.dev"} {
 		assert.Contains(t, got.stdout, part)
 	}
 	// Read back from the saved file, the report is the same.
@@ -68,7 +69,7 @@ func TestTheTraceOfAServersStepIsMeasuredSavedAndDrawn(t *testing.T) {
 	require.NoError(t, err)
 	piped := call(t, string(saved), "trace", "-i", "-", "--json")
 	require.Equal(t, exitOK, piped.code, piped.stderr)
-	var rep sim.Report
+	var rep trace.Report
 	require.NoError(t, json.Unmarshal([]byte(piped.stdout), &rep))
 	assert.InDelta(t, 2, rep.Exposed, 1e-12)
 }
@@ -77,15 +78,15 @@ func TestSeveralStepsArePutTogether(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	url := traces(t, &asked)
-	got := call(t, "", "trace", "--url", url, "--run", "r", "--step", "3-5")
+	got := call(t, "", "trace", "--server", url, "--run", "r", "--step", "3-5")
 	require.Equal(t, exitOK, got.code, got.stderr)
 	assert.Len(t, asked, 3)
 	assert.Contains(t, got.stdout, "all together: 3 steps")
 	assert.Contains(t, got.stdout, "exposed reward time, s: p50 2.000, p99 2.000")
-	got = call(t, "", "trace", "--url", url, "--run", "r", "--step", "3-5", "--json")
+	got = call(t, "", "trace", "--server", url, "--run", "r", "--step", "3-5", "--json")
 	var both struct {
-		Summary sim.Summary
-		Steps   []sim.Report
+		Summary trace.Summary
+		Steps   []trace.Report
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &both))
 	assert.Equal(t, 3, both.Summary.Steps)
@@ -101,15 +102,15 @@ func TestATraceThatCannotBeHadSaysWhy(t *testing.T) {
 	file := put(t, dir, "half.json", []byte(`{"servers":`))
 	empty := put(t, dir, "empty", []byte("\n"))
 	for says, args := range map[string][]string{
-		`404 Not Found: {"code":"malformed","message":"no step 99"}`: {"--url", url, "--run", "r", "--step", "99"},
-		"302 Found":           {"--url", url, "--run", "r", "--step", "98"},
-		"unknown field":       {"--url", url, "--run", "r", "--step", "97"},
-		"refused":             {"--url", gone.URL, "--run", "r", "--step", "1"},
+		`404 Not Found: {"code":"malformed","message":"no step 99"}`: {"--server", url, "--run", "r", "--step", "99"},
+		"302 Found":           {"--server", url, "--run", "r", "--step", "98"},
+		"unknown field":       {"--server", url, "--run", "r", "--step", "97"},
+		"refused":             {"--server", gone.URL, "--run", "r", "--step", "1"},
 		"half.json":           {"-i", file},
 		"missing.json":        {"-i", filepath.Join(dir, "missing.json")},
-		"no token in one":     {"--url", url, "--run", "r", "--step", "1", "--token-file", empty},
-		"no such file":        {"--url", url, "--run", "r", "--step", "1", "--token-file", filepath.Join(dir, "none")},
-		"no such file or dir": {"--url", url, "--run", "r", "--step", "1", "-o", filepath.Join(dir, "no", "step.json")},
+		"no token in one":     {"--server", url, "--run", "r", "--step", "1", "--token-file", empty},
+		"no such file":        {"--server", url, "--run", "r", "--step", "1", "--token-file", filepath.Join(dir, "none")},
+		"no such file or dir": {"--server", url, "--run", "r", "--step", "1", "-o", filepath.Join(dir, "no", "step.json")},
 	} {
 		got := call(t, "", append([]string{"trace"}, args...)...)
 		require.Equal(t, exitFailure, got.code, says)
@@ -119,18 +120,17 @@ func TestATraceThatCannotBeHadSaysWhy(t *testing.T) {
 		assert.NotContains(t, a, "elsewhere", "a redirection is not followed")
 	}
 	for says, args := range map[string][]string{
-		"give either -i":        {},
-		"either -i step.json":   {"-i", "a", "--url", url},
-		"--url needs --run":     {"--url", url},
+		"go with --server":      {"-i", "a", "--server", url},
 		"-i does not go with":   {"-i", "a", "--run", "r"},
-		`--url "localhost"`:     {"--url", "localhost", "--run", "r", "--step", "1"},
-		`--step "x"`:            {"--url", url, "--run", "r", "--step", "x"},
-		`--step "5-3"`:          {"--url", url, "--run", "r", "--step", "5-3"},
-		`--step "-3"`:           {"--url", url, "--run", "r", "--step", "-3"},
-		"at most 1000 steps":    {"--url", url, "--run", "r", "--step", "1-5000"},
-		"-o and --chrome hold":  {"--url", url, "--run", "r", "--step", "1-2", "-o", "x"},
+		`--server "ftp://a"`:    {"--server", "ftp://a", "--run", "r", "--step", "1"},
+		`--step "x"`:            {"--server", url, "--run", "r", "--step", "x"},
+		`--step "5-3"`:          {"--server", url, "--run", "r", "--step", "5-3"},
+		`--step "-3"`:           {"--server", url, "--run", "r", "--step", "-3"},
+		"at most 1000 steps":    {"--server", url, "--run", "r", "--step", "1-5000"},
+		"-o and --chrome hold":  {"--server", url, "--run", "r", "--step", "1-2", "-o", "x"},
 		"name the same file":    {"-i", "a", "-o", "x", "--chrome", "x"},
 		`unexpected "step.json`: {"-i", "a", "step.json"},
+		`--split "test"`:        {"--server", url, "--run", "r", "--step", "1", "--split", "test"},
 	} {
 		got := call(t, "", append([]string{"trace"}, args...)...)
 		require.Equal(t, exitUsage, got.code, says)

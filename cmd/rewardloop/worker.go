@@ -10,60 +10,71 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 )
 
 const workerText = `
 Runs workers and their scorers for gateways on other machines: they take tickets
-from the NATS that both share, fetch each sample from the gateway that holds it, and
-hand the score back. Workers join and leave at any time.
+from the NATS that both share, fetch each sample from the gateway that holds it,
+and hand the score back. Workers join and leave at any time.
 
-Once it takes samples it prints one line of JSON to stdout: its name, its process and
-where --listen serves /healthz, /readyz and /metrics.
+Once it takes samples it prints one line of JSON to stdout: its name, its
+process and where --listen serves /healthz, /readyz and /metrics.
 
-SIGHUP reads the configuration anew and applies what can change while samples are scored
-(rewardloop reload --help).
+SIGHUP reads the configuration anew and applies what can change while samples
+are scored (rewardloop reload --help).
 
-SIGTERM or Ctrl-C takes nothing more and finishes what it has; a second one gives it
-back to be scored elsewhere. With --until-stdin-closes it also ends, at once, when its
-standard input does: with whoever started it.`
+SIGTERM or Ctrl-C takes nothing more and finishes what it has; a second one
+gives it back to be scored elsewhere. With --until-stdin-closes it also ends, at
+once, when standard input does.`
 
 const workerExample = `
-rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222
-rewardloop worker -c cfg.yaml --join tls://nats.lab:4222 ++fabric.nkey_file=worker.nk ++fabric.tls_ca=ca.pem
-rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222 --rewards default --listen 127.0.0.1:9090`
+rewardloop worker cfg.yaml --join nats://10.0.0.5:4222
+rewardloop worker -c cfg.yaml --join tls://nats.lab:4222 \
+  ++queue.nkey_file=worker.nk ++queue.tls_ca=ca.pem
+rewardloop worker -c cfg.yaml --join nats://10.0.0.5:4222 \
+  --rewards default --listen 127.0.0.1:9090`
 
-func worker(ctx context.Context, args []string, e env) int {
-	fs := newFlags(e, "worker", workerText, workerExample)
-	file := fs.String("c", "", "configuration `file` (YAML), the gateways' own; none: overrides only")
-	join := fs.String("join", "", "`addresses` of the NATS that gateways and workers share, with commas between, over fabric.nats")
-	name := fs.String("name", "", "`name` of this process among all, over fabric.name; default: host and process number")
-	rewards := fs.String("rewards", "", "serve only these `rewards`, by the names of their sections, over fabric.rewards")
-	listen := fs.String("listen", "", "`address` and port for /healthz, /readyz and /metrics; default: none")
-	tied := addTied(fs)
-	logs := addLogFlags(fs)
-	if code, done := parse(fs, args, e); done {
-		return code
+func workerCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "worker [cfg.yaml] --join nats://HOST:PORT [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
+		SuggestFor: []string{"join"},
+		Short:      "score what gateways on other machines hold",
+		Long:       workerText, Example: workerExample,
 	}
-	overrides := append(fs.Args(), given(map[string]string{
-		"fabric.nats": list(*join), "fabric.name": *name, "fabric.rewards": list(*rewards),
-	})...)
-	again := func() (*config.Config, error) { return load(ctx, e, *file, overrides, true) }
-	cfg, err := again()
-	if err != nil {
-		return complain(e, "worker", exitUsage, err)
+	s := configFlags(e, cmd)
+	var join, name, rewards, listen string
+	cmd.Flags().StringVar(&join, "join", "", "`addresses` of the NATS that gateways and workers share, with commas between, over queue.nats")
+	cmd.Flags().StringVar(&name, "name", "", "`name` of this process among all, over queue.name; default: host and process number")
+	cmd.Flags().StringVar(&rewards, "rewards", "", "serve only these `rewards`, by the names of their sections, over queue.rewards")
+	cmd.Flags().StringVar(&listen, "listen", "", "`address` and port for /healthz, /readyz and /metrics; default: none")
+	tied, logs := tiedFlag(cmd), addLogFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.file == "-" && *tied {
+			return wrong(errTied)
+		}
+		s.set("name", "queue.name", name)
+		s.set("join", "queue.nats", list(join))
+		s.set("rewards", "queue.rewards", list(rewards))
+		again := func() (*config.Config, error) { return s.load(cmd.Context(), true) }
+		cfg, err := again()
+		if err != nil {
+			return wrong(err)
+		}
+		if len(cfg.Queue.URLs) == 0 {
+			return wrong(errors.New("where are the gateways? Write --join nats://host:4222, the --nats-listen of one of them or a nats-server"))
+		}
+		log, err := logs.logger(e)
+		if err != nil {
+			return wrong(err)
+		}
+		node.CollectLater(cfg, e.getenv)
+		return runWorker(cmd.Context(), e, workerRun{cfg: cfg, load: again, listen: listen, tied: *tied, log: log})
 	}
-	if len(cfg.Fabric.NATS) == 0 {
-		return complain(e, "worker", exitUsage, errors.New("where are the gateways? Write --join nats://host:4222, the --nats-listen of one of them or a nats-server"))
-	}
-	e.secrets = cfg.Secrets
-	log, err := logs.logger(e)
-	if err != nil {
-		return complain(e, "worker", exitUsage, err)
-	}
-	node.CollectLater(cfg, e.getenv)
-	return runWorker(ctx, e, workerRun{cfg: cfg, load: again, listen: *listen, tied: *tied, log: log})
+	return cmd
 }
 
 // workerRun is what the worker command was asked for.
@@ -76,7 +87,7 @@ type workerRun struct {
 }
 
 // runWorker runs the workers until they are told to stop.
-func runWorker(ctx context.Context, e env, r workerRun) int {
+func runWorker(ctx context.Context, e *env, r workerRun) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
@@ -90,40 +101,40 @@ func runWorker(ctx context.Context, e env, r workerRun) int {
 	}
 	w, err := node.NewWorker(node.Options{Config: r.cfg, Load: r.load, Log: r.log, Version: release()})
 	if err != nil {
-		return complain(e, "worker", exitUsage, err)
+		return wrong(err)
 	}
 	start := time.Now()
 	sctx, begun := untilSignal(ctx, signals)
 	err = w.Start(sctx)
 	if begun(); err != nil {
-		return complain(e, "worker", exitFailure, err)
+		return failed(err)
 	}
 	defer w.Stop()
 	address := ""
 	if r.listen != "" {
 		addr, err := w.Listen(ctx, r.listen)
 		if err != nil {
-			return complain(e, "worker", exitFailure, err)
+			return failed(err)
 		}
 		address = addr.String()
 	}
 	r.log.InfoContext(ctx, "taking samples", "worker", w.Name(), "workers", max(r.cfg.NumWorkers, 1), "version", release(), "ready_after", time.Since(start).Round(time.Millisecond))
 	if err := json.NewEncoder(e.stdout).Encode(ready{Event: "ready", Worker: w.Name(), PID: os.Getpid(), Listen: address}); err != nil {
-		return complain(e, "worker", exitFailure, err)
+		return failed(err)
 	}
 	s := untilTold(ctx, signals, hangups, r.log, w.Reload)
 	if s == nil {
-		return exitOK // Stop gives back what it has
+		return nil // Stop gives back what it has
 	}
 	r.log.InfoContext(ctx, "draining: nothing more is taken; once more gives back what is here", "signal", s.String())
 	dctx, drained := untilSignal(ctx, signals)
 	defer drained()
 	if err := w.Drain(dctx); err != nil {
 		r.log.WarnContext(ctx, "stopped with samples unfinished; they go to other workers", "error", err)
-		return exitOK
+		return nil
 	}
 	r.log.InfoContext(ctx, "everything taken was answered; stopping")
-	return exitOK
+	return nil
 }
 
 // ready is the line that tells whoever started the process that it takes samples.

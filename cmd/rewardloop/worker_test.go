@@ -17,12 +17,12 @@ func TestAWorkerSaysWhatItLacks(t *testing.T) {
 	t.Parallel()
 	const reward = "reward.custom_reward_function.path=builtin://length"
 	for says, args := range map[string][]string{
-		"where are the gateways":              {reward},
-		"want addresses such as nats://":      {reward, "--join", "http://x"},
-		`there is no reward "b"`:              {reward, "--join", "nats://x:1", "--rewards", "b"},
-		"no reward is named":                  {"--join", "nats://x:1"},
-		"fabric.nkey_file is there as well":   {reward, "--join", "nats://x:1", "++fabric.nkey_file=a", "++fabric.creds_file=b"},
-		"tls_cert and fabric.tls_key go toge": {reward, "--join", "nats://x:1", "++fabric.tls_cert=a"},
+		"where are the gateways":             {reward},
+		"want addresses such as nats://":     {reward, "--join", "http://x"},
+		`there is no reward "b"`:             {reward, "--join", "nats://x:1", "--rewards", "b"},
+		"no reward is named":                 {"--join", "nats://x:1"},
+		"queue.nkey_file is there as well":   {reward, "--join", "nats://x:1", "++queue.nkey_file=a", "++queue.creds_file=b"},
+		"tls_cert and queue.tls_key go toge": {reward, "--join", "nats://x:1", "++queue.tls_cert=a"},
 	} {
 		out := call(t, "", append([]string{"worker"}, args...)...)
 		assert.Equal(t, exitUsage, out.code, says)
@@ -72,9 +72,9 @@ func TestANATSOfTheLoopbackTakesTheUsersOwnWorkersAndThoseThatHaveItsKey(t *test
 	join(os.Getenv("XDG_CONFIG_HOME")).stderr.await(t, "taking samples")
 	stranger := join(t.TempDir())
 	assert.Equal(t, exitFailure, stranger.code(t))
-	assert.Contains(t, stranger.stderr.String(), "name this role's key with fabric.nkey_file")
+	assert.Contains(t, stranger.stderr.String(), "name this role's key with queue.nkey_file")
 	assert.Contains(t, stranger.stderr.String(), "the log of a gateway that has made its own says where they are")
-	join(t.TempDir(), "++fabric.nkey_file="+key).stderr.await(t, "taking samples")
+	join(t.TempDir(), "++queue.nkey_file="+key).stderr.await(t, "taking samples")
 }
 
 func TestANATSOfTheLoopbackIsRefusedWhereNoKeyCanBeKept(t *testing.T) {
@@ -83,7 +83,7 @@ func TestANATSOfTheLoopbackIsRefusedWhereNoKeyCanBeKept(t *testing.T) {
 	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME=/proc/none")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
-	assert.Contains(t, string(out), "make keys with `rewardloop fabric acl --out access`, and write fabric.acl_file=access/acl.conf")
+	assert.Contains(t, string(out), "make keys with `rewardloop queue acl --out access`, and write queue.acl_file=access/acl.conf")
 }
 
 // A worker whose launcher is gone ends with its standard input, and says beforehand where
@@ -106,5 +106,5 @@ func TestAWorkerEndsWithItsStandardInput(t *testing.T) {
 	assert.NotEmpty(t, line.Listen)
 	require.NoError(t, w.Close())
 	assert.Equal(t, exitOK, child.code(t), child.stderr)
-	assert.Contains(t, child.stderr.String(), "whoever started this is gone")
+	assert.Contains(t, child.stderr.String(), "the program that started this is gone")
 }

@@ -13,14 +13,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
 // TestMain makes the test binary its own child process, as the server is.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], node.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)
@@ -53,7 +53,7 @@ func serve(t *testing.T) (url string) {
 		t.Skipf("SKIPPED: no Tesseract: %v", err)
 	}
 	cfg, err := config.Load("", []string{
-		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.engine=tesseract", "reward.num_workers=2", "reward.concurrency=2",
+		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=tesseract", "reward.num_workers=2", "reward.concurrency=2",
 		"pool.tesseract.slots=2", "server.listen=127.0.0.1:0",
 	}, nil)
 	require.NoError(t, err)
@@ -68,6 +68,9 @@ func serve(t *testing.T) (url string) {
 
 func TestTheExampleGetsTheRewardsOfItsPromptGroups(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	dir, url := two(t), serve(t)
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), &out, url, dir, 20*time.Millisecond))

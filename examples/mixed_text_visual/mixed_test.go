@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -27,6 +27,9 @@ var root = filepath.Join("..", "..")
 // clone makes a folder that looks like the repository after make build.
 func clone(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it builds and starts the program")
+	}
 	golden := os.Getenv("REWARDLOOP_GOLDEN")
 	if golden == "" {
 		golden = filepath.Join(root, "testdata", "golden")
@@ -122,6 +125,9 @@ func near(t *testing.T, want, got any, line string) {
 // REWARDLOOP_PYTHON, of .venv at the root of the repository, or on PATH.
 func python(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	interpreter := os.Getenv("REWARDLOOP_PYTHON")
 	if interpreter == "" {
 		interpreter = filepath.Join(root, ".venv", "bin", "python")

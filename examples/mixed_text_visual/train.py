@@ -45,7 +45,7 @@ mask = np.arange(max(lengths)) < np.array(lengths)[:, np.newaxis]
 tokens, _ = rewardloop.rm_scores(results, response_mask=mask)
 print("rm_scores", tokens.shape, "in columns", [int(row.nonzero()[0][-1]) for row in mask])
 
-# One key set: a term that is not for a sample is null there, and never absent.
+# One key set: a component that is not for a sample is null there, and never absent.
 columns = {frozenset(r.reward_extra_info) for r in results}
 print("key sets", len(columns))
 for r in results:

@@ -20,6 +20,9 @@ var root = filepath.Join("..", "..")
 
 func needPython(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: verify tools of the kind command need Linux")
 	}
@@ -54,11 +57,11 @@ func readme(t *testing.T) (page, commands string) {
 }
 
 type result struct {
-	ID      string              `json:"id"`
-	Outcome rewards.Outcome     `json:"outcome"`
-	Score   *float64            `json:"reward_score"`
-	Extra   map[string]any      `json:"reward_extra_info"`
-	Errors  []rewards.TermError `json:"errors"`
+	ID      string                   `json:"id"`
+	Outcome rewards.Outcome          `json:"outcome"`
+	Score   *float64                 `json:"reward_score"`
+	Extra   map[string]any           `json:"reward_extra_info"`
+	Errors  []rewards.ComponentError `json:"errors"`
 }
 
 func TestQueriesAreRunAndScoredAsTheReadmeSays(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,7 +62,7 @@ func TestTheJudgePutsEachGroupInOrderAsTheReadmeShows(t *testing.T) {
 	assert.EqualValues(t, 24, judge.asked.Load(), "two groups of six pairs, in both orders")
 }
 
-func TestWithoutAJudgeTheGroupIsRankedByAnotherTerm(t *testing.T) {
+func TestWithoutAJudgeTheGroupIsRankedByAnotherComponent(t *testing.T) {
 	t.Parallel()
 	url, judge := serve(t)
 	var out bytes.Buffer
@@ -110,6 +110,9 @@ func TestWithoutDebiasTheOrderDecidesAboutEqualAnswers(t *testing.T) {
 
 func TestAJudgeThatIsAwayFailsTheGroupAndScoresNobody(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	url, _ := serve(t, "engines.judge.base_urls=[http://127.0.0.1:1]", "+engines.judge.attempts=1", "+reward.reward_functions.better.retries=0", "loop.max_attempts=1")
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), &out, url, "", "samples.jsonl"))

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/config"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -22,6 +22,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // REWARDLOOP_PYTHON, of .venv at the root of the repository, or on PATH.
 func python(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	interpreter := os.Getenv("REWARDLOOP_PYTHON")
 	if interpreter == "" {
 		interpreter = filepath.Join("..", "..", ".venv", "bin", "python")

@@ -22,7 +22,7 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/examples/trainer_modes/stub"
 	"github.com/rewardloop/rewardloop/examples/trainer_modes/trainer"
-	"github.com/rewardloop/rewardloop/internal/node"
+	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/wire"
 )
 

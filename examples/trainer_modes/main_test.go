@@ -73,6 +73,9 @@ func want(t *testing.T, cfg trainer.Config, late int) (rewards [][]float64, thet
 
 func TestEachModeLearnsToTheBitWhatATrainerWithoutALoopLearns(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	o := small(t)
 	for _, mode := range trainer.Modes() {
 		late := 0
@@ -94,6 +97,9 @@ func TestEachModeLearnsToTheBitWhatATrainerWithoutALoopLearns(t *testing.T) {
 
 func TestInOrderOfCompletionEveryRewardIsThatOfItsResponse(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	o := small(t)
 	o.order = wire.ByCompletion
 	for _, mode := range trainer.Modes() {
@@ -151,6 +157,9 @@ func TestAStepWithFailingSamplesEndsAndNothingIsLearnedFromThem(t *testing.T) {
 
 func TestAStepWhoseSamplesHangEndsAtItsDeadlineAndNamesThem(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	o := small(t)
 	for _, mode := range trainer.Modes() {
 		t.Run(string(mode), func(t *testing.T) {
@@ -181,6 +190,9 @@ func TestAStepWhoseSamplesHangEndsAtItsDeadlineAndNamesThem(t *testing.T) {
 
 func TestTheExamplePrintsATableOfItsModes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	o := small(t)
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), &out, o))
@@ -227,6 +239,9 @@ func TestTheStubAloneIsServedUntilInterrupted(t *testing.T) {
 // REWARDLOOP_PYTHON, of .venv at the root of the repository, or on PATH.
 func python(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	interpreter := os.Getenv("REWARDLOOP_PYTHON")
 	if interpreter == "" {
 		interpreter = filepath.Join("..", "..", ".venv", "bin", "python")

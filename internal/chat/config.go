@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 // Config holds what is the same for all questions of a Client.
@@ -14,8 +15,7 @@ type Config struct {
 	// CacheEntries bounds the answers remembered, the least recently used go first.
 	// Negative: none is remembered. Defaults to 4,096.
 	CacheEntries int
-	// CacheBytes bounds their size in bytes: text, log probabilities and 256 for each
-	// entry. Defaults to 64 MiB.
+	// CacheBytes counts text, log probabilities and 256 for each entry.
 	CacheBytes int64
 	// CacheSampled remembers and shares questions drawn at random, too. Equal
 	// pictures then get equal rewards in a run, and the noise of the judge is frozen.
@@ -29,15 +29,21 @@ type Config struct {
 	// until the engine says what it took. Defaults to 1,000, about a picture of
 	// 1,024 × 1,024 with 28-pixel patches.
 	ImageTokens int
-	// PromptPrice and CompletionPrice are per million tokens, in any currency.
-	// Default to 0.
+	// PromptPrice and CompletionPrice are in any currency.
 	PromptPrice, CompletionPrice float64
+}
+
+// Keys implements keys.Described: what is remembered of an engine's answers, and what they cost.
+func (c *Config) Keys(k *keys.Set) {
+	k.Size(&c.CacheBytes, "cache_bytes", 64<<20, "Answers that are remembered by model, text, pictures and parameters. 0: none.")
+	k.Float(&c.PromptPrice, "prompt_price", 0, "What a million tokens of requests cost, for the metrics.")
+	k.Float(&c.CompletionPrice, "completion_price", 0, "What a million tokens of answers cost, for the metrics.")
 }
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
 	c.CacheEntries = cmp.Or(c.CacheEntries, 4096)
-	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	keys.Fill(&c)
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, 64<<20)
 	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, 16<<20)
 	c.ImageTokens = cmp.Or(c.ImageTokens, 1000)
@@ -46,22 +52,14 @@ func (c Config) WithDefaults() Config {
 
 // Validate names everything that is wrong with a configuration that has its defaults.
 func (c Config) Validate() error {
-	var errs []error
+	errs := []error{keys.Validate("", &c)}
 	positive := func(name string, v int64) {
 		if v < 1 {
 			errs = append(errs, fmt.Errorf("%s: %d, want 1 or more", name, v))
 		}
 	}
-	positive("cache_bytes", c.CacheBytes)
 	positive("max_request_bytes", c.MaxRequestBytes)
 	positive("max_answer_bytes", c.MaxAnswerBytes)
 	positive("image_tokens", int64(c.ImageTokens))
-	price := func(name string, v float64) {
-		if !(v >= 0) || math.IsInf(v, 0) {
-			errs = append(errs, fmt.Errorf("%s: %v, want 0 or more per million tokens", name, v))
-		}
-	}
-	price("prompt_price", c.PromptPrice)
-	price("completion_price", c.CompletionPrice)
 	return errors.Join(errs...)
 }

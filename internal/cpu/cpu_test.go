@@ -40,7 +40,7 @@ func (computing) Score(ctx context.Context, _ *rewards.Sample) (rewards.Score, e
 
 func manager(t *testing.T, timeout time.Duration) *rewards.Manager {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "k", Weight: 1, Timeout: timeout, Scorer: computing{}}}})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "k", Weight: 1, Timeout: timeout, Scorer: computing{}}}})
 	require.NoError(t, err)
 	return m
 }

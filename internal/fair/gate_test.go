@@ -51,6 +51,9 @@ func TestAGateGivesItsExecutorsByWeight(t *testing.T) {
 
 func TestATenantThatCancelsAtOnceTakesNothingFromAnotherAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()

@@ -81,6 +81,9 @@ func first(q *Queue[int], executors int, now time.Time) *Account[calls[int]] {
 
 func TestAQueueStaysSoundAndServesWhoseTurnItIsWhateverHappens(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		q, now := NewQueue[int](), time.Unix(1e9, 0)

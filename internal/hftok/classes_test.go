@@ -69,6 +69,9 @@ func TestGoldenClassesOfEveryCodePoint(t *testing.T) {
 
 func TestGoldenNormalFormsOfEveryCodePoint(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	all := readClasses(t)
 	for name, n := range map[string]normalizer{
 		"lower": plain(lower), "nfc": form{norm.NFC}, "nfd": form{norm.NFD}, "nfkc": form{norm.NFKC}, "nfkd": form{norm.NFKD},

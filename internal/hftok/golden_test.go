@@ -46,6 +46,9 @@ type idsOfText = [2][]int64 // without and with special tokens
 
 func TestGoldenIDsOfRealTokenizers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for _, dir := range tokenizerFolders(t) {
 		files, err := filepath.Glob(filepath.Join(dir, "*.ids.json"))
 		require.NoError(t, err)

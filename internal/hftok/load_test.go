@@ -139,6 +139,9 @@ func TestATextMayNotBlowUp(t *testing.T) {
 
 func TestANormalFormMayNotBlowATextUp(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	if stride > 1 {
 		t.Skip("the race detector makes it ten times dearer")
 	}

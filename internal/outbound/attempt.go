@@ -51,7 +51,7 @@ func (t *try) send(ctx context.Context, e *endpoint) (*Answer, *failure) {
 
 // attempt is what judging an answer needs to know. It lives as long as send.
 type attempt struct {
-	g          *Group
+	g          *Upstream
 	call       *Call
 	ctx, until context.Context //nolint:containedctx // the caller's, and with the attempt's time; both end with send
 	start      time.Time

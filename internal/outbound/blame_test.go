@@ -23,13 +23,13 @@ import (
 
 // asks is a scorer that makes one call.
 type asks struct {
-	group *outbound.Group
-	call  outbound.Call
+	upstream *outbound.Upstream
+	call     outbound.Call
 }
 
 func (a asks) Score(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {
 	call := a.call
-	_, err := a.group.Do(ctx, &call)
+	_, err := a.upstream.Do(ctx, &call)
 	return rewards.Score{}, err
 }
 
@@ -37,16 +37,16 @@ func (asks) Queues() {}
 
 // failure runs a component of one call and returns what its sample fails with; class ""
 // stands for no failure.
-func failure(ctx context.Context, t *testing.T, g *outbound.Group, timeout time.Duration, check func(*outbound.Answer) error) rewards.TermError {
+func failure(ctx context.Context, t *testing.T, g *outbound.Upstream, timeout time.Duration, check func(*outbound.Answer) error) rewards.ComponentError {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{
 		Key: "k", Weight: 1, Timeout: timeout, Required: true, Scorer: asks{g, outbound.Call{Body: []byte("q"), Check: check}},
 	}}})
 	require.NoError(t, err)
 	r := m.Run(ctx, &rewards.Sample{ID: "s"})
 	<-r.Done()
 	if len(r.Result.Errors) == 0 {
-		return rewards.TermError{}
+		return rewards.ComponentError{}
 	}
 	return r.Result.Errors[0]
 }
@@ -127,7 +127,7 @@ func TestTheBlameForACallToAServiceIsByTheTable(t *testing.T) {
 	} {
 		t.Run(tt.event, func(t *testing.T) {
 			t.Parallel()
-			g := served(t, outbound.GroupConfig{MaxBytes: 500, BreakAfter: 100}, tt.serve)
+			g := served(t, outbound.UpstreamConfig{MaxBytes: 500, BreakAfter: 100}, tt.serve)
 			f := failure(t.Context(), t, g, tt.timeout, isScore)
 			assert.Equal(t, tt.class, f.Class, f.Message)
 			assert.Equal(t, tt.blame, f.Blame, f.Message)
@@ -138,7 +138,7 @@ func TestTheBlameForACallToAServiceIsByTheTable(t *testing.T) {
 
 func TestTheBlameForACallThatDoesNotReachItsServiceIsByTheTable(t *testing.T) {
 	t.Parallel()
-	blamed := func(t *testing.T, g *outbound.Group, class rewards.Class, permanent bool) {
+	blamed := func(t *testing.T, g *outbound.Upstream, class rewards.Class, permanent bool) {
 		t.Helper()
 		f := failure(t.Context(), t, g, 0, nil)
 		assert.Equal(t, class, f.Class, f.Message)
@@ -150,11 +150,11 @@ func TestTheBlameForACallThatDoesNotReachItsServiceIsByTheTable(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		l.Close()
-		blamed(t, open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{"http://" + l.Addr().String()}}), rewards.Unavailable, false)
+		blamed(t, open(t, outbound.Policy{}, outbound.UpstreamConfig{URLs: []string{"http://" + l.Addr().String()}}), rewards.Unavailable, false)
 	})
 	t.Run("the engine hangs past the attempt's timeout", func(t *testing.T) {
 		t.Parallel()
-		blamed(t, served(t, outbound.GroupConfig{Timeout: 50 * time.Millisecond, Attempts: 2}, hang), rewards.Timeout, false)
+		blamed(t, served(t, outbound.UpstreamConfig{Timeout: 50 * time.Millisecond, Attempts: 2}, hang), rewards.Timeout, false)
 	})
 	t.Run("a certificate that is not trusted", func(t *testing.T) {
 		t.Parallel()
@@ -162,14 +162,14 @@ func TestTheBlameForACallThatDoesNotReachItsServiceIsByTheTable(t *testing.T) {
 		srv.Config.ErrorLog = quiet()
 		srv.StartTLS()
 		t.Cleanup(srv.Close)
-		blamed(t, open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{srv.URL}}), rewards.Internal, true)
+		blamed(t, open(t, outbound.Policy{}, outbound.UpstreamConfig{URLs: []string{srv.URL}}), rewards.Internal, true)
 	})
 	t.Run("https of a server that speaks http", func(t *testing.T) {
 		t.Parallel()
 		srv := httptest.NewServer(http.NotFoundHandler())
 		t.Cleanup(srv.Close)
 		url := strings.Replace(srv.URL, "http", "https", 1)
-		blamed(t, open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{url}}), rewards.Internal, true)
+		blamed(t, open(t, outbound.Policy{}, outbound.UpstreamConfig{URLs: []string{url}}), rewards.Internal, true)
 	})
 	t.Run("an address that the policy refuses", func(t *testing.T) {
 		t.Parallel()
@@ -178,7 +178,7 @@ func TestTheBlameForACallThatDoesNotReachItsServiceIsByTheTable(t *testing.T) {
 	})
 	t.Run("all endpoints are left alone", func(t *testing.T) {
 		t.Parallel()
-		g := served(t, outbound.GroupConfig{BreakAfter: 1, Attempts: 1, BreakMin: time.Hour, BreakMax: time.Hour}, status(503, ""))
+		g := served(t, outbound.UpstreamConfig{BreakAfter: 1, Attempts: 1, BreakMin: time.Hour, BreakMax: time.Hour}, status(503, ""))
 		blamed(t, g, rewards.Unavailable, false)
 		f := failure(t.Context(), t, g, 50*time.Millisecond, nil)
 		assert.Equal(t, rewards.Unavailable, f.Class)
@@ -190,7 +190,7 @@ func TestTheBlameForACallThatDoesNotReachItsServiceIsByTheTable(t *testing.T) {
 		t.Parallel()
 		tr, err := outbound.NewTransport(outbound.Policy{})
 		require.NoError(t, err)
-		g, err := tr.Group(outbound.GroupConfig{URLs: []string{"http://127.0.0.1:1"}})
+		g, err := tr.Upstream(outbound.UpstreamConfig{URLs: []string{"http://127.0.0.1:1"}})
 		require.NoError(t, err)
 		tr.Close()
 		f := failure(t.Context(), t, g, 0, nil)
@@ -208,20 +208,20 @@ func TestADeadlineThatPassesBeforeTheCallIsSentIsNobodysFault(t *testing.T) {
 	refuses := func(*http.Request) (*http.Response, error) { return reply(503, ""), nil }
 	for _, tt := range []struct {
 		event  string
-		cfg    outbound.GroupConfig
+		cfg    outbound.UpstreamConfig
 		trip   tripFunc
 		before int // calls that are under way already
 		class  rewards.Class
 		blame  rewards.Blame
 	}{
-		{"timeout while queued for a place", outbound.GroupConfig{Concurrency: 1}, hangs, 1, rewards.Timeout, rewards.BlameNobody},
-		{"timeout while queued for the rate", outbound.GroupConfig{RPM: 1}, hangs, 1, rewards.Timeout, rewards.BlameNobody},
-		{"too many wait for a place already", outbound.GroupConfig{Concurrency: 1, MaxWaiting: 1}, hangs, 2, rewards.Unavailable, rewards.BlameNobody},
-		{"timeout while the endpoint works on it", outbound.GroupConfig{}, hangs, 1, rewards.Timeout, rewards.BlameDependency},
-		{"the endpoint refuses, and the rate is used up", outbound.GroupConfig{RPM: 1}, refuses, 0, rewards.Timeout, rewards.BlameDependency},
+		{"timeout while queued for a place", outbound.UpstreamConfig{Concurrency: 1}, hangs, 1, rewards.Timeout, rewards.BlameNobody},
+		{"timeout while queued for the rate", outbound.UpstreamConfig{RPM: 1}, hangs, 1, rewards.Timeout, rewards.BlameNobody},
+		{"too many wait for a place already", outbound.UpstreamConfig{Concurrency: 1, MaxWaiting: 1}, hangs, 2, rewards.Unavailable, rewards.BlameNobody},
+		{"timeout while the endpoint works on it", outbound.UpstreamConfig{}, hangs, 1, rewards.Timeout, rewards.BlameDependency},
+		{"the endpoint refuses, and the rate is used up", outbound.UpstreamConfig{RPM: 1}, refuses, 0, rewards.Timeout, rewards.BlameDependency},
 		{
 			"the endpoint is left alone, and those who wait for its probe take all places",
-			outbound.GroupConfig{Concurrency: 1, BreakAfter: 1, BreakMin: time.Hour, BreakMax: time.Hour}, refuses, 2, rewards.Timeout, rewards.BlameDependency,
+			outbound.UpstreamConfig{Concurrency: 1, BreakAfter: 1, BreakMin: time.Hour, BreakMax: time.Hour}, refuses, 2, rewards.Timeout, rewards.BlameDependency,
 		},
 	} {
 		t.Run(tt.event, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestADeadlineThatPassesBeforeTheCallIsSentIsNobodysFault(t *testing.T) {
 
 func TestACallerThatLeavesBlamesNobody(t *testing.T) {
 	t.Parallel()
-	g := served(t, outbound.GroupConfig{}, hang)
+	g := served(t, outbound.UpstreamConfig{}, hang)
 	ctx, leave := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, leave)
 	_, err := g.Do(ctx, &outbound.Call{})
@@ -266,7 +266,7 @@ func TestTheTimeOfAComponentBeginsWhenItsCallHasAPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked counter
-		g := fake(t, outbound.GroupConfig{Concurrency: 1, Attempts: 1}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{Concurrency: 1, Attempts: 1}, func(r *http.Request) (*http.Response, error) {
 			if asked.next() == 2 {
 				<-r.Context().Done()
 				return nil, r.Context().Err()

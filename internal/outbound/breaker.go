@@ -31,11 +31,11 @@ const (
 const maxSuspects = 64
 
 // breaker keeps requests from an endpoint that fails. It has no lock and no clock;
-// the group's mutex guards it.
+// the upstream's mutex guards it.
 type breaker struct {
 	after    int           // Failures in a row that open it.
 	min, max time.Duration // The pause before a probe.
-	trust    time.Duration // GroupConfig.TrustFor
+	trust    time.Duration // UpstreamConfig.TrustFor
 
 	state    State
 	row      int           // Failures in a row.
@@ -43,14 +43,14 @@ type breaker struct {
 	pause    time.Duration // The last pause.
 	due      time.Time     // When the next probe is, while open.
 
-	// In a fleet; see hearsay.
-	told   bool      // It is open on the word of another process only.
+	// In a fleet; see gossip.
+	told   bool      // It is open on the report of another process only.
 	hope   time.Time // When that one's probe is due, if it is.
 	failed int64     // How often it opened otherwise.
 	found  time.Time // When it last did.
 }
 
-func newBreaker(c GroupConfig) breaker {
+func newBreaker(c UpstreamConfig) breaker {
 	return breaker{after: c.BreakAfter, min: c.BreakMin, max: c.BreakMax, trust: c.TrustFor, state: Closed}
 }
 
@@ -80,7 +80,7 @@ func (b *breaker) end(probe bool, v verdict, suspect uint64, now time.Time) (cha
 	case probe && v == unknown:
 		b.state, b.due, b.hope = Open, now, time.Time{} // The next call probes.
 		return true
-	case v == alive && (probe || b.told && b.state == Open): // An answer outweighs any word.
+	case v == alive && (probe || b.told && b.state == Open): // An answer outweighs any report.
 		b.close()
 		return true
 	case probe:

@@ -39,7 +39,7 @@ func TestABreakerOpensProbesWithOneAndCloses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{over: 14 * time.Second, start: time.Now()}
-		g := fake(t, outbound.GroupConfig{Attempts: 1, BreakMax: 4 * time.Second}, o.trip)
+		g := fake(t, outbound.UpstreamConfig{Attempts: 1, BreakMax: 4 * time.Second}, o.trip)
 		for range 5 {
 			_, err := ask(t, g)
 			require.ErrorIs(t, err, rewards.Unavailable)
@@ -83,7 +83,7 @@ func TestTheProbeIsOneWhileItIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var asked counter
-		g := fake(t, outbound.GroupConfig{Attempts: 1, BreakAfter: 1}, func(*http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{Attempts: 1, BreakAfter: 1}, func(*http.Request) (*http.Response, error) {
 			if asked.next() == 1 {
 				return nil, errRefused
 			}
@@ -117,7 +117,7 @@ func TestAProbeWhoseCallerLeavesIsHandedOn(t *testing.T) {
 			afterwards(
 				func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() },
 				func(*http.Request) (*http.Response, error) { return reply(200, ""), nil }))
-		g := fake(t, outbound.GroupConfig{Attempts: 1, BreakAfter: 1}, trip)
+		g := fake(t, outbound.UpstreamConfig{Attempts: 1, BreakAfter: 1}, trip)
 		_, err := ask(t, g)
 		require.Error(t, err)
 		ctx, leave := context.WithCancel(t.Context())
@@ -141,7 +141,7 @@ func TestAProbeWhoseCallerLeavesIsHandedOn(t *testing.T) {
 func TestWhenTheProbeComesTooLateTheCallFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := fake(t, outbound.GroupConfig{URLs: []string{"http://a", "http://b"}, Attempts: 1, BreakAfter: 1, BreakMin: 20 * time.Second},
+		g := fake(t, outbound.UpstreamConfig{URLs: []string{"http://a", "http://b"}, Attempts: 1, BreakAfter: 1, BreakMin: 20 * time.Second},
 			func(*http.Request) (*http.Response, error) { return nil, errRefused })
 		for range 2 {
 			_, err := ask(t, g)
@@ -160,7 +160,7 @@ func TestAProbeGoesToACallThatCanStillGoElsewhere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
-		g := fake(t, outbound.GroupConfig{URLs: []string{"http://a", "http://b"}, BreakAfter: 1, BreakMax: time.Second}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{URLs: []string{"http://a", "http://b"}, BreakAfter: 1, BreakMax: time.Second}, func(r *http.Request) (*http.Response, error) {
 			asked = append(asked, r.URL.Host)
 			if r.URL.Host == "a" {
 				return nil, errRefused
@@ -188,7 +188,7 @@ func TestARetryIsNoProbeWhileAnotherEndpointIsInService(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		busy := false
-		g := fake(t, outbound.GroupConfig{URLs: []string{"http://a", "http://b"}, BreakAfter: 2, BreakMin: 10 * time.Second, Attempts: 2}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{URLs: []string{"http://a", "http://b"}, BreakAfter: 2, BreakMin: 10 * time.Second, Attempts: 2}, func(r *http.Request) (*http.Response, error) {
 			switch {
 			case r.URL.Host == "a":
 				return nil, errRefused
@@ -218,14 +218,14 @@ func TestAnAnswerOfAnyKindKeepsTheBreakerClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, status := range []int{200, 400, 401, 404, 422, 429} {
-			g := fake(t, outbound.GroupConfig{BreakAfter: 2, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
+			g := fake(t, outbound.UpstreamConfig{BreakAfter: 2, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
 			for range 10 {
 				_, _ = ask(t, g)
 			}
 			assert.Equal(t, outbound.Closed, g.Stats().Endpoints[0].Breaker, status)
 		}
 		for _, status := range []int{500, 501, 503, 302} {
-			g := fake(t, outbound.GroupConfig{BreakAfter: 2, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
+			g := fake(t, outbound.UpstreamConfig{BreakAfter: 2, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
 			for range 2 {
 				_, _ = g.Do(t.Context(), &outbound.Call{Statuses: func(s int) bool { return s == 500 }})
 			}
@@ -238,7 +238,7 @@ func TestOneRequestThatAnEndpointChokesOnDoesNotTakeItFromTheOthers(t *testing.T
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		status := 500
-		g := fake(t, outbound.GroupConfig{BreakAfter: 3, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
+		g := fake(t, outbound.UpstreamConfig{BreakAfter: 3, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
 		send := func(body string) {
 			_, err := g.Do(t.Context(), &outbound.Call{Body: []byte(body)})
 			require.ErrorIs(t, err, rewards.Unavailable)
@@ -253,7 +253,7 @@ func TestOneRequestThatAnEndpointChokesOnDoesNotTakeItFromTheOthers(t *testing.T
 		assert.Equal(t, outbound.Open, g.Stats().Endpoints[0].Breaker, "three requests failed")
 
 		status = 503
-		g = fake(t, outbound.GroupConfig{BreakAfter: 3, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
+		g = fake(t, outbound.UpstreamConfig{BreakAfter: 3, Attempts: 1}, func(*http.Request) (*http.Response, error) { return reply(status, ""), nil })
 		for range 3 {
 			send("bad")
 		}
@@ -264,7 +264,7 @@ func TestOneRequestThatAnEndpointChokesOnDoesNotTakeItFromTheOthers(t *testing.T
 func TestAnEndpointThatHangsOpensItsBreakerForImpatientCallersToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := fake(t, outbound.GroupConfig{BreakAfter: 3}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{BreakAfter: 3}, func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})
@@ -286,7 +286,7 @@ func TestWhatWasSentBeforeTheBreakerOpenedDoesNotMoveIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := make(chan int)
 		var asked counter
-		g := fake(t, outbound.GroupConfig{BreakAfter: 2, Attempts: 1}, func(*http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{BreakAfter: 2, Attempts: 1}, func(*http.Request) (*http.Response, error) {
 			if asked.next() <= 2 {
 				return reply(<-late, ""), nil
 			}

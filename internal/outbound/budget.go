@@ -10,11 +10,11 @@ const (
 	// most a fifth more than the calls themselves.
 	retryShare = 0.2
 	// retryFloor is how many retries there are without any calls, and how many come
-	// back in a minute: a group with a call now and then can retry each.
+	// back in a minute: an upstream with a call now and then can retry each.
 	retryFloor = 10
 )
 
-// budget bounds a group's retries.
+// budget bounds an upstream's retries.
 type budget struct {
 	ceiling float64 // What can be saved up.
 

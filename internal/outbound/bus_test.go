@@ -20,9 +20,9 @@ type bus struct {
 }
 
 type letter struct {
-	from, group string
-	report      *outbound.Report
-	at          time.Time
+	from, upstream string
+	report         *outbound.Report
+	at             time.Time
 }
 
 // process is one with its own transport. It lives until stop, within a bubble.
@@ -36,28 +36,28 @@ type process struct {
 	quit context.CancelFunc
 	done sync.WaitGroup
 
-	mu      sync.Mutex
-	group   string
-	member  outbound.Member
-	cut     bool // It neither hears nor is heard.
-	stopped bool // Its clock stands still.
+	mu       sync.Mutex
+	upstream string
+	member   outbound.Member
+	cut      bool // It neither hears nor is heard.
+	stopped  bool // Its clock stands still.
 }
 
 var _ outbound.Fleet = (*process)(nil)
 
-// start makes a process of the bus; g is its group. One whose name begins with guest is one.
-func (b *bus) start(t *testing.T, name string, cfg outbound.GroupConfig, trip tripFunc) (p *process, g *outbound.Group) {
+// start makes a process of the bus; g is its upstream. One whose name begins with guest is one.
+func (b *bus) start(t *testing.T, name string, cfg outbound.UpstreamConfig, trip tripFunc) (p *process, g *outbound.Upstream) {
 	t.Helper()
 	return b.startLate(t, name, cfg, trip, nil)
 }
 
-func (b *bus) startLate(t *testing.T, name string, cfg outbound.GroupConfig, trip tripFunc, lag func() time.Duration) (p *process, g *outbound.Group) {
+func (b *bus) startLate(t *testing.T, name string, cfg outbound.UpstreamConfig, trip tripFunc, lag func() time.Duration) (p *process, g *outbound.Upstream) {
 	t.Helper()
 	if cfg.URLs == nil {
 		cfg.URLs = []string{"http://a"}
 	}
 	p = &process{name: name, bus: b, lag: lag, tr: outbound.NewTestTransport(trip), urge: make(chan struct{}, 1), post: make(chan letter, 1<<16)}
-	g, err := p.tr.Group(cfg)
+	g, err := p.tr.Upstream(cfg)
 	require.NoError(t, err)
 	ctx, quit := context.WithCancel(t.Context())
 	p.quit = quit
@@ -80,15 +80,15 @@ func (p *process) Urge() {
 	}
 }
 
-func (p *process) Join(group string, m outbound.Member) (leave func()) {
+func (p *process) Join(upstream string, m outbound.Member) (leave func()) {
 	p.mu.Lock()
-	p.group, p.member = group, m
+	p.upstream, p.member = upstream, m
 	p.mu.Unlock()
 	p.bus.mu.Lock()
 	known := p.bus.last
 	p.bus.mu.Unlock()
 	for _, l := range known {
-		if l.group == group {
+		if l.upstream == upstream {
 			m.Heard(l.from, l.report)
 		}
 	}
@@ -96,7 +96,7 @@ func (p *process) Join(group string, m outbound.Member) (leave func()) {
 		p.mu.Lock()
 		p.member = nil
 		p.mu.Unlock()
-		p.bus.send(letter{from: p.name, group: group})
+		p.bus.send(letter{from: p.name, upstream: upstream})
 	}
 }
 
@@ -124,13 +124,13 @@ func (p *process) speak(ctx context.Context) {
 		case <-p.urge:
 		}
 		p.mu.Lock()
-		m, group, cut, stopped := p.member, p.group, p.cut, p.stopped
+		m, upstream, cut, stopped := p.member, p.upstream, p.cut, p.stopped
 		p.mu.Unlock()
 		if m == nil || stopped {
 			continue
 		}
 		if r := m.Report(); !cut {
-			p.bus.send(letter{from: p.name, group: group, report: &r})
+			p.bus.send(letter{from: p.name, upstream: upstream, report: &r})
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (p *process) listen(ctx context.Context) {
 			time.Sleep(time.Until(l.at.Add(p.lag()))) // Of the bubble.
 		}
 		p.mu.Lock()
-		m, ok := p.member, p.group == l.group && !p.cut && !p.stopped
+		m, ok := p.member, p.upstream == l.upstream && !p.cut && !p.stopped
 		p.mu.Unlock()
 		if m != nil && ok {
 			m.Heard(l.from, l.report)

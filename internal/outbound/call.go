@@ -5,21 +5,21 @@ import (
 	"net/http"
 )
 
-// Call is one request to a group of endpoints.
+// Call is one request to an upstream of endpoints.
 type Call struct {
 	// Method is "POST" where it is empty.
 	Method string
 	// Path follows the endpoint's URL: "/v1/chat/completions"; empty: the URL as it is.
 	Path string
 	// Header is sent as it is, but for what is the connection's; Authorization is the
-	// group's own. All values but those of harmless names are cut out of errors.
+	// upstream's own. All values but those of harmless names are cut out of errors.
 	Header http.Header
 	// Body is sent again with every attempt; it must not change until Do returns.
 	Body []byte
-	// Tokens is what the call is booked with in the group's tokens per minute, an
-	// estimate; Spent corrects it. 0: the group has no such limit, or nobody knows.
+	// Tokens is what the call is booked with in the upstream's tokens per minute, an
+	// estimate; Spent corrects it. 0: the upstream has no such limit, or nobody knows.
 	Tokens int
-	// MaxBytes bounds the answer's body; 0: the group's own bound.
+	// MaxBytes bounds the answer's body; 0: the upstream's own bound.
 	MaxBytes int64
 	// Check says what is wrong with an answer of status 2xx, and is asked before
 	// anybody sees it: an error that blames the dependency, not permanently, makes the
@@ -43,7 +43,7 @@ type Answer struct {
 	Attempts int
 }
 
-// Doer sends calls. Group is one; scorers that need no more say so by taking it.
+// Doer sends calls. Upstream is one; scorers that need no more say so by taking it.
 //
 // Do returns an answer that Check was content with, or an error that wraps a
 // rewards.Class: Unavailable for what may pass (no connection, 408, 429, 5xx, a

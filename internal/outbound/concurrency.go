@@ -9,19 +9,19 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Group and Breadth say how many calls of a scorer are executed at a time.
+// Upstream and Breadth say how many calls of a scorer are executed at a time.
 var (
-	_ rewards.Concurrent          = (*Group)(nil)
-	_ rewards.ConcurrencyReasoner = (*Group)(nil)
+	_ rewards.Concurrent          = (*Upstream)(nil)
+	_ rewards.ConcurrencyReasoner = (*Upstream)(nil)
 )
 
-// Concurrency is how many requests this process may have in flight now: GroupConfig's
+// Concurrency is how many requests this process may have in flight now: UpstreamConfig's
 // Concurrency, or of a fleet this process's share of it.
-func (g *Group) Concurrency() int { return g.slots.bound() }
+func (g *Upstream) Concurrency() int { return g.slots.bound() }
 
-// ConcurrencyReason names the group, whom it shares its limits with, and the rates that
+// ConcurrencyReason names the upstream, whom it shares its limits with, and the rates that
 // hold besides.
-func (g *Group) ConcurrencyReason() string {
+func (g *Upstream) ConcurrencyReason() string {
 	why := rewards.Count(g.cfg.Concurrency, "request") + " at a time to " + g.cfg.Name
 	if m := g.member.Load(); m != nil {
 		processes, _ := m.figures(time.Now())

@@ -12,22 +12,22 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-func TestAGroupAloneHasItsWholeConcurrency(t *testing.T) {
+func TestAUpstreamAloneHasItsWholeConcurrency(t *testing.T) {
 	t.Parallel()
-	g := fake(t, outbound.GroupConfig{Name: "qwen"}, nil)
+	g := fake(t, outbound.UpstreamConfig{Name: "qwen"}, nil)
 	assert.Equal(t, 256, rewards.ConcurrencyOf(g))
 	assert.Equal(t, "256 requests at a time to qwen", rewards.ConcurrencyReason(g))
-	g = fake(t, outbound.GroupConfig{Name: "qwen", Concurrency: 8, RPM: 600, TPM: 1e6}, nil)
+	g = fake(t, outbound.UpstreamConfig{Name: "qwen", Concurrency: 8, RPM: 600, TPM: 1e6}, nil)
 	assert.Equal(t, 8, rewards.ConcurrencyOf(g))
 	assert.Equal(t, "8 requests at a time to qwen, and at most 600 requests a minute, 1000000 tokens a minute", rewards.ConcurrencyReason(g),
 		"what a call may wait for besides is said")
 }
 
-func TestAGroupOfAFleetHasItsShareOfTheConcurrency(t *testing.T) {
+func TestAUpstreamOfAFleetHasItsShareOfTheConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus
-		cfg := outbound.GroupConfig{Name: "qwen", Concurrency: 30}
+		cfg := outbound.UpstreamConfig{Name: "qwen", Concurrency: 30}
 		_, one := b.start(t, "one", cfg, nil)
 		time.Sleep(10 * time.Second) // Of the bubble.
 		assert.Equal(t, 30, one.Concurrency())
@@ -35,7 +35,7 @@ func TestAGroupOfAFleetHasItsShareOfTheConcurrency(t *testing.T) {
 		_, two := b.start(t, "two", cfg, nil)
 		_, three := b.start(t, "three", cfg, nil)
 		time.Sleep(10 * time.Second) // Of the bubble.
-		for _, g := range []*outbound.Group{one, two, three} {
+		for _, g := range []*outbound.Upstream{one, two, three} {
 			assert.Equal(t, 10, g.Concurrency(), "nobody wants anything")
 			assert.Equal(t, "its share of 30 requests at a time to qwen, which 3 processes have", g.ConcurrencyReason())
 		}

@@ -3,7 +3,6 @@ package outbound
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -11,40 +10,37 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
-// GroupConfig is what a Group is made from. The zero value of a field means its
+// UpstreamConfig is what a Upstream is made from. The zero value of a field means its
 // default.
-type GroupConfig struct {
-	// Name stands for the group in errors and metrics; default: the first URL's host.
+type UpstreamConfig struct {
+	// Name stands for the upstream in errors and metrics; default: the first URL's host.
 	Name string
 	// URLs are those of endpoints that do equal work. One may carry a user and a
 	// password, which are sent as basic authentication, and a query.
 	URLs []string
-	// KeyFile holds a key in one line, which is sent to all of them as
-	// "Authorization: Bearer …". It is read again when an endpoint answers 401.
-	KeyFile string
-	// Concurrency bounds the requests in flight, over all endpoints; default 256.
+
+	// Keys says what these mean. RPM is a bucket of RPM that refills all the time, so that a
+	// burst of RPM may come first; TPM likewise. Timeout leaves room for another attempt only
+	// where the caller waits longer.
+	KeyFile     string
 	Concurrency int
+	RPM, TPM    float64
+	Timeout     time.Duration
+	Attempts    int
+
 	// MaxWaiting bounds the calls that wait for one of them; default 64 for each, and
 	// 16,384 at least.
 	MaxWaiting int
-	// RPM bounds requests a minute, retries included; default none. It is a bucket
-	// of RPM that refills all the time, so that a burst of RPM may come first.
-	RPM float64
-	// TPM bounds tokens a minute likewise; default none.
-	TPM float64
-	// Timeout bounds one attempt besides the caller's context; default 120 s. It
-	// leaves room for another attempt only where the caller waits longer.
-	Timeout time.Duration
 	// IdleTimeout closes a connection that nobody uses; default 4 s. It must be less
 	// than the endpoints' own, or a request meets the closing, which is a failed attempt:
 	// uvicorn closes after 5 s. Where they keep connections longer, more spares a burst
 	// of calls that comes once a step the opening of as many connections. An idle
 	// connection costs some 15 KB.
 	IdleTimeout time.Duration
-	// Attempts is how often a call is sent at most; default 3.
-	Attempts int
 	// MaxBytes bounds an answer's body; default 8 MiB.
 	MaxBytes int64
 	// BackoffMin and BackoffMax bound the pause before an attempt: a random part of
@@ -63,24 +59,32 @@ type GroupConfig struct {
 	// is in service: a probe of one to which nobody could connect asks there first. Empty:
 	// there is none, and a probe is a call.
 	HealthPath string
-	// TrustFor is for how long an endpoint is left alone on the word of one other process;
+	// TrustFor is for how long an endpoint is left alone on the report of one other process;
 	// default 60 s, and twice BreakMax where that is set.
 	TrustFor time.Duration
 }
 
+// Keys implements keys.Described: how the servers of an engine are asked.
+func (c *UpstreamConfig) Keys(k *keys.Set) {
+	k.Text(&c.KeyFile, "key_file", "", "File with the key that is sent as Authorization: Bearer. It is read again when a server answers 401.")
+	k.Int(&c.Concurrency, "concurrency", 256, "Requests in flight, all servers and all processes together.").Between(1, 65536)
+	k.Float(&c.RPM, "requests_per_minute", 0, "Requests that are sent in a minute, retries included. 0: no bound.")
+	k.Float(&c.TPM, "tokens_per_minute", 0, "Tokens that are sent and asked for in a minute. 0: no bound.")
+	k.Duration(&c.Timeout, "timeout", 2*time.Minute, "One request; the component's timeout bounds all of them.").Between(time.Millisecond, 24*time.Hour)
+	k.Int(&c.Attempts, "attempts", 3, "How often a request is sent that fails with what may pass.").Between(1, 20)
+}
+
 // WithDefaults fills what is not set.
-func (c GroupConfig) WithDefaults() GroupConfig {
+func (c UpstreamConfig) WithDefaults() UpstreamConfig {
 	if c.Name == "" && len(c.URLs) > 0 {
 		c.Name = "(unnamed)"
 		if u, err := url.Parse(c.URLs[0]); err == nil && u.Host != "" {
 			c.Name = u.Host
 		}
 	}
-	def(&c.Concurrency, 256)
+	keys.Fill(&c)
 	def(&c.MaxWaiting, min(max(16_384, 64*c.Concurrency), 1<<20))
-	def(&c.Timeout, 2*time.Minute)
 	def(&c.IdleTimeout, 4*time.Second)
-	def(&c.Attempts, 3)
 	def(&c.MaxBytes, 8<<20)
 	def(&c.BackoffMin, 500*time.Millisecond)
 	def(&c.BackoffMax, max(30*time.Second, c.BackoffMin))
@@ -104,11 +108,11 @@ func def[T comparable](field *T, value T) {
 
 // Validate names everything that is wrong with a configuration whose defaults are
 // filled. It quotes no URL, because one may hold a password.
-func (c GroupConfig) Validate() error {
-	var errs []error
+func (c UpstreamConfig) Validate() error {
+	errs := []error{keys.Validate("outbound: upstream "+c.Name, &c)}
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
-			errs = append(errs, fmt.Errorf("outbound: group %s: "+format, append([]any{c.Name}, args...)...))
+			errs = append(errs, fmt.Errorf("outbound: upstream %s: "+format, append([]any{c.Name}, args...)...))
 		}
 	}
 	bad(len(c.URLs) == 0, "no URL")
@@ -127,13 +131,8 @@ func (c GroupConfig) Validate() error {
 		seen[sameURL(u)] = i + 1
 	}
 	bad(c.KeyFile != "" && user, "a key file and a user in a URL; only one can be sent")
-	bad(c.Concurrency < 1 || c.Concurrency > 65_536, "concurrency of %d, want 1 to 65536", c.Concurrency)
 	bad(c.MaxWaiting < 1 || c.MaxWaiting > 1<<20, "max waiting of %d, want 1 to 1048576", c.MaxWaiting)
-	bad(!(c.RPM >= 0) || math.IsInf(c.RPM, 1), "%v requests a minute, want 0 (no limit) or more", c.RPM)
-	bad(!(c.TPM >= 0) || math.IsInf(c.TPM, 1), "%v tokens a minute, want 0 (no limit) or more", c.TPM)
-	bad(c.Timeout < 0 || c.Timeout > 24*time.Hour, "timeout of %v, want up to 24h", c.Timeout)
 	bad(c.IdleTimeout < 0 || c.IdleTimeout > time.Hour, "idle timeout of %v, want up to 1h", c.IdleTimeout)
-	bad(c.Attempts < 1 || c.Attempts > 20, "%d attempts, want 1 to 20", c.Attempts)
 	bad(c.MaxBytes < 1 || c.MaxBytes > 1<<30, "max bytes of %d, want 1 to 1073741824", c.MaxBytes)
 	// Longer pauses would only overflow the sums that are made of them.
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin || c.BackoffMax > 24*time.Hour, "backoff from %v to %v, want 0 to 24h, the shorter first", c.BackoffMin, c.BackoffMax)
@@ -144,7 +143,7 @@ func (c GroupConfig) Validate() error {
 }
 
 // rates says the rate limits there are.
-func (c GroupConfig) rates() string {
+func (c UpstreamConfig) rates() string {
 	var all []string
 	if c.RPM > 0 {
 		all = append(all, strconv.FormatFloat(c.RPM, 'f', -1, 64)+" requests a minute")
@@ -155,8 +154,8 @@ func (c GroupConfig) rates() string {
 	return strings.Join(all, ", ")
 }
 
-// identity is equal for groups that share their limits.
-func (c GroupConfig) identity() string {
+// identity is equal for upstreams that share their limits.
+func (c UpstreamConfig) identity() string {
 	all := make([]string, 0, len(c.URLs)+1)
 	for _, raw := range c.URLs {
 		if u, err := url.Parse(raw); err == nil {
@@ -179,9 +178,9 @@ func sameURL(u *url.URL) string {
 	return c.String()
 }
 
-// differs says what keeps two configurations from being one group. The name may
+// differs says what keeps two configurations from being one upstream. The name may
 // differ: it is the first one's.
-func (c GroupConfig) differs(other GroupConfig) error {
+func (c UpstreamConfig) differs(other UpstreamConfig) error {
 	a, b := reflect.ValueOf(c), reflect.ValueOf(other)
 	var what []string
 	for i := range a.NumField() {
@@ -196,6 +195,6 @@ func (c GroupConfig) differs(other GroupConfig) error {
 	if len(what) == 0 {
 		return nil
 	}
-	return fmt.Errorf("outbound: group %s has the endpoints and key file of group %s and must share its limits: make %s equal",
+	return fmt.Errorf("outbound: upstream %s has the endpoints and key file of upstream %s and must share its limits: make %s equal",
 		other.Name, c.Name, strings.Join(what, ", "))
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-var _ rewards.Reliant = (*Group)(nil)
+var _ rewards.Reliant = (*Upstream)(nil)
 
-// Dependency is what scorers that ask the group depend on: it is down while the breakers of
+// Dependency is what scorers that ask the upstream depend on: it is down while the breakers of
 // all endpoints are open.
-func (g *Group) Dependency() rewards.Dependency {
+func (g *Upstream) Dependency() rewards.Dependency {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -36,7 +36,7 @@ func (g *Group) Dependency() rewards.Dependency {
 // unanswered is for how long the endpoints have answered nothing while requests are there:
 // since the last answer, or since the oldest of the requests was sent where that is later.
 // The caller holds mu.
-func (g *Group) unanswered(now time.Time) time.Duration {
+func (g *Upstream) unanswered(now time.Time) time.Duration {
 	var oldest, last time.Time
 	for _, e := range g.endpoints {
 		if f := e.flights.Front(); f != nil {
@@ -58,7 +58,7 @@ func (g *Group) unanswered(now time.Time) time.Duration {
 }
 
 // usable reports whether an endpoint may take a request now.
-func (g *Group) usable(now time.Time) bool {
+func (g *Upstream) usable(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range g.endpoints {
@@ -72,7 +72,7 @@ func (g *Group) usable(now time.Time) bool {
 // surrender takes an endpoint out of service to which a call could not connect with its
 // last attempt: for a call that is returned to a queue, and has nobody else to try, that is
 // as good as BreakAfter failures, because the queue is to stop then.
-func (g *Group) surrender(ctx context.Context, f *failure) {
+func (g *Upstream) surrender(ctx context.Context, f *failure) {
 	if f.endpoint == nil || f.status != 0 || !f.unserved || !f.retry || !rewards.Returns(ctx) {
 		return
 	}
@@ -85,9 +85,9 @@ func (g *Group) surrender(ctx context.Context, f *failure) {
 	}
 }
 
-// waits reports whether a call failed because the group is down: because it was not sent, or
+// waits reports whether a call failed because the upstream is down: because it was not sent, or
 // what was sent had no answer that says otherwise.
-func (g *Group) waits(f *failure, blame rewards.Blame) bool {
+func (g *Upstream) waits(f *failure, blame rewards.Blame) bool {
 	return f.waits || !f.permanent && blame == rewards.BlameDependency && (f.class == rewards.Unavailable || f.class == rewards.Timeout) &&
 		g.Dependency().Down
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // returning asks for a sample that may go back to its queue.
-func returning(t *testing.T, g *outbound.Group) error {
+func returning(t *testing.T, g *outbound.Upstream) error {
 	t.Helper()
 	_, err := g.Do(rewards.Returning(t.Context()), &outbound.Call{Body: []byte("question")})
 	return err
@@ -26,7 +26,7 @@ func TestACallWhoseSampleMayBeReturnedDoesNotWaitForAProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{over: 8 * time.Second, start: time.Now()}
-		g := fake(t, outbound.GroupConfig{Name: "judge", Attempts: 1, BreakMax: 4 * time.Second}, o.trip)
+		g := fake(t, outbound.UpstreamConfig{Name: "judge", Attempts: 1, BreakMax: 4 * time.Second}, o.trip)
 		assert.Equal(t, "judge", g.Dependency().Name)
 		assert.False(t, g.Dependency().Down)
 		for range 4 {
@@ -72,7 +72,7 @@ func TestOneCallProbesAndTheOthersAreReturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hang := false
-		g := fake(t, outbound.GroupConfig{Attempts: 1}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{Attempts: 1}, func(r *http.Request) (*http.Response, error) {
 			if !hang {
 				return nil, &net.OpError{Op: "dial", Err: errRefused}
 			}
@@ -99,7 +99,7 @@ func TestOneCallProbesAndTheOthersAreReturned(t *testing.T) {
 func TestACallThatMeetsTheOpeningOfTheBreakerIsReturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := fake(t, outbound.GroupConfig{}, func(*http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{}, func(*http.Request) (*http.Response, error) {
 			time.Sleep(100 * time.Millisecond)
 			return nil, errRefused
 		})
@@ -117,7 +117,7 @@ func TestACallThatMeetsTheOpeningOfTheBreakerIsReturned(t *testing.T) {
 func TestASampleThatAnEngineDislikesIsNotReturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := fake(t, outbound.GroupConfig{}, func(*http.Request) (*http.Response, error) { return reply(500, "no"), nil })
+		g := fake(t, outbound.UpstreamConfig{}, func(*http.Request) (*http.Response, error) { return reply(500, "no"), nil })
 		for range 4 {
 			err := returning(t, g)
 			require.ErrorIs(t, err, rewards.Unavailable)
@@ -131,7 +131,7 @@ func TestItIsKnownForHowLongNothingWasAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
-		g := fake(t, outbound.GroupConfig{}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{}, func(r *http.Request) (*http.Response, error) {
 			select {
 			case <-answer:
 			case <-r.Context().Done():

@@ -3,9 +3,9 @@
 //
 // The life of a call:
 //
-//  1. NewTransport is told once which addresses may be reached, and Group once for
+//  1. NewTransport is told once which addresses may be reached, and Upstream once for
 //     each set of equal endpoints. Whoever asks for the same URLs and key file again
-//     gets the same Group, so that its limits hold for the whole process.
+//     gets the same Upstream, so that its limits hold for the whole process.
 //  2. Do waits for one of Concurrency slots, first come first served, then until the
 //     requests and tokens per minute allow another request. Both waits end with the
 //     caller's context; a queue of MaxWaiting calls is full. The time of the component
@@ -18,8 +18,8 @@
 //     the next probe, because a call that fails at once would only burn the next sample;
 //     one whose deadline comes before the probe does fail at once, and says when the probe
 //     is. So does one whose sample goes back to its queue (rewards.Returning): its error
-//     names the group as what the sample waits for, and Dependency says when to try again.
-//     Where nobody could connect, and the group has a HealthPath, the probe asks there, and
+//     names the upstream as what the sample waits for, and Dependency says when to try again.
+//     Where nobody could connect, and the upstream has a HealthPath, the probe asks there, and
 //     the endpoint is back as soon as that is answered (health.go).
 //  4. A connection is made only to an address that the Policy allows. The check sits
 //     in the socket's control hook, after the name was resolved, so that a name which
@@ -42,8 +42,8 @@
 //  7. Close refuses new calls and closes idle connections. The package starts no
 //     goroutines of its own; those of connections end with them.
 //
-// With Transport.Join the groups of several processes share their limits, by a Fleet that
-// carries words between them. Groups are the same where name, limits, URLs (without user
+// With Transport.Join the upstreams of several processes share their limits, by a Fleet that
+// carries reports between them. Upstreams are the same where name, limits, URLs (without user
 // and query) and the key file's name are.
 //
 // Each process says once a second what it wants, and derives all shares from what all
@@ -52,22 +52,22 @@
 // a process had and wanted at a time, where one that goes on to have all it may wants all; what
 // nobody wants raises who wants least. A smaller share
 // holds at once, a larger one after 3 s, when everybody has heard of it (see window): the
-// shares sum to the limit at most as long as nobody comes or goes, however late words
+// shares sum to the limit at most as long as nobody comes or goes, however late reports
 // are. The processes need no agreement, no clock but their own, and no message for a
 // request. Who comes starts with a tenth of its part and an empty bucket of that size;
-// who falls silent for 5 s is counted out. Who has not heard a word of its own for 3 s is
-// deaf, and has the limit by the number of processes it knew, counting 2 at least, or by 8
+// who falls silent for 5 s is counted out. Who has not heard a report of its own for 3 s is
+// partitioned, and has the limit by the number of processes it knew, counting 2 at least, or by 8
 // if it never knew any. In any time, all processes together send at most what the limit
 // allows in it, one bucket for the burst, and a tenth of a part for each that came;
-// more only where some are deaf and others are not.
+// more only where some are partitioned and others are not.
 // There is at least one place for each process, also where there are fewer than processes.
 //
 // An endpoint that a process found dead is left alone by the others until its probe is
-// due, and as long again for the word that must follow; who failed last probes, and the
+// due, and as long again for the report that must follow; who failed last probes, and the
 // others rely on it. An answer outweighs all that: who had one in the last 5 s, and no
 // failure since, does not listen, and tells the others, who then do not either, until
 // that trouble is over. One broken process can so keep an endpoint from those that had
 // nothing to ask for one and a quarter of TrustFor at most; only two that each found out for
-// themselves are relied on for longer. One failure of its own besides the word of another
+// themselves are relied on for longer. One failure of its own besides the report of another
 // is as good as BreakAfter.
 package outbound

@@ -18,7 +18,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// endpoint is one URL of a group.
+// endpoint is one URL of an upstream.
 type endpoint struct {
 	// Immutable.
 	name  string   // The URL as people may read it, without its query.
@@ -27,21 +27,21 @@ type endpoint struct {
 	// digest stands for it where other processes can read it.
 	digest string
 
-	// Guarded by Group.mu.
+	// Guarded by Upstream.mu.
 	inFlight          int
 	flights           list.List // Of time.Time: when they were sent, the oldest first.
 	answered          time.Time // When it last answered anything.
 	requests, retries int64
 	failures          map[rewards.Class]int64
 	breaker           breaker
-	others            hearsay
+	others            gossip
 	// busyUntil is what Retry-After asked for. Others are preferred until then.
 	busyUntil time.Time
 	unreached bool   // Nobody could connect to it, or connections broke, when it last failed.
 	last      string // Its last failure, redacted, for the error of a call that finds all out of service.
 }
 
-func newEndpoint(u *url.URL, cfg GroupConfig) *endpoint {
+func newEndpoint(u *url.URL, cfg UpstreamConfig) *endpoint {
 	e := &endpoint{
 		failures: map[rewards.Class]int64{},
 		breaker:  newBreaker(cfg),
@@ -86,7 +86,7 @@ func (e *endpoint) target(below string) (*url.URL, error) {
 // choose waits until an endpoint may take the call's next attempt, and reserves it;
 // settle is its counterpart. probe: the attempt is to find out whether the endpoint is
 // back.
-func (g *Group) choose(ctx context.Context, t *try) (e *endpoint, probe bool, f *failure) {
+func (g *Upstream) choose(ctx context.Context, t *try) (e *endpoint, probe bool, f *failure) {
 	for {
 		g.mu.Lock()
 		now := time.Now()
@@ -128,7 +128,7 @@ func (g *Group) choose(ctx context.Context, t *try) (e *endpoint, probe bool, f 
 
 // waitForProbe returns when a probe is due or an endpoint's state has changed, with
 // false if ctx ended.
-func (g *Group) waitForProbe(ctx context.Context, d time.Duration, known bool, changed <-chan struct{}) bool {
+func (g *Upstream) waitForProbe(ctx context.Context, d time.Duration, known bool, changed <-chan struct{}) bool {
 	var due <-chan time.Time
 	if known {
 		timer := time.NewTimer(d)
@@ -153,7 +153,7 @@ func (g *Group) waitForProbe(ctx context.Context, d time.Duration, known bool, c
 // only to a call that has not failed yet, while others are in service. Among these the
 // order is: not asked to be left alone, fewest attempts of this call, least in flight,
 // chance.
-func (g *Group) pick(now time.Time, t *try) *endpoint {
+func (g *Upstream) pick(now time.Time, t *try) *endpoint {
 	var best, due *endpoint
 	ties := 0
 	for _, e := range g.endpoints {
@@ -212,7 +212,7 @@ func (t *try) times(e *endpoint) int {
 // nextProbe is when the next endpoint may be probed, and what is wrong with it. It is
 // not known while all are being probed. hope is when one may be back: due, or earlier
 // where another process probes. The caller holds mu.
-func (g *Group) nextProbe() (due, hope time.Time, last string, known bool) {
+func (g *Upstream) nextProbe() (due, hope time.Time, last string, known bool) {
 	for _, e := range g.endpoints {
 		if last == "" {
 			last = e.why()
@@ -237,7 +237,7 @@ func (g *Group) nextProbe() (due, hope time.Time, last string, known bool) {
 }
 
 // down says what is wrong with the first endpoint; "" where one is in service.
-func (g *Group) down() string {
+func (g *Upstream) down() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range g.endpoints {
@@ -248,7 +248,7 @@ func (g *Group) down() string {
 	return g.endpoints[0].why()
 }
 
-// why says what is wrong with the endpoint. The caller holds the group's mu.
+// why says what is wrong with the endpoint. The caller holds the upstream's mu.
 func (e *endpoint) why() string {
 	if e.breaker.told {
 		return e.name + ": another process found it out of service"
@@ -257,7 +257,7 @@ func (e *endpoint) why() string {
 }
 
 // elsewhere reports whether an endpoint other than e is in service and not busy.
-func (g *Group) elsewhere(now time.Time, e *endpoint) bool {
+func (g *Upstream) elsewhere(now time.Time, e *endpoint) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, other := range g.endpoints {
@@ -270,7 +270,7 @@ func (g *Group) elsewhere(now time.Time, e *endpoint) bool {
 
 // settle ends what choose began for a request of t. answer and f are nil for an attempt
 // whose Check panicked: the endpoint did answer.
-func (g *Group) settle(e *endpoint, probe bool, t *try, answer *Answer, f *failure) {
+func (g *Upstream) settle(e *endpoint, probe bool, t *try, answer *Answer, f *failure) {
 	c, health := t.call, alive
 	if answer != nil && answer.Status >= 500 { // The caller wanted it; it is no sign of health.
 		health = ill
@@ -319,13 +319,13 @@ func (g *Group) settle(e *endpoint, probe bool, t *try, answer *Answer, f *failu
 }
 
 // announce tells those who wait that an endpoint's state has changed. The caller holds mu.
-func (g *Group) announce() {
+func (g *Upstream) announce() {
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
 // urge has the fleet told soon.
-func (g *Group) urge() {
+func (g *Upstream) urge() {
 	if m := g.member.Load(); m != nil {
 		m.urge()
 	}
@@ -334,7 +334,7 @@ func (g *Group) urge() {
 // suspect names a request that was answered with 500, by its body: a server says 500
 // of itself and of a request it chokes on alike, unlike 502, 503 and 504. 0: another
 // answer, or nothing to tell requests apart by.
-func (g *Group) suspect(body []byte, answer *Answer, f *failure) uint64 {
+func (g *Upstream) suspect(body []byte, answer *Answer, f *failure) uint64 {
 	failed := answer != nil && answer.Status == http.StatusInternalServerError ||
 		f != nil && f.status == http.StatusInternalServerError
 	if !failed || len(body) == 0 {

@@ -15,7 +15,7 @@ import (
 // around it.
 type callError struct {
 	class rewards.Class
-	text  string // The group, what the last attempt met, and why there is no further one.
+	text  string // The upstream, what the last attempt met, and why there is no further one.
 	cause error
 }
 
@@ -41,7 +41,7 @@ type failure struct {
 	permanent bool          // Every call will meet it.
 
 	retry  bool       // Another attempt may succeed.
-	waits  bool       // It is not sent as long as the group is down.
+	waits  bool       // It is not sent as long as the upstream is down.
 	rekey  bool       // There is another key than the one that was refused.
 	after  retryAfter // What the endpoint asks for.
 	health verdict

@@ -14,7 +14,7 @@ func NewTestTransport(trip http.RoundTripper) *Transport {
 	if err != nil {
 		panic(err)
 	}
-	t.newTrip = func(GroupConfig) http.RoundTripper { return trip }
+	t.newTrip = func(UpstreamConfig) http.RoundTripper { return trip }
 	return t
 }
 

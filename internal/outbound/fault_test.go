@@ -28,7 +28,7 @@ func TestStatusesThatMayPassAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{408, 425, 429, 500, 502, 503, 504, 507, 599} {
 		var asked counter
-		g := served(t, outbound.GroupConfig{}, func(w http.ResponseWriter, r *http.Request) {
+		g := served(t, outbound.UpstreamConfig{}, func(w http.ResponseWriter, r *http.Request) {
 			body := new(bytes.Buffer)
 			_, _ = body.ReadFrom(r.Body)
 			if asked.next() < 3 {
@@ -51,7 +51,7 @@ func TestStatusesThatMayPassAreTriedAgain(t *testing.T) {
 func TestAStatusThatDoesNotPassIsAnErrorWithTheAnswersBeginning(t *testing.T) {
 	t.Parallel()
 	var asked counter
-	g := served(t, outbound.GroupConfig{Name: "judge"}, func(w http.ResponseWriter, _ *http.Request) {
+	g := served(t, outbound.UpstreamConfig{Name: "judge"}, func(w http.ResponseWriter, _ *http.Request) {
 		asked.next()
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprint(w, "over\x00loaded\n\r  now \xff", strings.Repeat("x", 10_000))
@@ -72,7 +72,7 @@ func TestStatusesThatWouldOnlyRepeatAreErrorsAtOnce(t *testing.T) {
 		451: rewards.Internal, 501: rewards.Internal, 505: rewards.Internal, 300: rewards.Internal, 304: rewards.Internal, 307: rewards.Internal,
 	} {
 		var asked counter
-		g := served(t, outbound.GroupConfig{}, func(w http.ResponseWriter, _ *http.Request) {
+		g := served(t, outbound.UpstreamConfig{}, func(w http.ResponseWriter, _ *http.Request) {
 			asked.next()
 			w.WriteHeader(status)
 		})
@@ -85,7 +85,7 @@ func TestStatusesThatWouldOnlyRepeatAreErrorsAtOnce(t *testing.T) {
 
 func TestTheCallerMayTakeOtherStatusesForAnswers(t *testing.T) {
 	t.Parallel()
-	g := served(t, outbound.GroupConfig{}, func(w http.ResponseWriter, r *http.Request) {
+	g := served(t, outbound.UpstreamConfig{}, func(w http.ResponseWriter, r *http.Request) {
 		status, _ := strconv.Atoi(r.URL.Query().Get("status"))
 		w.WriteHeader(status)
 		fmt.Fprint(w, "as it is")
@@ -105,7 +105,7 @@ func TestTheCallerMayTakeOtherStatusesForAnswers(t *testing.T) {
 func TestAHeaderThatCannotBeSentIsTheCallsFaultAndNotTheEndpoints(t *testing.T) {
 	t.Parallel()
 	var asked counter
-	g := served(t, outbound.GroupConfig{BreakAfter: 1}, func(http.ResponseWriter, *http.Request) { asked.next() })
+	g := served(t, outbound.UpstreamConfig{BreakAfter: 1}, func(http.ResponseWriter, *http.Request) { asked.next() })
 	for want, h := range map[string]http.Header{
 		`"X Y" is no name`:                    {"X Y": {"v"}},
 		`"" is no name`:                       {"": {"v"}},
@@ -129,7 +129,7 @@ func TestNobodyListens(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l.Close()
-	g := open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{"http://" + l.Addr().String()}})
+	g := open(t, outbound.Policy{}, outbound.UpstreamConfig{URLs: []string{"http://" + l.Addr().String()}})
 	_, err = ask(t, g)
 	require.ErrorIs(t, err, rewards.Unavailable)
 	require.ErrorContains(t, err, "connection refused")
@@ -195,12 +195,12 @@ func TestASpoiltAnswerIsTriedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := served(t, outbound.GroupConfig{}, once(spoil))
+			g := served(t, outbound.UpstreamConfig{}, once(spoil))
 			answer, err := g.Do(t.Context(), &outbound.Call{Body: []byte("q"), Check: scores})
 			require.NoError(t, err)
 			assert.Equal(t, 2, answer.Attempts)
 
-			g = served(t, outbound.GroupConfig{Attempts: 2}, spoil)
+			g = served(t, outbound.UpstreamConfig{Attempts: 2}, spoil)
 			_, err = g.Do(t.Context(), &outbound.Call{Body: []byte("q"), Check: scores})
 			require.ErrorIs(t, err, rewards.Unavailable)
 			assert.EqualValues(t, 2, g.Stats().Endpoints[0].Failures[rewards.Unavailable])
@@ -211,7 +211,7 @@ func TestASpoiltAnswerIsTriedAgain(t *testing.T) {
 func TestWhatCheckSaysOfTheSampleIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	for _, class := range []rewards.Class{rewards.InvalidScore, rewards.BadInput, rewards.Internal} {
-		g := served(t, outbound.GroupConfig{BreakAfter: 1}, func(http.ResponseWriter, *http.Request) {})
+		g := served(t, outbound.UpstreamConfig{BreakAfter: 1}, func(http.ResponseWriter, *http.Request) {})
 		_, err := g.Do(t.Context(), &outbound.Call{Check: func(*outbound.Answer) error {
 			return fmt.Errorf("%w: said by check", class)
 		}})
@@ -242,7 +242,7 @@ func drip(w http.ResponseWriter, r *http.Request) {
 
 func TestABodyThatDripsEndsWithTheAttemptsTime(t *testing.T) {
 	t.Parallel()
-	g := served(t, outbound.GroupConfig{Timeout: 100 * time.Millisecond, Attempts: 2}, drip)
+	g := served(t, outbound.UpstreamConfig{Timeout: 100 * time.Millisecond, Attempts: 2}, drip)
 	_, err := ask(t, g)
 	require.ErrorIs(t, err, rewards.Timeout)
 	require.ErrorContains(t, err, "did not answer within 100ms (its answer broke off after")
@@ -251,8 +251,11 @@ func TestABodyThatDripsEndsWithTheAttemptsTime(t *testing.T) {
 
 func TestABodyThatDoesNotComeBehindAnErrorIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	start := time.Now()
-	g := served(t, outbound.GroupConfig{Attempts: 1}, func(w http.ResponseWriter, r *http.Request) {
+	g := served(t, outbound.UpstreamConfig{Attempts: 1}, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 		_, _ = w.Write([]byte("xxx"))
 		w.(http.Flusher).Flush()
@@ -267,7 +270,7 @@ func TestABodyThatDoesNotComeBehindAnErrorIsNotWaitedFor(t *testing.T) {
 func TestABodyOfAGigabyteCostsItsBound(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
 	chunk := make([]byte, 1<<20)
 	for name, declared := range map[string]string{"declared": strconv.Itoa(1 << 30), "chunked": ""} {
-		g := served(t, outbound.GroupConfig{}, func(w http.ResponseWriter, _ *http.Request) {
+		g := served(t, outbound.UpstreamConfig{}, func(w http.ResponseWriter, _ *http.Request) {
 			if declared != "" {
 				w.Header().Set("Content-Length", declared)
 			}
@@ -292,7 +295,7 @@ func TestABodyOfExactlyItsBoundIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 511, 512, 4095, 4096, 4097, 65_536, 65_537, 300_000} {
 		for _, flush := range []bool{false, true} {
-			g := served(t, outbound.GroupConfig{}, func(w http.ResponseWriter, _ *http.Request) {
+			g := served(t, outbound.UpstreamConfig{}, func(w http.ResponseWriter, _ *http.Request) {
 				if flush { // No Content-Length.
 					w.WriteHeader(http.StatusOK)
 					w.(http.Flusher).Flush()
@@ -321,7 +324,7 @@ func TestACompressedAnswerIsRefusedUnread(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, z.Close())
-	g := served(t, outbound.GroupConfig{}, func(w http.ResponseWriter, r *http.Request) {
+	g := served(t, outbound.UpstreamConfig{}, func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, "identity", r.Header.Get("Accept-Encoding"))
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(bomb.Bytes())
@@ -339,7 +342,7 @@ func TestACertificateMustBeTrusted(t *testing.T) {
 	srv.Config.ErrorLog = quiet()
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
-	_, err := ask(t, open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{srv.URL}}))
+	_, err := ask(t, open(t, outbound.Policy{}, outbound.UpstreamConfig{URLs: []string{srv.URL}}))
 	require.ErrorIs(t, err, rewards.Internal)
 	require.ErrorContains(t, err, "certificate")
 	require.ErrorContains(t, err, "CA file")
@@ -347,7 +350,7 @@ func TestACertificateMustBeTrusted(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 	require.NoError(t, os.WriteFile(ca, block, 0o600))
-	answer, err := ask(t, open(t, outbound.Policy{CAFile: ca}, outbound.GroupConfig{URLs: []string{srv.URL}}))
+	answer, err := ask(t, open(t, outbound.Policy{CAFile: ca}, outbound.UpstreamConfig{URLs: []string{srv.URL}}))
 	require.NoError(t, err)
 	assert.Equal(t, "HTTP/1.1", string(answer.Body))
 }
@@ -356,7 +359,7 @@ func TestHTTPSToAServerThatSpeaksHTTPSaysSo(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(srv.Close)
-	_, err := ask(t, open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{strings.Replace(srv.URL, "http", "https", 1)}}))
+	_, err := ask(t, open(t, outbound.Policy{}, outbound.UpstreamConfig{URLs: []string{strings.Replace(srv.URL, "http", "https", 1)}}))
 	require.ErrorIs(t, err, rewards.Internal)
 	require.ErrorContains(t, err, "begin its URL with http://")
 }
@@ -377,7 +380,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 	srv.Start()
 	t.Cleanup(srv.Close)
-	g := open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{srv.URL}, Attempts: 1, BreakAfter: 1000})
+	g := open(t, outbound.Policy{}, outbound.UpstreamConfig{URLs: []string{srv.URL}, Attempts: 1, BreakAfter: 1000})
 	for i := range 40 {
 		_, err := g.Do(t.Context(), &outbound.Call{Path: []string{"", "/503"}[i%2]})
 		assert.Equal(t, i%2 == 1, err != nil)

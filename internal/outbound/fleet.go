@@ -18,43 +18,43 @@ const (
 	// FleetPeriod is how often a Fleet asks its members for a Report, at least.
 	FleetPeriod = time.Second
 	// shareHold is how long a larger share is known before it is used, and how old the
-	// last word of its own may be that a process has heard back. That both are the same
+	// last report of its own may be that a process has heard back. That both are the same
 	// is what keeps the sum of all shares within the limit: see window.
 	shareHold = 3 * time.Second
 	// silence is how long another process may say nothing before its share is divided
-	// among the others, who then hold it for shareHold: 8 s after its last word.
+	// among the others, who then hold it for shareHold: 8 s after its last report.
 	silence = 5 * time.Second
 	// unheard is the number of processes that one counts with which never heard any.
 	unheard = 8
-	// maxPeers bounds the processes that a group counts.
+	// maxPeers bounds the processes that an upstream counts.
 	maxPeers = 4096
 )
 
-// Fleet carries the words of groups between processes that share limits. Nil: the
+// Fleet carries the reports of upstreams between processes that share limits. Nil: the
 // process is alone, and has all of them.
 //
-// Every process must hear the words of all, its own included, in the same order. It may
+// Every process must hear the reports of all, its own included, in the same order. It may
 // miss some as long as it hears later ones.
 type Fleet interface {
 	// Self names this process; no other has the name, not even its own earlier life.
 	Self() string
-	// Join makes m one of the processes that share a group, until leave is called. From
+	// Join makes m one of the processes that share an upstream, until leave is called. From
 	// then on m is asked for its Report each FleetPeriod, and told what is heard of the
-	// group, which begins with what is known already.
-	Join(group string, m Member) (leave func())
+	// upstream, which begins with what is known already.
+	Join(upstream string, m Member) (leave func())
 	// Urge asks for a Report soon. It does not block.
 	Urge()
 }
 
-// Member is a process's part in one group. Its methods may be called from any goroutine.
+// Member is a process's part in one upstream. Its methods may be called from any goroutine.
 type Member interface {
 	// Report is what the other processes shall know.
 	Report() Report
-	// Heard is told of a process's report, its own as well; nil: it has left the group.
+	// Heard is told of a process's report, its own as well; nil: it has left the upstream.
 	Heard(from string, r *Report)
 }
 
-// Report is what a process says of its part in a group. It replaces what it said before.
+// Report is what a process says of its part in an upstream. It replaces what it said before.
 type Report struct {
 	// Seq numbers a process's reports.
 	Seq uint64 `json:"seq"`
@@ -82,7 +82,7 @@ type Opening struct {
 	// Endpoint is a digest of its URL.
 	Endpoint string `json:"endpoint"`
 	// Failed counts how often the process's own requests took it out of service or kept
-	// it there; 0: it only relies on the word of others, and is asking for itself now.
+	// it there; 0: it only relies on the report of others, and is asking for itself now.
 	Failed int64 `json:"failed,omitempty"`
 	// Due is in how many milliseconds it will be probed, counted from the report;
 	// negative where nobody has come to do it. Pause is how long it was left alone, in
@@ -93,7 +93,7 @@ type Opening struct {
 	Probing bool `json:"probing,omitempty"`
 }
 
-// Join makes the transport's groups, those of later as well, share their limits with the
+// Join makes the transport's upstreams, those of later as well, share their limits with the
 // other processes of a fleet. A guest seldom has a call of its own: it has one place while
 // it asks for no more. It may be called once, before Close.
 func (t *Transport) Join(f Fleet, guest bool) {
@@ -108,8 +108,8 @@ func (t *Transport) Join(f Fleet, guest bool) {
 	}
 }
 
-// enlist makes a group a member. The caller holds mu.
-func (t *Transport) enlist(g *Group) {
+// enlist makes an upstream a member. The caller holds mu.
+func (t *Transport) enlist(g *Upstream) {
 	if t.fleet == nil {
 		return
 	}
@@ -122,19 +122,19 @@ func (t *Transport) enlist(g *Group) {
 	g.join(t.fleet, t.guest, key)
 }
 
-// quit ends a group's part in the fleet. Its calls that are under way go on. The caller holds mu.
-func (t *Transport) quit(g *Group) {
+// quit ends an upstream's part in the fleet. Its calls that are under way go on. The caller holds mu.
+func (t *Transport) quit(g *Upstream) {
 	if leave := g.leave.Swap(nil); leave != nil {
 		(*leave)()
 		t.keys[g.key]--
 	}
 }
 
-// fleetKey is equal for groups of several processes that share their limits: the name,
-// and a digest of the limits, the endpoints and the key file's name. Groups that differ
+// fleetKey is equal for upstreams of several processes that share their limits: the name,
+// and a digest of the limits, the endpoints and the key file's name. Upstreams that differ
 // in any of it are strangers to each other. Endpoints on the loopback interface are each
-// machine's own, so that their groups are shared within it only.
-func (c GroupConfig) fleetKey(self string) string {
+// machine's own, so that their upstreams are shared within it only.
+func (c UpstreamConfig) fleetKey(self string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%v %v %v\n%s\n", c.Name, c.Concurrency, c.RPM, c.TPM, filepath.Base(c.KeyFile))
 	local := false

@@ -18,8 +18,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// part is a group's part of a limit now.
-func part(g *outbound.Group, limit string) float64 {
+// part is an upstream's part of a limit now.
+func part(g *outbound.Upstream, limit string) float64 {
 	for _, s := range g.Stats().Shares {
 		if s.Limit == limit {
 			return s.Part
@@ -33,8 +33,8 @@ const (
 	places = "concurrency"
 )
 
-// sum is that of several groups.
-func sum(limit string, all ...*outbound.Group) float64 {
+// sum is that of several upstreams.
+func sum(limit string, all ...*outbound.Upstream) float64 {
 	s := 0.0
 	for _, g := range all {
 		s += part(g, limit)
@@ -42,8 +42,8 @@ func sum(limit string, all ...*outbound.Group) float64 {
 	return s
 }
 
-// load keeps n calls of a group under way until the context ends.
-func load(ctx context.Context, wg *sync.WaitGroup, g *outbound.Group, n int) {
+// load keeps n calls of an upstream under way until the context ends.
+func load(ctx context.Context, wg *sync.WaitGroup, g *outbound.Upstream, n int) {
 	for range n {
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -71,7 +71,7 @@ func TestThreeProcessesTogetherKeepToTheRequestsAMinute(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Time
 		note := slow(100*time.Millisecond, func() { mu.Lock(); at = append(at, time.Now()); mu.Unlock() })
-		cfg := outbound.GroupConfig{RPM: 600}
+		cfg := outbound.UpstreamConfig{RPM: 600}
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
@@ -105,12 +105,12 @@ func TestSharesFollowWhatProcessesWantAndSumToTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus
-		cfg := outbound.GroupConfig{RPM: 600, Concurrency: 30}
+		cfg := outbound.UpstreamConfig{RPM: 600, Concurrency: 30}
 		_, busy := b.start(t, "busy", cfg, slow(time.Second, nil))
 		_, idle := b.start(t, "idle", cfg, slow(time.Second, nil))
 		_, calm := b.start(t, "calm", cfg, slow(time.Second, nil))
 		time.Sleep(10 * time.Second) // Of the bubble.
-		for _, g := range []*outbound.Group{busy, idle, calm} {
+		for _, g := range []*outbound.Upstream{busy, idle, calm} {
 			assert.InDelta(t, 200, part(g, rpm), 1e-6, "nobody wants anything")
 			assert.InDelta(t, 10, part(g, places), 0)
 			assert.Equal(t, 3, g.Stats().Processes)
@@ -143,8 +143,8 @@ func TestProcessesThatUseAllTheyMayHaveTheWholeLimitButForOnePlaceOfEachThatIsId
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus
-		cfg := outbound.GroupConfig{Name: "judge", Concurrency: 33, Attempts: 1}
-		var all []*outbound.Group
+		cfg := outbound.UpstreamConfig{Name: "judge", Concurrency: 33, Attempts: 1}
+		var all []*outbound.Upstream
 		var cut atomic.Bool // the first is cut off from the endpoint
 		for i, name := range []string{"p0", "p1", "p2", "guest"} {
 			answers := slow(time.Second, nil)
@@ -165,7 +165,7 @@ func TestProcessesThatUseAllTheyMayHaveTheWholeLimitButForOnePlaceOfEachThatIsId
 		defer wg.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		use := func(ctx context.Context, g *outbound.Group) {
+		use := func(ctx context.Context, g *outbound.Upstream) {
 			wg.Go(func() {
 				var under atomic.Int64
 				for ctx.Err() == nil {
@@ -221,9 +221,9 @@ func TestTheSumStaysWithinTheLimitWhateverTheDelays(t *testing.T) {
 			var mu sync.Mutex
 			roll := func(n int) int { mu.Lock(); defer mu.Unlock(); return dice.IntN(n) }
 			var b bus
-			var all []*outbound.Group
+			var all []*outbound.Upstream
 			inFlight, most := 0, 0
-			cfg := outbound.GroupConfig{RPM: 1200, TPM: 100_000, Concurrency: 40}
+			cfg := outbound.UpstreamConfig{RPM: 1200, TPM: 100_000, Concurrency: 40}
 			for i := range 5 {
 				_, g := b.startLate(t, fmt.Sprint("p", i), cfg, func(*http.Request) (*http.Response, error) {
 					d := time.Duration(roll(4000)) * time.Millisecond
@@ -272,7 +272,7 @@ func TestANewcomerStartsAtOnceAndGetsItsShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus
-		cfg := outbound.GroupConfig{RPM: 600, TPM: 60_000, Concurrency: 8}
+		cfg := outbound.UpstreamConfig{RPM: 600, TPM: 60_000, Concurrency: 8}
 		_, old := b.start(t, "old", cfg, slow(time.Second, nil))
 		time.Sleep(5 * time.Second) // Of the bubble.
 		assert.InDelta(t, 600, part(old, rpm), 1e-6, "alone in its fleet")
@@ -303,7 +303,7 @@ func TestWhatIsSavedUpIsNeitherLostNorDoubled(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var b bus
 			var a, z counter
-			cfg := outbound.GroupConfig{RPM: 600, Concurrency: 4000}
+			cfg := outbound.UpstreamConfig{RPM: 600, Concurrency: 4000}
 			_, old := b.start(t, "old", cfg, slow(0, func() { a.next() }))
 			time.Sleep(2 * time.Minute) // Of the bubble.
 			_, young := b.start(t, "young", cfg, slow(0, func() { z.next() }))
@@ -335,7 +335,7 @@ func TestAShareThatIsLeftGoesToTheOthers(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var b bus
-			cfg := outbound.GroupConfig{RPM: 600}
+			cfg := outbound.UpstreamConfig{RPM: 600}
 			_, a := b.start(t, "a", cfg, slow(0, nil))
 			_, c1 := b.start(t, "b", cfg, slow(0, nil))
 			gone, g := b.start(t, "c", cfg, slow(0, nil))
@@ -346,13 +346,13 @@ func TestAShareThatIsLeftGoesToTheOthers(t *testing.T) {
 			assert.InDelta(t, 300, part(a, rpm), 1e-6, name)
 			assert.InDelta(t, 300, part(c1, rpm), 1e-6, name)
 			if name == "stopped" { // When it goes on it knows at once that it knows nothing.
-				assert.True(t, g.Stats().Deaf)
+				assert.True(t, g.Stats().Partitioned)
 				assert.InDelta(t, 200, part(g, rpm), 1e-6)
 				gone.set(false, false)
 				time.Sleep(10 * time.Second) // Of the bubble.
 				assert.InDelta(t, 600, sum(rpm, a, c1, g), 1e-6)
 				assert.InDelta(t, 200, part(g, rpm), 1e-6)
-				assert.False(t, g.Stats().Deaf)
+				assert.False(t, g.Stats().Partitioned)
 			}
 		})
 	}
@@ -362,8 +362,8 @@ func TestWithoutTheBusEachHasItsPartOfThoseLastKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus
-		cfg := outbound.GroupConfig{RPM: 600, Concurrency: 10}
-		var all []*outbound.Group
+		cfg := outbound.UpstreamConfig{RPM: 600, Concurrency: 10}
+		var all []*outbound.Upstream
 		var procs []*process
 		for i := range 3 {
 			p, g := b.start(t, fmt.Sprint("p", i), cfg, slow(time.Second, nil))
@@ -384,7 +384,7 @@ func TestWithoutTheBusEachHasItsPartOfThoseLastKnown(t *testing.T) {
 			require.LessOrEqual(t, sum(rpm, all...), 600.001, "not while they find out either")
 		}
 		for _, g := range all {
-			assert.True(t, g.Stats().Deaf)
+			assert.True(t, g.Stats().Partitioned)
 			assert.InDelta(t, 200, part(g, rpm), 1e-6)
 			assert.InDelta(t, 3, part(g, places), 0)
 		}
@@ -397,21 +397,21 @@ func TestOneThatNeverHeardTheOthersHasAnEighth(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus
-		p, g := b.start(t, "p", outbound.GroupConfig{RPM: 800}, slow(0, nil))
+		p, g := b.start(t, "p", outbound.UpstreamConfig{RPM: 800}, slow(0, nil))
 		p.set(true, false)
 		time.Sleep(time.Minute) // Of the bubble.
-		assert.True(t, g.Stats().Deaf)
+		assert.True(t, g.Stats().Partitioned)
 		assert.InDelta(t, 100, part(g, rpm), 1e-6)
 	})
 }
 
-func TestGroupsWithOtherLimitsDoNotMix(t *testing.T) {
+func TestUpstreamsWithOtherLimitsDoNotMix(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus
-		_, x := b.start(t, "x", outbound.GroupConfig{Name: "judge", RPM: 600}, slow(0, nil))
-		_, y := b.start(t, "y", outbound.GroupConfig{Name: "judge", RPM: 500}, slow(0, nil))
-		_, z := b.start(t, "z", outbound.GroupConfig{Name: "judge", RPM: 600, URLs: []string{"http://other"}}, slow(0, nil))
+		_, x := b.start(t, "x", outbound.UpstreamConfig{Name: "judge", RPM: 600}, slow(0, nil))
+		_, y := b.start(t, "y", outbound.UpstreamConfig{Name: "judge", RPM: 500}, slow(0, nil))
+		_, z := b.start(t, "z", outbound.UpstreamConfig{Name: "judge", RPM: 600, URLs: []string{"http://other"}}, slow(0, nil))
 		time.Sleep(10 * time.Second) // Of the bubble.
 		assert.InDelta(t, 600, part(x, rpm), 1e-6)
 		assert.InDelta(t, 500, part(y, rpm), 1e-6)
@@ -421,31 +421,31 @@ func TestGroupsWithOtherLimitsDoNotMix(t *testing.T) {
 
 // recorder is a fleet that only notes what would be said.
 type recorder struct {
-	mu     sync.Mutex
-	groups map[string]outbound.Member
+	mu        sync.Mutex
+	upstreams map[string]outbound.Member
 }
 
 func (r *recorder) Self() string { return "me" }
 func (r *recorder) Urge()        {}
 
-func (r *recorder) Join(group string, m outbound.Member) (leave func()) {
+func (r *recorder) Join(upstream string, m outbound.Member) (leave func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.groups[group] = m
+	r.upstreams[upstream] = m
 	return func() {}
 }
 
 func TestNoPartOfAURLThatIsSecretIsSaid(t *testing.T) {
 	t.Parallel()
 	key := func(urls ...string) (key, endpoint string) {
-		r := &recorder{groups: map[string]outbound.Member{}}
+		r := &recorder{upstreams: map[string]outbound.Member{}}
 		tr := outbound.NewTestTransport(tripFunc(func(*http.Request) (*http.Response, error) { return nil, errRefused }))
-		g, err := tr.Group(outbound.GroupConfig{URLs: urls, Attempts: 1, BreakAfter: 1})
+		g, err := tr.Upstream(outbound.UpstreamConfig{URLs: urls, Attempts: 1, BreakAfter: 1})
 		require.NoError(t, err)
 		tr.Join(r, false)
 		_, err = g.Do(t.Context(), &outbound.Call{})
 		require.Error(t, err)
-		for k, m := range r.groups {
+		for k, m := range r.upstreams {
 			return k, m.Report().Open[0].Endpoint
 		}
 		return "", ""
@@ -459,12 +459,12 @@ func TestNoPartOfAURLThatIsSecretIsSaid(t *testing.T) {
 	_, other := key("https://host/v1")
 	assert.NotEqual(t, endpoint, other)
 
-	r := &recorder{groups: map[string]outbound.Member{}}
+	r := &recorder{upstreams: map[string]outbound.Member{}}
 	tr := outbound.NewTestTransport(slow(0, nil))
 	tr.Join(r, false)
 	for _, user := range []string{"a", "b"} {
-		_, err := tr.Group(outbound.GroupConfig{URLs: []string{"http://" + user + ":x@host"}})
+		_, err := tr.Upstream(outbound.UpstreamConfig{URLs: []string{"http://" + user + ":x@host"}})
 		require.NoError(t, err)
 	}
-	assert.Len(t, r.groups, 2, "the same endpoint with two users is two groups")
+	assert.Len(t, r.upstreams, 2, "the same endpoint with two users is two upstreams")
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-var _ Doer = (*Group)(nil)
+var _ Doer = (*Upstream)(nil)
 
-// Group sends calls to endpoints that do equal work, within limits that hold for all
-// who use it. Its methods may be called from any goroutine; Transport.Group makes it.
-type Group struct {
+// Upstream sends calls to endpoints that do equal work, within limits that hold for all
+// who use it. Its methods may be called from any goroutine; Transport.Upstream makes it.
+type Upstream struct {
 	// Immutable.
-	cfg     GroupConfig
+	cfg     UpstreamConfig
 	id      string
 	trip    http.RoundTripper
 	connect func(ctx context.Context, to *url.URL) error
@@ -33,7 +33,7 @@ type Group struct {
 
 	member atomic.Pointer[member] // Nil: the process is alone.
 	leave  atomic.Pointer[func()] // The fleet.
-	users  int                    // Those that Transport.Group has returned it to; guarded by Transport.mu.
+	users  int                    // Those that Transport.Upstream has returned it to; guarded by Transport.mu.
 	key    string                 // Of Transport.keys; guarded by Transport.mu.
 	want   want
 
@@ -48,9 +48,9 @@ type Group struct {
 	changed chan struct{}
 }
 
-func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
+func newUpstream(cfg UpstreamConfig, t *Transport) (*Upstream, error) {
 	now := time.Now()
-	g := &Group{
+	g := &Upstream{
 		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg), connect: t.reach, seed: maphash.MakeSeed(),
 		budget: newBudget(cfg.Concurrency, now), rate: newRate(cfg.RPM, cfg.TPM, now),
 		slots: newSlots(cfg.Concurrency), changed: make(chan struct{}),
@@ -60,7 +60,7 @@ func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
 	for _, raw := range cfg.URLs {
 		u, err := parseURL(raw)
 		if err != nil {
-			return nil, fmt.Errorf("outbound: group %s: %w", cfg.Name, err)
+			return nil, fmt.Errorf("outbound: upstream %s: %w", cfg.Name, err)
 		}
 		urls = append(urls, u)
 		e := newEndpoint(u, cfg)
@@ -72,14 +72,14 @@ func newGroup(cfg GroupConfig, t *Transport) (*Group, error) {
 	}
 	var err error
 	if g.secrets, err = newSecrets(cfg.KeyFile, urls...); err != nil {
-		return nil, fmt.Errorf("outbound: group %s: %w", cfg.Name, err)
+		return nil, fmt.Errorf("outbound: upstream %s: %w", cfg.Name, err)
 	}
 	return g, nil
 }
 
 // try is one call on its way. Only the goroutine of Do touches it.
 type try struct {
-	g       *Group
+	g       *Upstream
 	call    *Call
 	sent    int           // Requests so far.
 	tried   []*endpoint   // Where they went.
@@ -92,7 +92,7 @@ type try struct {
 // an error: what Doer promises, and rewards.Cancelled where ctx was cancelled and did
 // not run out of time, rewards.BadInput for status 400, 413 and 422. A ctx without
 // a deadline is given one that all attempts fit into.
-func (g *Group) Do(ctx context.Context, c *Call) (*Answer, error) {
+func (g *Upstream) Do(ctx context.Context, c *Call) (*Answer, error) {
 	g.calls.Add(1)
 	g.budget.earn()
 	ctx, cancel := g.bounded(ctx)
@@ -118,7 +118,7 @@ func (g *Group) Do(ctx context.Context, c *Call) (*Answer, error) {
 	}
 }
 
-func (g *Group) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+func (g *Upstream) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return ctx, func() {}
 	}
@@ -170,7 +170,7 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 }
 
 // enter takes a slot.
-func (g *Group) enter(ctx context.Context) *failure {
+func (g *Upstream) enter(ctx context.Context) *failure {
 	switch {
 	case g.closed.Load():
 		return &failure{class: rewards.Unavailable, blame: rewards.BlameWorker, text: "the transport is closed"}
@@ -213,7 +213,7 @@ func (t *try) end() {
 }
 
 // rates says the rate limits there are.
-func (g *Group) rates() string {
+func (g *Upstream) rates() string {
 	all := g.cfg.rates()
 	if m := g.member.Load(); m != nil {
 		processes, _ := m.figures(time.Now())
@@ -224,11 +224,11 @@ func (g *Group) rates() string {
 
 // Spent says that a call which was booked with so many tokens has used others. The
 // difference is put back into the tokens per minute or taken out of them.
-func (g *Group) Spent(tokens, booked int) {
+func (g *Upstream) Spent(tokens, booked int) {
 	g.rate.correct(max(tokens, 0), max(booked, 0))
 }
 
-func (g *Group) close() {
+func (g *Upstream) close() {
 	g.closed.Store(true)
 	if leave := g.leave.Swap(nil); leave != nil {
 		(*leave)()

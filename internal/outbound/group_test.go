@@ -23,7 +23,7 @@ func TestTheEndpointWithTheLeastInFlightIsChosen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := map[string]chan struct{}{"a": make(chan struct{}), "b": make(chan struct{}), "c": make(chan struct{})}
-		g := fake(t, outbound.GroupConfig{URLs: []string{"http://a", "http://b", "http://c"}}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{URLs: []string{"http://a", "http://b", "http://c"}}, func(r *http.Request) (*http.Response, error) {
 			<-release[r.URL.Host]
 			return reply(200, ""), nil
 		})
@@ -54,7 +54,7 @@ func TestTheEndpointWithTheLeastInFlightIsChosen(t *testing.T) {
 func TestTiesAreBrokenByChanceUniformly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := fake(t, outbound.GroupConfig{URLs: []string{"http://a", "http://b", "http://c", "http://d"}}, func(*http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{URLs: []string{"http://a", "http://b", "http://c", "http://d"}}, func(*http.Request) (*http.Response, error) {
 			return reply(200, ""), nil
 		})
 		const n = 8000
@@ -71,38 +71,38 @@ func TestTiesAreBrokenByChanceUniformly(t *testing.T) {
 	})
 }
 
-func TestAGroupIsTheSameForTheSameURLsAndKey(t *testing.T) {
+func TestAUpstreamIsTheSameForTheSameURLsAndKey(t *testing.T) {
 	t.Parallel()
 	tr := outbound.NewTestTransport(nil)
 	key := keyFile(t, "secret")
-	first, err := tr.Group(outbound.GroupConfig{Name: "first", URLs: []string{"http://u:hunter2@a", "http://B:80/x/"}, Concurrency: 8})
+	first, err := tr.Upstream(outbound.UpstreamConfig{Name: "first", URLs: []string{"http://u:hunter2@a", "http://B:80/x/"}, Concurrency: 8})
 	require.NoError(t, err)
-	again, err := tr.Group(outbound.GroupConfig{Name: "again", URLs: []string{"http://b:80/x", "http://u:hunter2@a/"}, Concurrency: 8})
+	again, err := tr.Upstream(outbound.UpstreamConfig{Name: "again", URLs: []string{"http://b:80/x", "http://u:hunter2@a/"}, Concurrency: 8})
 	require.NoError(t, err)
 	assert.Same(t, first, again)
 	assert.Equal(t, "first", again.Stats().Name)
 
-	_, err = tr.Group(outbound.GroupConfig{Name: "second", URLs: []string{"http://b:80/x", "http://u:hunter2@a"}, RPM: 5, Timeout: time.Minute})
-	require.ErrorContains(t, err, "group second has the endpoints and key file of group first and must share its limits: "+
+	_, err = tr.Upstream(outbound.UpstreamConfig{Name: "second", URLs: []string{"http://b:80/x", "http://u:hunter2@a"}, RPM: 5, Timeout: time.Minute})
+	require.ErrorContains(t, err, "upstream second has the endpoints and key file of upstream first and must share its limits: "+
 		"make Concurrency (8 there, 256 here), RPM (0 there, 5 here), Timeout (2m0s there, 1m0s here) equal")
 	assert.NotContains(t, err.Error(), "hunter2")
 
-	for _, other := range []outbound.GroupConfig{
+	for _, other := range []outbound.UpstreamConfig{
 		{URLs: []string{"http://b:80/x", "http://u:other@a"}},
 		{URLs: []string{"http://u:hunter2@a"}},
 		{URLs: []string{"http://b:80/x"}, KeyFile: key},
 		{URLs: []string{"http://b:80/x"}},
 	} {
-		g, err := tr.Group(other)
+		g, err := tr.Upstream(other)
 		require.NoError(t, err)
 		assert.NotSame(t, first, g)
 	}
-	assert.Len(t, tr.Groups(), 5)
+	assert.Len(t, tr.Upstreams(), 5)
 }
 
 func TestAConfigurationNamesAllThatIsWrongWithIt(t *testing.T) {
 	t.Parallel()
-	cfg := outbound.GroupConfig{
+	cfg := outbound.UpstreamConfig{
 		Name: "judge",
 		URLs: []string{
 			"", "ftp://a", "http://", "http://me:hunter2@a:b", "http://a#x", "http://a:99999", "http://ok", "http://OK/", "http://me:hunter2@ok2",
@@ -115,26 +115,26 @@ func TestAConfigurationNamesAllThatIsWrongWithIt(t *testing.T) {
 	for _, want := range []string{
 		"URL 1:", "URL 2:", "URL 3: the URL names no host", "URL 4:", "URL 5:", "URL 6:", "URL 8 is URL 7 again",
 		"a key file and a user",
-		"concurrency of -1", "max waiting", "NaN requests", "+Inf tokens", "timeout", "21 attempts", "max bytes", "backoff", "retry-after", "break after", "break from",
+		"concurrency: want 1…65536, got -1", "max waiting", "requests_per_minute: want 0 or more, got NaN", "tokens_per_minute: want 0 or more, got +Inf", "timeout", "attempts: want 1…20, got 21", "max bytes", "backoff", "retry-after", "break after", "break from",
 	} {
 		require.ErrorContains(t, err, want)
 	}
 	assert.NotContains(t, err.Error(), "hunter2")
-	_, errGroup := outbound.NewTestTransport(nil).Group(cfg)
-	assert.Equal(t, err.Error(), errGroup.Error())
-	require.ErrorContains(t, outbound.GroupConfig{}.WithDefaults().Validate(), "no URL")
-	require.NoError(t, outbound.GroupConfig{URLs: []string{"https://u:p@a:443/v1?x=y"}}.WithDefaults().Validate())
-	require.NoError(t, outbound.GroupConfig{URLs: []string{"http://a"}, BackoffMin: time.Hour, BreakMin: time.Hour}.WithDefaults().Validate())
+	_, errUpstream := outbound.NewTestTransport(nil).Upstream(cfg)
+	assert.Equal(t, err.Error(), errUpstream.Error())
+	require.ErrorContains(t, outbound.UpstreamConfig{}.WithDefaults().Validate(), "no URL")
+	require.NoError(t, outbound.UpstreamConfig{URLs: []string{"https://u:p@a:443/v1?x=y"}}.WithDefaults().Validate())
+	require.NoError(t, outbound.UpstreamConfig{URLs: []string{"http://a"}, BackoffMin: time.Hour, BreakMin: time.Hour}.WithDefaults().Validate())
 }
 
 func TestPausesOfYearsAreRefusedBecauseTheirSumsOverflow(t *testing.T) {
 	t.Parallel()
 	const ever = time.Duration(math.MaxInt64)
-	for want, cfg := range map[string]outbound.GroupConfig{
+	for want, cfg := range map[string]outbound.UpstreamConfig{
 		"backoff from":    {BackoffMax: ever},
 		"retry-after of":  {RetryAfterMax: ever},
 		"break from":      {BreakMax: ever},
-		"timeout of":      {Timeout: ever},
+		"timeout: want":   {Timeout: ever},
 		"idle timeout of": {IdleTimeout: ever},
 	} {
 		cfg.URLs = []string{"http://a"}
@@ -151,7 +151,7 @@ func TestTheRequestIsWhatTheCallSays(t *testing.T) {
 		got, body = r, string(b)
 	}))
 	t.Cleanup(srv.Close)
-	g := open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{srv.URL + "/v1/?key=k"}})
+	g := open(t, outbound.Policy{}, outbound.UpstreamConfig{URLs: []string{srv.URL + "/v1/?key=k"}})
 	_, err := g.Do(t.Context(), &outbound.Call{
 		Path: "/chat/completions?stream=false", Body: []byte("hello"),
 		Header: http.Header{"content-type": {"application/json"}, "X-Org": {"call"}, "Authorization": {"of a stranger"}, "Connection": {"close"}, "Host": {"elsewhere"}},
@@ -183,7 +183,7 @@ func TestTheRequestIsWhatTheCallSays(t *testing.T) {
 func TestACheckThatPanicsLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := fake(t, outbound.GroupConfig{Concurrency: 1}, func(*http.Request) (*http.Response, error) { return reply(200, ""), nil })
+		g := fake(t, outbound.UpstreamConfig{Concurrency: 1}, func(*http.Request) (*http.Response, error) { return reply(200, ""), nil })
 		assert.Panics(t, func() {
 			_, _ = g.Do(t.Context(), &outbound.Call{Check: func(*outbound.Answer) error { panic("boom") }})
 		})
@@ -196,7 +196,7 @@ func TestACheckThatPanicsLeavesNothingBehind(t *testing.T) {
 func TestTheBodyIsTheCallersAgainWhenDoReturns(t *testing.T) {
 	t.Parallel()
 	var kept io.ReadCloser
-	g := fake(t, outbound.GroupConfig{}, func(r *http.Request) (*http.Response, error) {
+	g := fake(t, outbound.UpstreamConfig{}, func(r *http.Request) (*http.Response, error) {
 		kept = r.Body // As net/http's writing goroutine does when an answer comes early.
 		return reply(200, ""), nil
 	})
@@ -220,7 +220,7 @@ func TestTheBodyIsTheCallersAgainWhenDoReturns(t *testing.T) {
 func TestASmallBodyIsCopied(t *testing.T) {
 	t.Parallel()
 	var kept io.ReadCloser
-	g := fake(t, outbound.GroupConfig{}, func(r *http.Request) (*http.Response, error) {
+	g := fake(t, outbound.UpstreamConfig{}, func(r *http.Request) (*http.Response, error) {
 		kept = r.Body
 		return reply(200, ""), nil
 	})
@@ -239,7 +239,7 @@ func TestAClosedTransportTakesNoCalls(t *testing.T) {
 	t.Cleanup(srv.Close)
 	tr, err := outbound.NewTransport(outbound.Policy{})
 	require.NoError(t, err)
-	g, err := tr.Group(outbound.GroupConfig{URLs: []string{srv.URL}})
+	g, err := tr.Upstream(outbound.UpstreamConfig{URLs: []string{srv.URL}})
 	require.NoError(t, err)
 	_, err = ask(t, g)
 	require.NoError(t, err)
@@ -248,6 +248,6 @@ func TestAClosedTransportTakesNoCalls(t *testing.T) {
 	_, err = ask(t, g)
 	require.ErrorIs(t, err, rewards.Unavailable)
 	require.ErrorContains(t, err, "closed")
-	_, err = tr.Group(outbound.GroupConfig{URLs: []string{"http://a"}})
+	_, err = tr.Upstream(outbound.UpstreamConfig{URLs: []string{"http://a"}})
 	require.ErrorContains(t, err, "closed")
 }

@@ -16,7 +16,7 @@ const (
 	healthBytes = 1 << 20
 )
 
-// healthy finds out by GroupConfig.HealthPath whether an endpoint is back to which nobody could
+// healthy finds out by UpstreamConfig.HealthPath whether an endpoint is back to which nobody could
 // connect. A call would tell as well, but only when it is answered, and a judge may think for a
 // minute while everybody waits. Where the endpoint failed otherwise, only a call tells.
 //
@@ -50,7 +50,7 @@ func (t *try) healthy(ctx context.Context, e *endpoint) (sure bool, f *failure) 
 }
 
 // recovered puts an endpoint that was being probed back into service.
-func (g *Group) recovered(e *endpoint) {
+func (g *Upstream) recovered(e *endpoint) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()

@@ -55,12 +55,12 @@ func (p *patient) trip(r *http.Request) (*http.Response, error) {
 // tooLong stands for an answer of 2 MiB.
 const tooLong = -1
 
-// atPatient has a group whose one endpoint nobody could connect to, and whose probe is due.
-func atPatient(t *testing.T, test func(t *testing.T, p *patient, g *outbound.Group)) {
+// atPatient has an upstream whose one endpoint nobody could connect to, and whose probe is due.
+func atPatient(t *testing.T, test func(t *testing.T, p *patient, g *outbound.Upstream)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &patient{refuses: true, status: 200, health: 200, takes: time.Minute}
-		g := fake(t, outbound.GroupConfig{Attempts: 1, HealthPath: "/v1/models"}, p.trip)
+		g := fake(t, outbound.UpstreamConfig{Attempts: 1, HealthPath: "/v1/models"}, p.trip)
 		require.Error(t, returning(t, g))
 		require.True(t, g.Dependency().Down)
 		time.Sleep(time.Second)
@@ -70,7 +70,7 @@ func atPatient(t *testing.T, test func(t *testing.T, p *patient, g *outbound.Gro
 
 func TestAnEngineIsBackAsSoonAsItsHealthPathSaysSoHoweverLongAnAnswerTakes(t *testing.T) {
 	t.Parallel()
-	atPatient(t, func(t *testing.T, p *patient, g *outbound.Group) {
+	atPatient(t, func(t *testing.T, p *patient, g *outbound.Upstream) {
 		t.Helper()
 		require.NotEmpty(t, rewards.WaitedFor(returning(t, g)), "it is down still")
 		assert.Equal(t, 1, p.looks)
@@ -96,7 +96,7 @@ func TestACallFindsOutWhereTheHealthPathDoesNotTell(t *testing.T) {
 	for name, status := range map[string]int{"it is not there": 404, "it wants another method": 405, "it wants a key": 401, "it is a page elsewhere": 302, "it is too long": tooLong} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			atPatient(t, func(t *testing.T, p *patient, g *outbound.Group) {
+			atPatient(t, func(t *testing.T, p *patient, g *outbound.Upstream) {
 				t.Helper()
 				p.refuses, p.health = false, status
 				probe := make(chan error)
@@ -115,7 +115,7 @@ func TestAnEngineWhoseHealthPathHangsOrFailsIsDownStill(t *testing.T) {
 	for name, status := range map[string]int{"it hangs": 0, "it starts": 503} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			atPatient(t, func(t *testing.T, p *patient, g *outbound.Group) {
+			atPatient(t, func(t *testing.T, p *patient, g *outbound.Upstream) {
 				t.Helper()
 				p.refuses, p.health = false, status
 				start := time.Now()
@@ -138,7 +138,7 @@ func TestAnEngineThatFailedCallsIsProbedByACall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &patient{status: 503, health: 200, takes: time.Second}
-		g := fake(t, outbound.GroupConfig{Attempts: 1, HealthPath: "/v1/models"}, p.trip)
+		g := fake(t, outbound.UpstreamConfig{Attempts: 1, HealthPath: "/v1/models"}, p.trip)
 		for range 5 {
 			_, err := ask(t, g)
 			require.Error(t, err)
@@ -159,7 +159,7 @@ func TestAnEngineThatFailedCallsIsProbedByACall(t *testing.T) {
 
 func TestACallThatEndsDuringTheLookAtTheHealthPathSaysNothing(t *testing.T) {
 	t.Parallel()
-	atPatient(t, func(t *testing.T, p *patient, g *outbound.Group) {
+	atPatient(t, func(t *testing.T, p *patient, g *outbound.Upstream) {
 		t.Helper()
 		p.refuses, p.health = false, 0
 		ctx, cancel := context.WithTimeout(rewards.Returning(t.Context()), time.Second)

@@ -16,10 +16,10 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// owner is a process, its group, and its way to the endpoint.
+// owner is a process, its upstream, and its way to the endpoint.
 type owner struct {
 	*process
-	g *outbound.Group
+	g *outbound.Upstream
 
 	mu     sync.Mutex
 	start  time.Time
@@ -28,7 +28,7 @@ type owner struct {
 }
 
 // crowd starts processes that share an endpoint, which answers from alive on.
-func crowd(t *testing.T, n int, cfg outbound.GroupConfig, alive time.Duration) []*owner {
+func crowd(t *testing.T, n int, cfg outbound.UpstreamConfig, alive time.Duration) []*owner {
 	t.Helper()
 	var b bus
 	all := make([]*owner, n)
@@ -82,7 +82,7 @@ func (m *owner) steady(ctx context.Context, wg *sync.WaitGroup, apart time.Durat
 func TestABreakerThatOneOpenedIsOpenForAllUntilItsProbeSucceeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := crowd(t, 4, outbound.GroupConfig{BreakMax: 30 * time.Second}, 6*time.Second)
+		all := crowd(t, 4, outbound.UpstreamConfig{BreakMax: 30 * time.Second}, 6*time.Second)
 		all[0].fail(t)
 		for _, m := range all[1:] {
 			s := m.state()
@@ -114,11 +114,11 @@ func TestABreakerThatOneOpenedIsOpenForAllUntilItsProbeSucceeds(t *testing.T) {
 func TestADeadEndpointIsProbedByOneOrTwoNotByAll(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		cfg         outbound.GroupConfig
+		cfg         outbound.UpstreamConfig
 		least, most int // probes in 15 minutes
 	}{
-		"with pauses up to 30 s": {outbound.GroupConfig{BreakMax: 30 * time.Second}, 15 * 60 / 60, 2 * 15 * 60 / 30}, // alone each would have sent 30, all together 240
-		"by default":             {outbound.GroupConfig{}, 15 * 60 / 2, 2 * 15 * 60},                                 // all together 7,200
+		"with pauses up to 30 s": {outbound.UpstreamConfig{BreakMax: 30 * time.Second}, 15 * 60 / 60, 2 * 15 * 60 / 30}, // alone each would have sent 30, all together 240
+		"by default":             {outbound.UpstreamConfig{}, 15 * 60 / 2, 2 * 15 * 60},                                 // all together 7,200
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,7 +127,7 @@ func TestADeadEndpointIsProbedByOneOrTwoNotByAll(t *testing.T) {
 	}
 }
 
-func probedByFew(t *testing.T, cfg outbound.GroupConfig, least, most int) {
+func probedByFew(t *testing.T, cfg outbound.UpstreamConfig, least, most int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		all := crowd(t, 8, cfg, time.Hour)
@@ -163,7 +163,7 @@ func probedByFew(t *testing.T, cfg outbound.GroupConfig, least, most int) {
 func TestOneBrokenProcessDoesNotTakeAnEndpointFromThoseItAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := crowd(t, 3, outbound.GroupConfig{BreakMax: 4 * time.Second}, 0)
+		all := crowd(t, 3, outbound.UpstreamConfig{BreakMax: 4 * time.Second}, 0)
 		all[0].broken = true
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -189,7 +189,7 @@ func TestOneBrokenProcessDoesNotTakeAnEndpointFromThoseItAnswers(t *testing.T) {
 func TestOneBrokenProcessTakesAnEndpointFromIdleOnesForAWhileOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := crowd(t, 3, outbound.GroupConfig{BreakMax: 4 * time.Second}, 0)
+		all := crowd(t, 3, outbound.UpstreamConfig{BreakMax: 4 * time.Second}, 0)
 		all[0].broken = true
 		all[0].fail(t)
 		var wg sync.WaitGroup
@@ -230,7 +230,7 @@ func TestWhenTheOneWhoProbesIsGoneAnotherDoes(t *testing.T) {
 		"nobody calls":   func(*owner) {},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			all := crowd(t, 2, outbound.GroupConfig{BreakMin: 4 * time.Second}, time.Second)
+			all := crowd(t, 2, outbound.UpstreamConfig{BreakMin: 4 * time.Second}, time.Second)
 			all[0].fail(t)
 			leave(all[0])
 			before := time.Now()
@@ -250,7 +250,7 @@ func TestWhenTheOneWhoProbesIsGoneAnotherDoes(t *testing.T) {
 func TestAFailureBesidesTheWordOfAnotherIsEnough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := crowd(t, 2, outbound.GroupConfig{}, 0)
+		all := crowd(t, 2, outbound.UpstreamConfig{}, 0)
 		_, err := ask(t, all[1].g) // It has just been answered.
 		require.NoError(t, err)
 		for _, m := range all {
@@ -268,7 +268,7 @@ func TestAFailureBesidesTheWordOfAnotherIsEnough(t *testing.T) {
 func TestTheClosingOfOneHasThoseProbeAtOnceWhoFoundOutThemselves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := crowd(t, 2, outbound.GroupConfig{BreakMin: 20 * time.Second}, 0)
+		all := crowd(t, 2, outbound.UpstreamConfig{BreakMin: 20 * time.Second}, 0)
 		_, err := ask(t, all[1].g)
 		require.NoError(t, err)
 		all[0].broken, all[1].broken = true, true
@@ -295,7 +295,7 @@ func TestTheClosingOfOneHasThoseProbeAtOnceWhoFoundOutThemselves(t *testing.T) {
 func TestACallThatCannotWaitSaysWhenTheOtherProcessProbes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := crowd(t, 2, outbound.GroupConfig{BreakMin: 20 * time.Second}, 10*time.Second)
+		all := crowd(t, 2, outbound.UpstreamConfig{BreakMin: 20 * time.Second}, 10*time.Second)
 		all[0].fail(t)
 		time.Sleep(5 * time.Second) // Of the bubble.
 		before := time.Now()
@@ -311,7 +311,7 @@ func TestACallThatCannotWaitSaysWhenTheOtherProcessProbes(t *testing.T) {
 func TestNonsenseFromAnotherProcessDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		all := crowd(t, 2, outbound.GroupConfig{RPM: 600}, 0)
+		all := crowd(t, 2, outbound.UpstreamConfig{RPM: 600}, 0)
 		time.Sleep(10 * time.Second) // Of the bubble.
 		all[0].failOnce(t)
 		digest := all[0].member.Report().Open[0].Endpoint

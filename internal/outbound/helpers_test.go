@@ -35,19 +35,19 @@ func reply(status int, body string, headers ...string) *http.Response {
 	}
 }
 
-// fake is a group whose network is trip.
-func fake(t *testing.T, cfg outbound.GroupConfig, trip tripFunc) *outbound.Group {
+// fake is an upstream whose network is trip.
+func fake(t *testing.T, cfg outbound.UpstreamConfig, trip tripFunc) *outbound.Upstream {
 	t.Helper()
 	if cfg.URLs == nil {
 		cfg.URLs = []string{"http://a"}
 	}
-	g, err := outbound.NewTestTransport(trip).Group(cfg)
+	g, err := outbound.NewTestTransport(trip).Upstream(cfg)
 	require.NoError(t, err)
 	return g
 }
 
-// served is a group of one real server, with pauses too short to be noticed.
-func served(t *testing.T, cfg outbound.GroupConfig, h http.HandlerFunc) *outbound.Group {
+// served is an upstream of one real server, with pauses too short to be noticed.
+func served(t *testing.T, cfg outbound.UpstreamConfig, h http.HandlerFunc) *outbound.Upstream {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -55,7 +55,7 @@ func served(t *testing.T, cfg outbound.GroupConfig, h http.HandlerFunc) *outboun
 	return open(t, outbound.Policy{}, cfg)
 }
 
-func open(t *testing.T, p outbound.Policy, cfg outbound.GroupConfig) *outbound.Group {
+func open(t *testing.T, p outbound.Policy, cfg outbound.UpstreamConfig) *outbound.Upstream {
 	t.Helper()
 	tr, err := outbound.NewTransport(p)
 	require.NoError(t, err)
@@ -63,12 +63,12 @@ func open(t *testing.T, p outbound.Policy, cfg outbound.GroupConfig) *outbound.G
 	if cfg.BackoffMin == 0 {
 		cfg.BackoffMin, cfg.BackoffMax = time.Millisecond, time.Millisecond
 	}
-	g, err := tr.Group(cfg)
+	g, err := tr.Upstream(cfg)
 	require.NoError(t, err)
 	return g
 }
 
-func ask(t *testing.T, g *outbound.Group) (*outbound.Answer, error) {
+func ask(t *testing.T, g *outbound.Upstream) (*outbound.Answer, error) {
 	t.Helper()
 	return g.Do(t.Context(), &outbound.Call{Body: []byte("question")})
 }

@@ -31,7 +31,7 @@ func (s *sent) trip(r *http.Request) (*http.Response, error) {
 }
 
 // inOrder starts calls one after the other, each when the one before waits or is done.
-func inOrder(t *testing.T, wg *sync.WaitGroup, g *outbound.Group, calls ...outbound.Call) {
+func inOrder(t *testing.T, wg *sync.WaitGroup, g *outbound.Upstream, calls ...outbound.Call) {
 	t.Helper()
 	for _, c := range calls {
 		wg.Go(func() {
@@ -46,7 +46,7 @@ func TestRequestsAMinuteAreExactAndInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sent{start: time.Now()}
-		g := fake(t, outbound.GroupConfig{RPM: 60}, s.trip)
+		g := fake(t, outbound.UpstreamConfig{RPM: 60}, s.trip)
 		var wg sync.WaitGroup
 		calls := make([]outbound.Call, 150)
 		for i := range calls {
@@ -67,7 +67,7 @@ func TestARateBelowOneAMinuteIsOneNowAndThen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sent{start: time.Now()}
-		g := fake(t, outbound.GroupConfig{RPM: 0.5}, s.trip)
+		g := fake(t, outbound.UpstreamConfig{RPM: 0.5}, s.trip)
 		var wg sync.WaitGroup
 		inOrder(t, &wg, g, make([]outbound.Call, 3)...)
 		wg.Wait()
@@ -80,7 +80,7 @@ func TestTokensAMinuteAreExactAndALargeCallTakesTheFullBucket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sent{start: time.Now()}
-		g := fake(t, outbound.GroupConfig{TPM: 6000}, s.trip)
+		g := fake(t, outbound.UpstreamConfig{TPM: 6000}, s.trip)
 		var wg sync.WaitGroup
 		inOrder(t, &wg, g,
 			outbound.Call{Tokens: 3000}, outbound.Call{Tokens: 3000}, // 0 s: the bucket is empty.
@@ -115,7 +115,7 @@ func TestSpentCorrectsTheTokens(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &sent{start: time.Now()}
-			g := fake(t, outbound.GroupConfig{TPM: 6000}, s.trip)
+			g := fake(t, outbound.UpstreamConfig{TPM: 6000}, s.trip)
 			var wg sync.WaitGroup
 			inOrder(t, &wg, g, outbound.Call{Tokens: 6000}, outbound.Call{Tokens: 1000})
 			g.Spent(c.used, c.booked)
@@ -130,7 +130,7 @@ func TestADebtIsWorkedOffWithinAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sent{start: time.Now()}
-		g := fake(t, outbound.GroupConfig{TPM: 6000}, s.trip)
+		g := fake(t, outbound.UpstreamConfig{TPM: 6000}, s.trip)
 		for range 100 {
 			g.Spent(6000, 0)
 		}
@@ -145,7 +145,7 @@ func TestAnAttemptThatWasNotServedGivesItsTokensBack(t *testing.T) {
 	for status, total := range map[int]int64{429: 100, 503: 100, 500: 200, 504: 200} {
 		synctest.Test(t, func(t *testing.T) {
 			ok := func(*http.Request) (*http.Response, error) { return reply(200, ""), nil }
-			g := fake(t, outbound.GroupConfig{TPM: 1000}, afterwards(func(*http.Request) (*http.Response, error) { return reply(status, ""), nil }, ok))
+			g := fake(t, outbound.UpstreamConfig{TPM: 1000}, afterwards(func(*http.Request) (*http.Response, error) { return reply(status, ""), nil }, ok))
 			_, err := g.Do(t.Context(), &outbound.Call{Tokens: 100})
 			require.NoError(t, err)
 			assert.Equal(t, total, g.Stats().Tokens, status)
@@ -157,7 +157,7 @@ func TestAWaiterThatLeavesMakesRoomForTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sent{start: time.Now()}
-		g := fake(t, outbound.GroupConfig{TPM: 600}, s.trip)
+		g := fake(t, outbound.UpstreamConfig{TPM: 600}, s.trip)
 		var wg sync.WaitGroup
 		inOrder(t, &wg, g, outbound.Call{Tokens: 600})
 		wg.Go(func() {
@@ -178,7 +178,7 @@ func TestConcurrencyIsExactInOrderAndItsQueueBounded(t *testing.T) {
 		s := &sent{start: time.Now()}
 		var mu sync.Mutex
 		now, most := 0, 0
-		g := fake(t, outbound.GroupConfig{Concurrency: 4, MaxWaiting: 16}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{Concurrency: 4, MaxWaiting: 16}, func(r *http.Request) (*http.Response, error) {
 			mu.Lock()
 			now++
 			most = max(most, now)
@@ -209,14 +209,14 @@ func TestConcurrencyIsExactInOrderAndItsQueueBounded(t *testing.T) {
 	})
 }
 
-func TestLimitsHoldForAllWhoShareAGroup(t *testing.T) {
+func TestLimitsHoldForAllWhoShareAUpstream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sent{start: time.Now()}
 		tr := outbound.NewTestTransport(tripFunc(s.trip))
 		var wg sync.WaitGroup
 		for i := range 4 {
-			g, err := tr.Group(outbound.GroupConfig{Name: string(rune('a' + i)), URLs: []string{"http://a/", "http://b"}, RPM: 60})
+			g, err := tr.Upstream(outbound.UpstreamConfig{Name: string(rune('a' + i)), URLs: []string{"http://a/", "http://b"}, RPM: 60})
 			require.NoError(t, err)
 			inOrder(t, &wg, g, make([]outbound.Call, 20)...)
 		}

@@ -17,9 +17,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Finding is what a look at an endpoint of a group has found.
+// Finding is what a look at an endpoint of an upstream has found.
 type Finding struct {
-	Group string
+	Upstream string
 	// Endpoint is its URL, without secrets.
 	Endpoint string
 	// Err says why calls to it would fail; nil: it answers.
@@ -28,13 +28,13 @@ type Finding struct {
 	Unreached bool
 }
 
-// Look finds out whether the endpoints of all groups are there, or of those only that are
-// down, and returns what it found in the order of the groups' names. It takes 2 s at most.
+// Look finds out whether the endpoints of all upstreams are there, or of those only that are
+// down, and returns what it found in the order of the upstreams' names. It takes 2 s at most.
 func (t *Transport) Look(ctx context.Context, downOnly bool) []Finding {
 	var mu sync.Mutex
 	var all []Finding
 	var looks sync.WaitGroup
-	for _, g := range t.Groups() {
+	for _, g := range t.Upstreams() {
 		if downOnly && !g.Dependency().Down {
 			continue
 		}
@@ -46,15 +46,15 @@ func (t *Transport) Look(ctx context.Context, downOnly bool) []Finding {
 		})
 	}
 	looks.Wait()
-	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Group, b.Group) })
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Upstream, b.Upstream) })
 	return all
 }
 
-// Look asks every endpoint whether it is there: at GroupConfig.HealthPath or, where there is
+// Look asks every endpoint whether it is there: at UpstreamConfig.HealthPath or, where there is
 // none, by connecting alone. An endpoint to which nobody can connect is out of service from
 // then on, and one that is back is in service, as after a call. Whatever else is wrong is
 // found by calls and is only reported: an engine that still loads its model is not down.
-func (g *Group) Look(ctx context.Context) []Finding {
+func (g *Upstream) Look(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
 	found := make([]Finding, len(g.endpoints))
@@ -66,8 +66,8 @@ func (g *Group) Look(ctx context.Context) []Finding {
 	return found
 }
 
-func (g *Group) lookAt(ctx context.Context, e *endpoint) Finding {
-	found := Finding{Group: g.cfg.Name, Endpoint: e.name}
+func (g *Upstream) lookAt(ctx context.Context, e *endpoint) Finding {
+	found := Finding{Upstream: g.cfg.Name, Endpoint: e.name}
 	if g.cfg.HealthPath == "" {
 		if err := g.connect(ctx, e.url); err != nil {
 			found.Err, found.Unreached = fmt.Errorf("%s: %w", e.name, err), true
@@ -130,7 +130,7 @@ func isObject(body []byte) bool {
 }
 
 // reached puts an endpoint back into service that nobody could connect to.
-func (g *Group) reached(e *endpoint) {
+func (g *Upstream) reached(e *endpoint) {
 	g.mu.Lock()
 	back := e.unreached && e.breaker.state == Open
 	g.mu.Unlock()
@@ -140,7 +140,7 @@ func (g *Group) reached(e *endpoint) {
 }
 
 // unreached takes an endpoint out of service to which nobody can connect.
-func (g *Group) unreached(e *endpoint, why string) {
+func (g *Upstream) unreached(e *endpoint, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e.last = strings.Clone(why)

@@ -20,10 +20,10 @@ func TestALookFindsAnEngineThatIsNotThereAndSeesItComeBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &patient{refuses: true, status: 200, health: 200}
-		g := fake(t, outbound.GroupConfig{Name: "judge", Attempts: 1, HealthPath: "/v1/models", BreakMax: time.Hour}, p.trip)
+		g := fake(t, outbound.UpstreamConfig{Name: "judge", Attempts: 1, HealthPath: "/v1/models", BreakMax: time.Hour}, p.trip)
 		found := g.Look(t.Context())
 		require.Len(t, found, 1)
-		assert.Equal(t, "judge", found[0].Group)
+		assert.Equal(t, "judge", found[0].Upstream)
 		assert.Equal(t, "http://a", found[0].Endpoint)
 		assert.True(t, found[0].Unreached)
 		require.ErrorIs(t, found[0].Err, errRefused, "said as it is: %v", found[0].Err)
@@ -58,7 +58,7 @@ func TestALookSaysWhatElseIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				g := fake(t, outbound.GroupConfig{HealthPath: c.path}, c.answer)
+				g := fake(t, outbound.UpstreamConfig{HealthPath: c.path}, c.answer)
 				start := time.Now()
 				found := g.Look(t.Context())
 				assert.LessOrEqual(t, time.Since(start), 2*time.Second)
@@ -80,8 +80,8 @@ func hangs(r *http.Request) (*http.Response, error) {
 }
 
 // One of two addresses that is not there takes nothing from the other. Later looks are at
-// groups only of which nothing is in service.
-func TestALookAtAllGroupsIsInOrderAndLaterOnesAreAtThoseThatAreDown(t *testing.T) {
+// upstreams only of which nothing is in service.
+func TestALookAtAllUpstreamsIsInOrderAndLaterOnesAreAtThoseThatAreDown(t *testing.T) {
 	t.Parallel()
 	tr, err := outbound.NewTransport(outbound.Policy{Allow: []string{"127.0.0.1"}})
 	require.NoError(t, err)
@@ -90,22 +90,22 @@ func TestALookAtAllGroupsIsInOrderAndLaterOnesAreAtThoseThatAreDown(t *testing.T
 	require.NoError(t, err)
 	nobody := "http://" + ln.Addr().String()
 	require.NoError(t, ln.Close())
-	there := served(t, outbound.GroupConfig{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) })
+	there := served(t, outbound.UpstreamConfig{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) })
 	url := there.Stats().Endpoints[0].Endpoint
 	for name, urls := range map[string][]string{"b": {nobody}, "a": {nobody, url}} {
-		_, err := tr.Group(outbound.GroupConfig{Name: name, URLs: urls, HealthPath: "/v1/models"})
+		_, err := tr.Upstream(outbound.UpstreamConfig{Name: name, URLs: urls, HealthPath: "/v1/models"})
 		require.NoError(t, err)
 	}
 	found := tr.Look(context.Background(), false)
 	require.Len(t, found, 3)
-	assert.Equal(t, "a", found[0].Group)
+	assert.Equal(t, "a", found[0].Upstream)
 	require.Error(t, found[0].Err)
 	require.NoError(t, found[1].Err)
-	assert.Equal(t, "b", found[2].Group)
+	assert.Equal(t, "b", found[2].Upstream)
 	require.ErrorContains(t, found[2].Err, "refused")
 	again := tr.Look(context.Background(), true)
 	require.Len(t, again, 1)
-	assert.Equal(t, "b", again[0].Group)
+	assert.Equal(t, "b", again[0].Upstream)
 }
 
 // A service has no path to ask, and a request that it does not know may be a sample to it: it is
@@ -113,14 +113,14 @@ func TestALookAtAllGroupsIsInOrderAndLaterOnesAreAtThoseThatAreDown(t *testing.T
 func TestALookAtAServiceOnlyConnects(t *testing.T) {
 	t.Parallel()
 	requests := 0
-	g := served(t, outbound.GroupConfig{}, func(http.ResponseWriter, *http.Request) { requests++ })
+	g := served(t, outbound.UpstreamConfig{}, func(http.ResponseWriter, *http.Request) { requests++ })
 	require.NoError(t, g.Look(t.Context())[0].Err)
 	require.Zero(t, requests)
 	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
 	require.NoError(t, err)
 	nobody := ln.Addr().String()
 	require.NoError(t, ln.Close())
-	g = open(t, outbound.Policy{}, outbound.GroupConfig{URLs: []string{"http://" + nobody}})
+	g = open(t, outbound.Policy{}, outbound.UpstreamConfig{URLs: []string{"http://" + nobody}})
 	found := g.Look(t.Context())[0]
 	require.ErrorContains(t, found.Err, "refused")
 	require.True(t, found.Unreached)
@@ -137,7 +137,7 @@ func TestALookShowsNoKey(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, []byte("sk-planted"), 0o600))
-	g := fake(t, outbound.GroupConfig{HealthPath: "/v1/models", KeyFile: file}, func(r *http.Request) (*http.Response, error) {
+	g := fake(t, outbound.UpstreamConfig{HealthPath: "/v1/models", KeyFile: file}, func(r *http.Request) (*http.Response, error) {
 		return reply(200, "<html>"+r.Header.Get("Authorization")), nil
 	})
 	err := g.Look(t.Context())[0].Err

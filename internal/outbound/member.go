@@ -11,30 +11,30 @@ import (
 
 var _ Member = (*member)(nil)
 
-// member is a group's part in a fleet: it turns what the processes want into shares,
+// member is an upstream's part in a fleet: it turns what the processes want into shares,
 // and hands on what they say of endpoints. It has no goroutine: the fleet calls it each
-// FleetPeriod, and calls of the group look whether it has gone deaf.
+// FleetPeriod, and calls of the upstream look whether it has gone partitioned.
 type member struct {
 	// Immutable.
-	group *Group
-	self  string
-	urge  func()
-	guest bool // Report.Guest
+	upstream *Upstream
+	self     string
+	urge     func()
+	guest    bool // Report.Guest
 
 	mu    sync.Mutex // No other lock is taken under it.
 	seq   uint64
 	sent  [8]time.Time // When the reports of the last numbers were asked for.
 	asked time.Time    // When the last one was.
-	// heard is when the last word of its own that was heard back was said.
-	heard time.Time
-	deaf  bool
-	peers []peer // In the order of their names; itself is one from when it heard itself.
+	// heard is when the last report of its own that was heard back was said.
+	heard       time.Time
+	partitioned bool
+	peers       []peer // In the order of their names; itself is one from when it heard itself.
 
 	requests, tokens, places limit
 	full                     struct{ first, last time.Time } // When the process had all places it might have.
 }
 
-// peer is a process that shares the group.
+// peer is a process that shares the upstream.
 type peer struct {
 	name string
 	last time.Time // When it was heard.
@@ -71,13 +71,13 @@ func (w *want) end(tokens int) {
 	w.waitingTokens.Add(-int64(tokens))
 }
 
-// join makes the group share its limits. What it has saved up is cut to what a newcomer
+// join makes the upstream share its limits. What it has saved up is cut to what a newcomer
 // has: a tenth of its part.
-func (g *Group) join(f Fleet, guest bool, key string) {
+func (g *Upstream) join(f Fleet, guest bool, key string) {
 	now := time.Now()
-	m := &member{group: g, self: f.Self(), urge: f.Urge, guest: guest, heard: now, asked: now}
+	m := &member{upstream: g, self: f.Self(), urge: f.Urge, guest: guest, heard: now, asked: now}
 	m.requests.total, m.tokens.total, m.places.total = g.cfg.RPM, g.cfg.TPM, float64(g.cfg.Concurrency)
-	// The first word of its own will tell it of the others; unless that comes at once
+	// The first report of its own will tell it of the others; unless that comes at once
 	// nobody knows how many start together.
 	m.start(now, unheard)
 	g.member.Store(m)
@@ -119,15 +119,15 @@ const fullHold = FleetPeriod + shareHold
 // Report implements Member.
 func (m *member) Report() Report {
 	now := time.Now()
-	held, peak := m.group.slots.peak()
-	open, alive := m.group.news(now)
-	if m.group.down() != "" { // what it could use is of use to the others
+	held, peak := m.upstream.slots.peak()
+	open, alive := m.upstream.news(now)
+	if m.upstream.down() != "" { // what it could use is of use to the others
 		peak = 0
 	}
 	m.mu.Lock()
 	m.seq++
 	m.sent[m.seq%uint64(len(m.sent))] = now
-	w, since := &m.group.want, now.Sub(m.asked)
+	w, since := &m.upstream.want, now.Sub(m.asked)
 	m.asked = now
 	requests, tokens := w.requests.Load(), w.tokens.Load()
 	// Places are wanted at a time, not in a time: their peak is remembered, and fades.
@@ -142,7 +142,7 @@ func (m *member) Report() Report {
 	gone := m.expire(now)
 	m.mu.Unlock()
 	for _, name := range gone {
-		m.group.told(now, m.self, name, nil)
+		m.upstream.told(now, m.self, name, nil)
 	}
 	m.apply()
 	return r
@@ -171,15 +171,15 @@ func (m *member) Heard(from string, r *Report) {
 	m.review(now)
 	m.mu.Unlock()
 	if counts && from != m.self {
-		m.group.told(now, m.self, from, r)
+		m.upstream.told(now, m.self, from, r)
 	}
 	m.apply()
 }
 
 // apply lets those who wait look at the shares again.
 func (m *member) apply() {
-	m.group.rate.look()
-	m.group.slots.look()
+	m.upstream.rate.look()
+	m.upstream.slots.look()
 }
 
 // note keeps what a process said, unless there are too many. The caller holds mu.
@@ -212,7 +212,7 @@ func (m *member) note(now time.Time, from string, r *Report) (counts bool) {
 // expire forgets the processes that have fallen silent, and names them. One that hears
 // nothing itself forgets nobody. The caller holds mu.
 func (m *member) expire(now time.Time) (gone []string) {
-	if m.listen(now); m.deaf {
+	if m.listen(now); m.partitioned {
 		return nil
 	}
 	m.peers = slices.DeleteFunc(m.peers, func(p peer) bool {
@@ -228,13 +228,13 @@ func (m *member) expire(now time.Time) (gone []string) {
 	return gone
 }
 
-// listen finds out whether the process has gone deaf, or hears again. Its share is then
+// listen finds out whether the process has gone partitioned, or hears again. Its share is then
 // the limit by the last known number of processes. The caller holds mu.
 func (m *member) listen(now time.Time) {
 	silent := now.Sub(m.heard) > shareHold
 	switch {
-	case silent && !m.deaf:
-		m.deaf = true
+	case silent && !m.partitioned:
+		m.partitioned = true
 		n := len(m.peers)
 		if i := slices.IndexFunc(m.peers, func(p peer) bool { return p.name == m.self }); i < 0 {
 			n = unheard
@@ -242,8 +242,8 @@ func (m *member) listen(now time.Time) {
 		for _, l := range m.limits() {
 			l.window.set(m.heard.Add(shareHold), l.total/float64(max(n, 2)))
 		}
-	case !silent && m.deaf:
-		m.deaf = false
+	case !silent && m.partitioned:
+		m.partitioned = false
 		for i := range m.peers { // It could not hear them.
 			m.peers[i].last = now
 		}
@@ -254,7 +254,7 @@ func (m *member) listen(now time.Time) {
 func (m *member) review(now time.Time) {
 	m.listen(now)
 	me := slices.IndexFunc(m.peers, func(p peer) bool { return p.name == m.self })
-	if m.deaf || me < 0 {
+	if m.partitioned || me < 0 {
 		return
 	}
 	wishes := make([]wish, len(m.peers))
@@ -292,10 +292,10 @@ func (m *member) slots(now time.Time) int {
 	return max(1, int(m.places.window.least(now)))
 }
 
-// figures are the number of processes that are known, and whether this one is deaf.
-func (m *member) figures(now time.Time) (processes int, deaf bool) {
+// figures are the number of processes that are known, and whether this one is partitioned.
+func (m *member) figures(now time.Time) (processes int, partitioned bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.listen(now)
-	return len(m.peers), m.deaf
+	return len(m.peers), m.partitioned
 }

@@ -69,6 +69,9 @@ func inUse() uint64 {
 }
 
 func TestFiveThousandCallsInFlightCostLessThanAHundredKilobytesEach(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const calls, size = 5120, 48 << 10
 	for name, stop := range map[string]int{"while they are sent": size / 2, "while they wait for the answer": size} {
 		var there, wrong atomic.Int64
@@ -84,7 +87,7 @@ func TestFiveThousandCallsInFlightCostLessThanAHundredKilobytesEach(t *testing.T
 				stop: stop, there: &there, flows: flows,
 			}, nil
 		})
-		g, err := tr.Group(outbound.GroupConfig{URLs: []string{"http://a", "http://b"}, Concurrency: calls, Timeout: 10 * time.Minute})
+		g, err := tr.Upstream(outbound.UpstreamConfig{URLs: []string{"http://a", "http://b"}, Concurrency: calls, Timeout: 10 * time.Minute})
 		require.NoError(t, err)
 		body := make([]byte, size) // One for all: a body is the caller's memory.
 		before := inUse()

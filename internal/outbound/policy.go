@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 // Policy says which addresses may be reached and how.
@@ -19,16 +21,19 @@ import (
 // configured URL names it ("localhost", "127.0.0.1", "::1"), because who writes that
 // means it, and where Allow lists it.
 type Policy struct {
-	// Allow lists what may be loopback: host names ("scorer.local": whatever it
-	// resolves to), addresses and CIDRs ("127.0.0.0/8"). Default: nothing.
-	Allow []string
-	// Proxy is the URL of an HTTP proxy for everything but loopback literals:
-	// "http://user:password@proxy:3128". The proxy resolves the names then, so that
-	// the check of addresses is its duty; addresses written into URLs are still
-	// checked here. Default: none; the environment is never asked.
-	Proxy string
-	// CAFile is a PEM file of certificates that are trusted besides the system's.
+	// Proxy resolves the names itself, so that the check of addresses is its duty; addresses
+	// written into URLs are still checked here, and loopback literals are asked without it.
+	Proxy  string
+	Allow  []string
 	CAFile string
+}
+
+// Keys implements keys.Described: the section outbound.
+func (p *Policy) Keys(k *keys.Set) {
+	k.Texts(&p.Allow, "allow", "Hosts, addresses or networks, such as [10.0.0.7, judge.local], that may be asked although they "+
+		"lead to this machine. What an address in this file names itself may be; link-local addresses never.")
+	k.Text(&p.Proxy, "proxy", "", "Proxy for all of it, such as http://proxy:3128. The environment's is not used.")
+	k.Text(&p.CAFile, "ca_file", "", "Certificates (PEM) that are trusted besides the system's.")
 }
 
 func (p Policy) proxy() (*url.URL, error) {

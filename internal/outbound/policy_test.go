@@ -74,8 +74,8 @@ func TestAPolicyNamesAllThatIsWrongWithIt(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// byName is a group of one server that the URL reaches by a name.
-func byName(t *testing.T, p outbound.Policy, resolver *net.Resolver, listen string) (*outbound.Group, *counter) {
+// byName is an upstream of one server that the URL reaches by a name.
+func byName(t *testing.T, p outbound.Policy, resolver *net.Resolver, listen string) (*outbound.Upstream, *counter) {
 	t.Helper()
 	var asked counter
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -92,7 +92,7 @@ func byName(t *testing.T, p outbound.Policy, resolver *net.Resolver, listen stri
 	require.NoError(t, err)
 	t.Cleanup(tr.Close)
 	outbound.SetResolver(tr, resolver)
-	g, err := tr.Group(outbound.GroupConfig{URLs: []string{fmt.Sprintf("http://scorer.test:%d", l.Addr().(*net.TCPAddr).Port)}})
+	g, err := tr.Upstream(outbound.UpstreamConfig{URLs: []string{fmt.Sprintf("http://scorer.test:%d", l.Addr().(*net.TCPAddr).Port)}})
 	require.NoError(t, err)
 	return g, &asked
 }
@@ -141,7 +141,7 @@ func TestARefusedAddressInAURLIsAnErrorOfTheConfiguration(t *testing.T) {
 	tr, err := outbound.NewTransport(outbound.Policy{})
 	require.NoError(t, err)
 	for _, u := range []string{"http://169.254.169.254/latest", "http://[fe80::1]:80", "http://[::ffff:127.0.0.1]", "http://0.0.0.0:8000"} {
-		_, err := tr.Group(outbound.GroupConfig{URLs: []string{u}})
+		_, err := tr.Upstream(outbound.UpstreamConfig{URLs: []string{u}})
 		require.ErrorContains(t, err, "is not allowed", u)
 	}
 }
@@ -149,7 +149,7 @@ func TestARefusedAddressInAURLIsAnErrorOfTheConfiguration(t *testing.T) {
 func TestARedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	var asked counter
-	g := served(t, outbound.GroupConfig{}, func(w http.ResponseWriter, r *http.Request) {
+	g := served(t, outbound.UpstreamConfig{}, func(w http.ResponseWriter, r *http.Request) {
 		asked.next()
 		http.Redirect(w, r, "http://user:pw@169.254.169.254/latest/meta-data?x=1", http.StatusFound)
 	})
@@ -180,14 +180,14 @@ func TestTheConfiguredProxyIsUsedForAllButLoopback(t *testing.T) {
 	u, err := url.Parse(proxy.URL)
 	require.NoError(t, err)
 	u.User = url.UserPassword("me", "hunter2")
-	g := open(t, outbound.Policy{Proxy: u.String()}, outbound.GroupConfig{URLs: []string{"http://scorer.invalid:8000"}})
+	g := open(t, outbound.Policy{Proxy: u.String()}, outbound.UpstreamConfig{URLs: []string{"http://scorer.invalid:8000"}})
 	answer, err := ask(t, g)
 	require.NoError(t, err)
 	assert.Equal(t, "proxy saw scorer.invalid:8000 true", string(answer.Body))
 
 	direct := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "direct") }))
 	t.Cleanup(direct.Close)
-	answer, err = ask(t, open(t, outbound.Policy{Proxy: u.String()}, outbound.GroupConfig{URLs: []string{direct.URL}}))
+	answer, err = ask(t, open(t, outbound.Policy{Proxy: u.String()}, outbound.UpstreamConfig{URLs: []string{direct.URL}}))
 	require.NoError(t, err)
 	assert.Equal(t, "direct", string(answer.Body))
 }

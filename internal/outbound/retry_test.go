@@ -53,7 +53,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 		for _, status := range []int{429, 503} {
 			synctest.Test(t, func(t *testing.T) {
 				var asked counter
-				g := fake(t, outbound.GroupConfig{}, func(*http.Request) (*http.Response, error) {
+				g := fake(t, outbound.UpstreamConfig{}, func(*http.Request) (*http.Response, error) {
 					if asked.next() == 1 {
 						return reply(status, "", c.headers...), nil
 					}
@@ -73,7 +73,7 @@ func TestRetryAfterDoesNotHoldUpACallThatHasAnotherEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hosts := map[string]int{}
-		g := fake(t, outbound.GroupConfig{URLs: []string{"http://a", "http://b"}}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{URLs: []string{"http://a", "http://b"}}, func(r *http.Request) (*http.Response, error) {
 			hosts[r.URL.Host]++
 			if r.URL.Host == "a" {
 				return reply(429, "", "Retry-After: 20"), nil
@@ -93,7 +93,7 @@ func TestRetryAfterDoesNotHoldUpACallThatHasAnotherEndpoint(t *testing.T) {
 func TestNobodySleepsBeyondTheDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := fake(t, outbound.GroupConfig{}, func(*http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{}, func(*http.Request) (*http.Response, error) {
 			return reply(503, "loading", "Retry-After: 10"), nil
 		})
 		start := time.Now()
@@ -107,7 +107,7 @@ func TestNobodySleepsBeyondTheDeadline(t *testing.T) {
 func TestAnAttemptThatHangsIsGivenUpAndTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := fake(t, outbound.GroupConfig{}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{}, func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})
@@ -126,7 +126,7 @@ func TestARetryGoesToAnotherEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 {
 			var hosts []string
-			g := fake(t, outbound.GroupConfig{URLs: []string{"http://a", "http://b", "http://c"}}, func(r *http.Request) (*http.Response, error) {
+			g := fake(t, outbound.UpstreamConfig{URLs: []string{"http://a", "http://b", "http://c"}}, func(r *http.Request) (*http.Response, error) {
 				hosts = append(hosts, r.URL.Host)
 				return nil, errRefused
 			})
@@ -141,7 +141,7 @@ func TestAnOutageIsNotMultiplied(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked counter
-		g := fake(t, outbound.GroupConfig{BreakAfter: 1 << 30, Attempts: 10}, func(*http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{BreakAfter: 1 << 30, Attempts: 10}, func(*http.Request) (*http.Response, error) {
 			asked.next()
 			return nil, errRefused
 		})
@@ -168,7 +168,7 @@ func TestTheFloorOfTheBudgetComesBackWithinAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked counter
-		g := fake(t, outbound.GroupConfig{BreakAfter: 1 << 30, Attempts: 2}, func(*http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{BreakAfter: 1 << 30, Attempts: 2}, func(*http.Request) (*http.Response, error) {
 			asked.next()
 			return nil, errRefused
 		})
@@ -196,20 +196,20 @@ func TestTheEndOfTheContextEndsEveryWait(t *testing.T) {
 	fail := func(*http.Request) (*http.Response, error) { return reply(503, "", "Retry-After: 20"), nil }
 	ok := func(*http.Request) (*http.Response, error) { return reply(200, ""), nil }
 	for name, c := range map[string]struct {
-		cfg  outbound.GroupConfig
+		cfg  outbound.UpstreamConfig
 		trip tripFunc
-		// before brings the group to where the call waits.
+		// before brings the upstream to where the call waits.
 		before int
 		says   string
 	}{
-		"for an answer":   {outbound.GroupConfig{}, hang, 0, "while http://a worked on it for 5s"},
-		"for a slot":      {outbound.GroupConfig{Concurrency: 1}, hang, 1, "while it waited for one of 1 slots"},
-		"for requests":    {outbound.GroupConfig{RPM: 2}, ok, 2, "while it waited for the rate limit (2 requests a minute)"},
-		"for tokens":      {outbound.GroupConfig{TPM: 100}, ok, 2, "while it waited for the rate limit (100 tokens a minute)"},
-		"for the retry":   {outbound.GroupConfig{}, fail, 0, "while it waited for another attempt; before that http://a answered 503"},
-		"for a probe":     {outbound.GroupConfig{BreakAfter: 1, BreakMin: 20 * time.Second, Attempts: 1}, fail, 1, "while all endpoints were out of service: http://a answered 503"},
-		"for the prober":  {outbound.GroupConfig{BreakAfter: 1, BreakMin: time.Second, Attempts: 1}, afterwards(fail, hang), 2, "while all endpoints were out of service: http://a answered 503"},
-		"before anything": {outbound.GroupConfig{}, ok, 0, "nothing was sent yet"},
+		"for an answer":   {outbound.UpstreamConfig{}, hang, 0, "while http://a worked on it for 5s"},
+		"for a slot":      {outbound.UpstreamConfig{Concurrency: 1}, hang, 1, "while it waited for one of 1 slots"},
+		"for requests":    {outbound.UpstreamConfig{RPM: 2}, ok, 2, "while it waited for the rate limit (2 requests a minute)"},
+		"for tokens":      {outbound.UpstreamConfig{TPM: 100}, ok, 2, "while it waited for the rate limit (100 tokens a minute)"},
+		"for the retry":   {outbound.UpstreamConfig{}, fail, 0, "while it waited for another attempt; before that http://a answered 503"},
+		"for a probe":     {outbound.UpstreamConfig{BreakAfter: 1, BreakMin: 20 * time.Second, Attempts: 1}, fail, 1, "while all endpoints were out of service: http://a answered 503"},
+		"for the prober":  {outbound.UpstreamConfig{BreakAfter: 1, BreakMin: time.Second, Attempts: 1}, afterwards(fail, hang), 2, "while all endpoints were out of service: http://a answered 503"},
+		"before anything": {outbound.UpstreamConfig{}, ok, 0, "nothing was sent yet"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := fake(t, c.cfg, c.trip)
@@ -265,7 +265,7 @@ func afterwards(a, b tripFunc) tripFunc {
 func TestACallWithoutADeadlineIsGivenOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := fake(t, outbound.GroupConfig{Concurrency: 1, Timeout: time.Hour, Attempts: 2}, func(r *http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{Concurrency: 1, Timeout: time.Hour, Attempts: 2}, func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})

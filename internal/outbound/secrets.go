@@ -18,7 +18,7 @@ const keyBytes = 8 << 10
 // keysKept is how many rotated keys are still cut out of texts.
 const keysKept = 8
 
-// secrets holds a group's key and knows everything that must not be said.
+// secrets holds an upstream's key and knows everything that must not be said.
 type secrets struct {
 	file  string // "": no key.
 	words redact.Words

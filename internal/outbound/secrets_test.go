@@ -37,7 +37,7 @@ func TestTheKeyAndThePasswordAreSent(t *testing.T) {
 		"password": {"http://me:p%40ss@a", "", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:p@ss"))},
 		"neither":  {"http://a", "", ""},
 	} {
-		cfg := outbound.GroupConfig{URLs: []string{c.url}}
+		cfg := outbound.UpstreamConfig{URLs: []string{c.url}}
 		if c.key != "" {
 			cfg.KeyFile = keyFile(t, c.key)
 		}
@@ -58,10 +58,10 @@ func TestAKeyFileThatIsNoneIsRefused(t *testing.T) {
 		"": "empty", " \n": "empty", "two words": "more than one word", "a\nb": "more than one word", "k\u00e9y": "more than one word",
 		strings.Repeat("k", 8193): "longer than 8192 bytes",
 	} {
-		_, err := outbound.NewTestTransport(nil).Group(outbound.GroupConfig{URLs: []string{"http://a"}, KeyFile: keyFile(t, content)})
+		_, err := outbound.NewTestTransport(nil).Upstream(outbound.UpstreamConfig{URLs: []string{"http://a"}, KeyFile: keyFile(t, content)})
 		require.ErrorContains(t, err, want)
 	}
-	_, err := outbound.NewTestTransport(nil).Group(outbound.GroupConfig{URLs: []string{"http://a"}, KeyFile: filepath.Join(t.TempDir(), "missing")})
+	_, err := outbound.NewTestTransport(nil).Upstream(outbound.UpstreamConfig{URLs: []string{"http://a"}, KeyFile: filepath.Join(t.TempDir(), "missing")})
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -70,7 +70,7 @@ func TestARotatedKeyIsReadAgain(t *testing.T) {
 	file := keyFile(t, "old")
 	var mu sync.Mutex
 	valid := "old"
-	g := fake(t, outbound.GroupConfig{URLs: []string{"http://a"}, KeyFile: file, Attempts: 1}, func(r *http.Request) (*http.Response, error) {
+	g := fake(t, outbound.UpstreamConfig{URLs: []string{"http://a"}, KeyFile: file, Attempts: 1}, func(r *http.Request) (*http.Response, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if r.Header.Get("Authorization") != "Bearer "+valid {
@@ -116,7 +116,7 @@ func TestSecretsAreNeverSaid(t *testing.T) {
 	basic := base64.StdEncoding.EncodeToString([]byte("me:" + password))
 	secrets := []string{key, password, url.QueryEscape(password), url.PathEscape(password), token, org, basic}
 	everything := strings.Join(secrets, " ") + strings.Repeat("-", 160) + key
-	withKey := outbound.GroupConfig{
+	withKey := outbound.UpstreamConfig{
 		URLs: []string{"http://a/v1?api_key=" + token + "&model=m"}, KeyFile: keyFile(t, key), Attempts: 1,
 	}
 	withUser := withKey
@@ -129,7 +129,7 @@ func TestSecretsAreNeverSaid(t *testing.T) {
 		"check":                      func(*http.Request) (*http.Response, error) { return reply(200, everything), nil },
 		"an encoding":                func(*http.Request) (*http.Response, error) { return reply(200, "", "Content-Encoding: "+key), nil },
 	} {
-		for _, cfg := range []outbound.GroupConfig{withKey, withUser} {
+		for _, cfg := range []outbound.UpstreamConfig{withKey, withUser} {
 			mine := []string{key[:len(key)-1], token, org} // Nor the beginning of one that was cut.
 			if cfg.KeyFile == "" {
 				mine = secrets[1:]
@@ -153,7 +153,7 @@ func TestWhatTheHeaderOfOneCallHeldIsNotToldToAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const token = "token-of-one-caller"
-		g := fake(t, outbound.GroupConfig{Attempts: 1, BreakAfter: 1, BreakMin: time.Hour, BreakMax: time.Hour}, func(*http.Request) (*http.Response, error) {
+		g := fake(t, outbound.UpstreamConfig{Attempts: 1, BreakAfter: 1, BreakMin: time.Hour, BreakMax: time.Hour}, func(*http.Request) (*http.Response, error) {
 			return reply(503, "who is "+token), nil
 		})
 		_, err := g.Do(t.Context(), &outbound.Call{Header: http.Header{"X-Auth-Token": {token}}})

@@ -168,9 +168,9 @@ func spread(room int, wishes []wish, some []int, shares []int) {
 // window remembers the shares of the last shareHold and allows the least of them: a
 // smaller share holds at once, a larger one when everybody else knows of it.
 //
-// All processes derive the shares from the same words in the same order, but some hear
+// All processes derive the shares from the same reports in the same order, but some hear
 // them later than others. Let p be the place in that order of the one that is last. It
-// has heard back a word of its own that is no older than shareHold, so that everybody
+// has heard back a report of its own that is no older than shareHold, so that everybody
 // has come past p within that time, if not earlier. Each allows itself no more than its
 // share at p, and these sum to the limit.
 type window struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Stats is what a group has done since it was made. The counters only rise, except
+// Stats is what an upstream has done since it was made. The counters only rise, except
 // Tokens.
 type Stats struct {
 	Name string
@@ -28,8 +28,8 @@ type Stats struct {
 	// Processes are those that share the limits, as far as they have been heard of, this
 	// one included once it has heard itself; 0: the process is alone.
 	Processes int
-	// Deaf: the process hears nothing of the others.
-	Deaf bool
+	// Partitioned: the process hears nothing of the others.
+	Partitioned bool
 }
 
 // Share is a part of a limit.
@@ -59,7 +59,7 @@ type EndpointStats struct {
 }
 
 // Stats returns the figures of now.
-func (g *Group) Stats() Stats {
+func (g *Upstream) Stats() Stats {
 	s := Stats{
 		Name: g.cfg.Name, Calls: g.calls.Load(), RetriesDenied: g.budget.refused(),
 	}
@@ -68,7 +68,7 @@ func (g *Group) Stats() Stats {
 	s.Waiting = waiting + int(g.queued.Load()+g.stalled.Load())
 	s.Shares = g.shares()
 	if m := g.member.Load(); m != nil {
-		s.Processes, s.Deaf = m.figures(time.Now())
+		s.Processes, s.Partitioned = m.figures(time.Now())
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +86,7 @@ func (g *Group) Stats() Stats {
 	return s
 }
 
-func (g *Group) shares() []Share {
+func (g *Upstream) shares() []Share {
 	rpm, tpm := g.rate.parts()
 	all := []Share{{Limit: "concurrency", Whole: float64(g.cfg.Concurrency), Part: float64(g.slots.bound())}}
 	if g.cfg.RPM > 0 {

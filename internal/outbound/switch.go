@@ -9,9 +9,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Switch is a group that can be replaced by another while it is asked. Calls that are under
+// Switch is an upstream that can be replaced by another while it is asked. Calls that are under
 // way go on as they began.
-type Switch struct{ now atomic.Pointer[Group] }
+type Switch struct{ now atomic.Pointer[Upstream] }
 
 var (
 	_ Doer                        = (*Switch)(nil)
@@ -19,8 +19,8 @@ var (
 	_ rewards.ConcurrencyReasoner = (*Switch)(nil)
 )
 
-// NewSwitch makes one of a group.
-func NewSwitch(g *Group) *Switch {
+// NewSwitch makes one of an upstream.
+func NewSwitch(g *Upstream) *Switch {
 	s := &Switch{}
 	s.now.Store(g)
 	return s
@@ -38,13 +38,13 @@ func (s *Switch) Concurrency() int { return s.now.Load().Concurrency() }
 // ConcurrencyReason implements rewards.ConcurrencyReasoner.
 func (s *Switch) ConcurrencyReason() string { return s.now.Load().ConcurrencyReason() }
 
-// Spent is that of Group.
+// Spent is that of Upstream.
 func (s *Switch) Spent(tokens, booked int) { s.now.Load().Spent(tokens, booked) }
 
-// Replace has later calls go to a group of another configuration, which is made as Transport.Group
+// Replace has later calls go to an upstream of another configuration, which is made as Transport.Upstream
 // makes it. Limits and breakers of the new one begin anew; it fails, and changes nothing, where
 // something else asks the servers of the old one too, because these share its limits.
-func (t *Transport) Replace(s *Switch, cfg GroupConfig) error {
+func (t *Transport) Replace(s *Switch, cfg UpstreamConfig) error {
 	cfg = cfg.WithDefaults()
 	if err := errors.Join(cfg.Validate(), t.checkLiterals(cfg)); err != nil {
 		return err
@@ -56,19 +56,19 @@ func (t *Transport) Replace(s *Switch, cfg GroupConfig) error {
 	case t.closed:
 		return errors.New("outbound: the transport is closed")
 	case old.users > 1:
-		return fmt.Errorf("outbound: group %s: another entry of the configuration asks the same servers and shares their limits", cfg.Name)
+		return fmt.Errorf("outbound: upstream %s: another entry of the configuration asks the same servers and shares their limits", cfg.Name)
 	}
 	id := cfg.identity()
-	if g := t.groups[id]; g != nil && g != old {
-		return fmt.Errorf("outbound: group %s: group %s has these servers and this key file already", cfg.Name, g.cfg.Name)
+	if g := t.upstreams[id]; g != nil && g != old {
+		return fmt.Errorf("outbound: upstream %s: upstream %s has these servers and this key file already", cfg.Name, g.cfg.Name)
 	}
-	g, err := newGroup(cfg, t)
+	g, err := newUpstream(cfg, t)
 	if err != nil {
 		return err
 	}
-	delete(t.groups, old.id)
+	delete(t.upstreams, old.id)
 	t.quit(old)
-	t.groups[id] = g
+	t.upstreams[id] = g
 	g.users = 1
 	t.enlist(g)
 	s.now.Store(g)

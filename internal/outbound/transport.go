@@ -17,19 +17,19 @@ import (
 // headerBytes bounds the headers of an answer; net/http's own bound is 10 MB.
 const headerBytes = 64 << 10
 
-// Transport makes groups that share a policy, and knows them all. Its methods may be
+// Transport makes upstreams that share a policy, and knows them all. Its methods may be
 // called from any goroutine.
 type Transport struct {
 	dial    *dialer
 	proxy   *url.URL // Nil: none.
-	newTrip func(cfg GroupConfig) http.RoundTripper
+	newTrip func(cfg UpstreamConfig) http.RoundTripper
 
-	mu     sync.Mutex
-	groups map[string]*Group // By identity.
-	fleet  Fleet             // Nil: the process is alone.
-	guest  bool              // Of Join.
-	keys   map[string]int    // How many groups have a key in the fleet.
-	closed bool
+	mu        sync.Mutex
+	upstreams map[string]*Upstream // By identity.
+	fleet     Fleet                // Nil: the process is alone.
+	guest     bool                 // Of Join.
+	keys      map[string]int       // How many upstreams have a key in the fleet.
+	closed    bool
 }
 
 // NewTransport makes a Transport, or says everything that is wrong with the policy.
@@ -41,8 +41,8 @@ func NewTransport(p Policy) (*Transport, error) {
 	if err := errors.Join(errAllow, errProxy, errTLS); err != nil {
 		return nil, err
 	}
-	t := &Transport{dial: newDialer(allowed), proxy: proxy, groups: map[string]*Group{}, keys: map[string]int{}}
-	t.newTrip = func(cfg GroupConfig) http.RoundTripper {
+	t := &Transport{dial: newDialer(allowed), proxy: proxy, upstreams: map[string]*Upstream{}, keys: map[string]int{}}
+	t.newTrip = func(cfg UpstreamConfig) http.RoundTripper {
 		var only1 http.Protocols
 		only1.SetHTTP1(true)
 		return &http.Transport{
@@ -69,10 +69,10 @@ func (t *Transport) proxyFor(req *http.Request) (*url.URL, error) {
 	return t.proxy, nil
 }
 
-// Group returns the group of cfg's URLs and key file: a new one, or the one that was
+// Upstream returns the upstream of cfg's URLs and key file: a new one, or the one that was
 // made before, if the rest of cfg is the same. It reads the key file and connects to
 // nothing.
-func (t *Transport) Group(cfg GroupConfig) (*Group, error) {
+func (t *Transport) Upstream(cfg UpstreamConfig) (*Upstream, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -86,25 +86,25 @@ func (t *Transport) Group(cfg GroupConfig) (*Group, error) {
 		return nil, errors.New("outbound: the transport is closed")
 	}
 	id := cfg.identity()
-	if g := t.groups[id]; g != nil {
+	if g := t.upstreams[id]; g != nil {
 		if err := g.cfg.differs(cfg); err != nil {
 			return nil, err
 		}
 		g.users++
 		return g, nil
 	}
-	g, err := newGroup(cfg, t)
+	g, err := newUpstream(cfg, t)
 	if err != nil {
 		return nil, err
 	}
 	g.users = 1
-	t.groups[id] = g
+	t.upstreams[id] = g
 	t.enlist(g)
 	return g, nil
 }
 
 // checkLiterals refuses at configuration what every connection would.
-func (t *Transport) checkLiterals(cfg GroupConfig) error {
+func (t *Transport) checkLiterals(cfg UpstreamConfig) error {
 	var errs []error
 	for _, raw := range cfg.URLs {
 		u, err := parseURL(raw)
@@ -113,23 +113,23 @@ func (t *Transport) checkLiterals(cfg GroupConfig) error {
 		}
 		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
 			if err := t.dial.allowed.check(u.Hostname(), ip); err != nil {
-				errs = append(errs, fmt.Errorf("outbound: group %s: %w", cfg.Name, err))
+				errs = append(errs, fmt.Errorf("outbound: upstream %s: %w", cfg.Name, err))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Groups returns all groups in the order of their names, for metrics.
-func (t *Transport) Groups() []*Group {
+// Upstreams returns all upstreams in the order of their names, for metrics.
+func (t *Transport) Upstreams() []*Upstream {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.sorted()
 }
 
-// sorted is Groups. The caller holds mu.
-func (t *Transport) sorted() []*Group {
-	return slices.SortedFunc(maps.Values(t.groups), func(a, b *Group) int {
+// sorted is Upstreams. The caller holds mu.
+func (t *Transport) sorted() []*Upstream {
+	return slices.SortedFunc(maps.Values(t.upstreams), func(a, b *Upstream) int {
 		return cmp.Or(strings.Compare(a.cfg.Name, b.cfg.Name), strings.Compare(a.id, b.id))
 	})
 }
@@ -140,7 +140,7 @@ func (t *Transport) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	for _, g := range t.groups {
+	for _, g := range t.upstreams {
 		g.close()
 	}
 }

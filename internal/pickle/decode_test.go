@@ -75,7 +75,7 @@ func TestMemoizeCountsTheEntriesThatPutHasMade(t *testing.T) {
 	assert.Equal(t, []pickle.Value{"a", "b", "a", "b"}, v.(*pickle.List).Items)
 }
 
-func TestNoneMayStandInTheMemo(t *testing.T) {
+func TestTheMemoMayHoldNone(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, &pickle.Tuple{Items: []pickle.Value{nil, nil}}, mustDecode(t, body("N", put(0), get(0), tuple2, ".")))
 }

@@ -23,6 +23,9 @@ import (
 // of REWARDLOOP_PYTHON, of .venv at the root of the repository, or on PATH.
 func python(t *testing.T, mode string, stdin []byte) []byte {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	interpreter := os.Getenv("REWARDLOOP_PYTHON")
 	if interpreter == "" {
 		interpreter = filepath.Join("..", "..", ".venv", "bin", "python")

@@ -20,16 +20,16 @@ const (
 	maxURLs     = 256
 )
 
-// Groups gives the endpoints behind addresses. Group must not connect. Scorers
+// Upstreams gives the endpoints behind addresses. Upstream must not connect. Scorers
 // that name the same addresses and key should be given the same Doer, so that its
 // limits hold for all of them.
-type Groups interface {
-	Group(urls []string, o GroupOptions) (outbound.Doer, error)
+type Upstreams interface {
+	Upstream(urls []string, o UpstreamOptions) (outbound.Doer, error)
 }
 
-// GroupOptions are what a scorer's options say of its endpoints; zero: the group's
+// UpstreamOptions are what a scorer's options say of its endpoints; zero: the upstream's
 // own default.
-type GroupOptions struct {
+type UpstreamOptions struct {
 	// KeyFile holds the bearer token; empty: none is sent.
 	KeyFile string
 	// Concurrency is the most requests at a time, RPM the most in a minute.
@@ -62,9 +62,9 @@ func AddressOptions() []rewards.Option {
 		{Name: "urls", Type: "list", Default: "none", Doc: "further addresses that do equal work; each request goes to one"},
 		{Name: "key_file", Type: "string", Default: "none", Doc: "file with the bearer token"},
 		{Name: "headers", Type: "map", Default: "none", Doc: "further request headers; secrets belong into key_file"},
-		{Name: "attempts", Type: "int", Default: "the group's", Doc: "requests of one call, the first included"},
-		{Name: "attempt_timeout", Type: "duration", Default: "the group's", Doc: "the longest one request may take"},
-		{Name: "concurrency", Type: "int", Default: "the group's", Doc: "requests at a time over all that use these addresses"},
+		{Name: "attempts", Type: "int", Default: "the upstream's", Doc: "requests of one call, the first included"},
+		{Name: "attempt_timeout", Type: "duration", Default: "the upstream's", Doc: "the longest one request may take"},
+		{Name: "concurrency", Type: "int", Default: "the upstream's", Doc: "requests at a time over all that use these addresses"},
 		{Name: "idle_timeout", Type: "duration", Default: "4s", Doc: "how long a connection that nobody uses stays open; less than the service keeps it"},
 		{Name: "rpm", Type: "number", Default: "no limit", Doc: "requests per minute, likewise"},
 	}
@@ -98,7 +98,7 @@ func (a *Addresses) Validate(f *Faults) {
 		f.Check("headers", CheckHeader(name, a.Headers[name]))
 	}
 	f.Add(a.Attempts < 0 || a.Attempts > maxAttempts, "attempts", "is %d, want 1 to %d", a.Attempts, maxAttempts)
-	f.Add(a.AttemptTimeout < 0 || time.Duration(a.AttemptTimeout) > rewards.MaxTermTimeout, "attempt_timeout", "is %v, want up to %v", time.Duration(a.AttemptTimeout), rewards.MaxTermTimeout)
+	f.Add(a.AttemptTimeout < 0 || time.Duration(a.AttemptTimeout) > rewards.MaxComponentTimeout, "attempt_timeout", "is %v, want up to %v", time.Duration(a.AttemptTimeout), rewards.MaxComponentTimeout)
 	f.Add(a.IdleTimeout < 0 || time.Duration(a.IdleTimeout) > time.Hour, "idle_timeout", "is %v, want up to 1h", time.Duration(a.IdleTimeout))
 	f.Add(a.Concurrency < 0 || a.Concurrency > 1<<16, "concurrency", "is %d, want 1 to %d", a.Concurrency, 1<<16)
 	f.Add(!Finite(a.RPM) || a.RPM < 0, "rpm", "is %v, want a positive number", a.RPM)
@@ -132,19 +132,19 @@ func CheckHeader(name, value string) error {
 	return outbound.CheckHeader(name, value)
 }
 
-var errNoGroups = errors.New("no HTTP goes out from here: the program was built without endpoint groups")
+var errNoUpstreams = errors.New("no HTTP goes out from here: the program was built without upstreams")
 
-// Group asks for the endpoints. path is the one at which the service listens: an address
+// Upstream asks for the endpoints. path is the one at which the service listens: an address
 // may be written with it or without; empty: addresses are taken as they are.
-func (a *Addresses) Group(groups Groups, path string) (outbound.Doer, error) {
-	if groups == nil {
-		return nil, errNoGroups
+func (a *Addresses) Upstream(upstreams Upstreams, path string) (outbound.Doer, error) {
+	if upstreams == nil {
+		return nil, errNoUpstreams
 	}
 	urls := make([]string, len(a.All()))
 	for i, u := range a.All() {
 		urls[i] = withoutPath(u, path)
 	}
-	doer, err := groups.Group(urls, GroupOptions{
+	doer, err := upstreams.Upstream(urls, UpstreamOptions{
 		KeyFile: a.KeyFile, Concurrency: a.Concurrency, RPM: a.RPM,
 		Timeout: time.Duration(a.AttemptTimeout), Attempts: a.Attempts, IdleTimeout: time.Duration(a.IdleTimeout),
 	})

@@ -5,5 +5,5 @@
 // sample (Source), and how what it answers is quoted.
 //
 // A scorer's options embed Addresses. Decode fills them, Validate puts what is wrong into
-// the Faults of the whole, and Group asks for the endpoints, which connects to nobody.
+// the Faults of the whole, and Upstream asks for the endpoints, which connects to nobody.
 package service

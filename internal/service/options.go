@@ -26,7 +26,7 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
 		seconds, numErr := strconv.ParseFloat(text, 64)
-		if numErr != nil || math.IsNaN(seconds) || math.Abs(seconds) > rewards.MaxTermTimeout.Seconds() {
+		if numErr != nil || math.IsNaN(seconds) || math.Abs(seconds) > rewards.MaxComponentTimeout.Seconds() {
 			return fmt.Errorf("want a duration such as 30s or a number of seconds, got %s", Clip(string(raw), 40))
 		}
 		parsed = time.Duration(seconds * float64(time.Second))
@@ -87,9 +87,9 @@ func (f *Faults) Between(name string, n, least, most int) {
 	f.Add(n < least || n > most, name, "is %d, want %d to %d", n, least, most)
 }
 
-// Time checks a span of time, which must be one and no longer than a term's.
+// Time checks a span of time, which must be one and no longer than a component's.
 func (f *Faults) Time(name string, d Duration) {
-	f.Add(d <= 0 || time.Duration(d) > rewards.MaxTermTimeout, name, "is %v, want more than 0 and up to %v", time.Duration(d), rewards.MaxTermTimeout)
+	f.Add(d <= 0 || time.Duration(d) > rewards.MaxComponentTimeout, name, "is %v, want more than 0 and up to %v", time.Duration(d), rewards.MaxComponentTimeout)
 }
 
 // Err is all faults, nil without any.

@@ -25,7 +25,7 @@ var ErrLoad = errors.New("sim: load cannot be scheduled")
 // gₖ + Σ_{j≥k} rⱼ/W. Neither step assumes anything of the policy: it may know the
 // future, interrupt and move samples. ∎
 //
-// For one server the second term is the finish of a first-in first-out queue,
+// For one server the second component is the finish of a first-in first-out queue,
 // so there the bound is met.
 func LowerBound(g, r []float64, servers int) (float64, error) {
 	if err := checkLoad(g, r, servers); err != nil {
@@ -108,16 +108,16 @@ func checkLoad(g, r []float64, servers int) error {
 		return fmt.Errorf("%w: no samples", ErrLoad)
 	}
 	for i := range g {
-		if !isTime(g[i]) || !isTime(r[i]) {
+		if !IsTime(g[i]) || !IsTime(r[i]) {
 			return fmt.Errorf("%w: sample %d is released at %v s and takes %v s; both must be finite and not negative", ErrLoad, i, g[i], r[i])
 		}
 	}
 	return nil
 }
 
-// isTime reports whether v can be a time or a duration of a step. 1e12 s is
+// IsTime reports whether v can be a time or a duration of a step. 1e12 s is
 // 30,000 years: beyond it somebody has mixed up units, and sums of a million
 // such values stay finite.
-func isTime(v float64) bool { return v >= 0 && v <= maxTime } // false for NaN
+func IsTime(v float64) bool { return v >= 0 && v <= maxTime } // false for NaN
 
 const maxTime = 1e12

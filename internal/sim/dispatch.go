@@ -108,7 +108,7 @@ func (c DispatchConfig) Validate() error {
 			faults = append(faults, fmt.Errorf("%w: "+format, append([]any{ErrLoad}, args...)...))
 		}
 	}
-	check(c.Servers >= 1 && c.Servers <= maxServers, "%d servers, must be 1…%d", c.Servers, maxServers)
+	check(c.Servers >= 1 && c.Servers <= MaxServers, "%d servers, must be 1…%d", c.Servers, MaxServers)
 	if err := checkSpeeds(c.Speeds); err != nil {
 		faults = append(faults, err)
 	}
@@ -118,16 +118,16 @@ func (c DispatchConfig) Validate() error {
 	check(share(c.Stragglers.Share), "stragglers' share is %v, must be 0…1", c.Stragglers.Share)
 	check(c.Stragglers.Factor >= 1 && c.Stragglers.Factor <= 1e6, "stragglers' factor is %v, must be 1…1e6", c.Stragglers.Factor)
 	check(c.Failures >= 0 && c.Failures <= maxFailures, "probability of failure is %v, must be 0…%v", c.Failures, maxFailures)
-	check(isTime(c.BackupAfter), "backup after %v mean service times, must be finite and not negative", c.BackupAfter)
+	check(IsTime(c.BackupAfter), "backup after %v mean service times, must be finite and not negative", c.BackupAfter)
 	check(share(c.BackupShare), "backups of a share of %v, must be 0…1", c.BackupShare)
 	check(c.BackupAfter == 0 || c.Policy != PolicyRandomBlind, "no backup requests with %s: it does not know who is idle", PolicyRandomBlind)
 	check(c.BackupAfter == 0 || c.Batch.Max == 0, "no backup requests for batches")
 	for _, k := range c.Kills {
 		check(k.Server >= 0 && k.Server < c.Servers, "server %d is killed, there are %d", k.Server, c.Servers)
-		check(isTime(k.At) && isTime(k.Detect), "server %d is killed at %v s and found after %v s; both must be finite and not negative", k.Server, k.At, k.Detect)
+		check(IsTime(k.At) && IsTime(k.Detect), "server %d is killed at %v s and found after %v s; both must be finite and not negative", k.Server, k.At, k.Detect)
 	}
 	check(c.Batch.Max >= 0 && c.Batch.Max <= maxBatch, "batches of %d, must be 0…%d", c.Batch.Max, maxBatch)
-	check(isTime(c.Batch.Fixed) && isTime(c.Batch.PerSample), "a batch of b costs %v + %v·b s; both must be finite and not negative", c.Batch.Fixed, c.Batch.PerSample)
+	check(IsTime(c.Batch.Fixed) && IsTime(c.Batch.PerSample), "a batch of b costs %v + %v·b s; both must be finite and not negative", c.Batch.Fixed, c.Batch.PerSample)
 	return errors.Join(faults...)
 }
 
@@ -162,7 +162,7 @@ func Dispatch(g, r []float64, cfg DispatchConfig) (Schedule, error) {
 	if err := p.drain(); err != nil {
 		return Schedule{}, err
 	}
-	s := newSchedule(g, min(maxServers, cfg.Servers*max(1, cfg.Batch.Max))) // what can be in service at once
+	s := newSchedule(g, min(MaxServers, cfg.Servers*max(1, cfg.Batch.Max))) // what can be in service at once
 	s.Attempts = make([][]Attempt, len(g))
 	for k, i := range order {
 		j := p.jobs[k]

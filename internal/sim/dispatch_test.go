@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/sim"
+	"github.com/rewardloop/rewardloop/loop/trace"
 )
 
 // experiment is the dispatch experiment: 512 samples trickle out over 200 s, and
@@ -143,7 +144,7 @@ func TestWhateverHappensNoDispatchBeatsTheBoundAndEverySampleIsScoredOnce(t *tes
 			bound, err := sim.LowerBoundSpeeds(g, r, speeds)
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, s.Makespan, bound-1e-6, name)
-			rep, err := sim.Measure(s.Trace())
+			rep, err := trace.Measure(trace.FromSchedule(s))
 			require.NoError(t, err, name)
 			require.LessOrEqual(t, rep.BackupsWon, rep.Backups)
 			for i := range g {

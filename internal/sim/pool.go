@@ -95,8 +95,8 @@ func newPool(cfg DispatchConfig) *pool {
 		}
 		p.servers[i] = server{speed: speed, class: c}
 		p.classes[c].alive++
-		p.classes[c].idle = append(p.classes[c].idle, int32(i)) //nolint:gosec // at most maxServers
-		p.live = append(p.live, int32(i))                       //nolint:gosec // at most maxServers
+		p.classes[c].idle = append(p.classes[c].idle, int32(i)) //nolint:gosec // at most MaxServers
+		p.live = append(p.live, int32(i))                       //nolint:gosec // at most MaxServers
 	}
 	for _, k := range cfg.Kills {
 		p.events.push(event{at: k.At, kind: kill, server: int32(k.Server)})              //nolint:gosec // validated
@@ -242,7 +242,7 @@ func (p *pool) leave(at, n int32) {
 
 // note records an attempt that ends now.
 func (p *pool) note(at, n int32, outcome string) {
-	if p.record && len(p.attempts[n]) < maxAttempts {
+	if p.record && len(p.attempts[n]) < MaxAttempts {
 		s := &p.servers[at]
 		p.attempts[n] = append(p.attempts[n], Attempt{
 			Worker: strconv.Itoa(int(at)), Started: s.began, Ended: p.now, Backup: s.backup, Outcome: outcome,

@@ -3,7 +3,6 @@ package sim
 import (
 	"container/heap"
 	"slices"
-	"strconv"
 )
 
 // Schedule says when every sample was scored under some policy. All slices are
@@ -26,24 +25,6 @@ type Schedule struct {
 // Exposed returns the exposed reward time: from the last release to the last
 // score.
 func (s Schedule) Exposed() float64 { return s.Makespan - slices.Max(s.Released) }
-
-// Trace writes the schedule down as a run would have recorded it.
-func (s Schedule) Trace() Trace {
-	t := Trace{Servers: s.Servers, Spans: make([]Span, len(s.Released))}
-	for i := range t.Spans {
-		t.Spans[i] = Span{
-			ID:        strconv.Itoa(i),
-			Generated: s.Released[i],
-			Started:   new(s.Started[i]),
-			Scored:    new(s.Finished[i]),
-			Worker:    strconv.Itoa(s.Server[i]),
-		}
-		if s.Attempts != nil {
-			t.Spans[i].Attempts = s.Attempts[i]
-		}
-	}
-	return t
-}
 
 // IdealQueue simulates one shared first-in first-out queue without any overhead:
 // whichever server is free takes the head at once, and a sample that finds

@@ -123,7 +123,7 @@ func (c TrainerConfig) Validate() error {
 	check(known, "mode %q, must be one of %v", c.Mode, Modes())
 	check(c.Order == OrderCompletion || c.Order == OrderIndex, "order %q, must be %s or %s", c.Order, OrderCompletion, OrderIndex)
 	for name, v := range map[string]float64{"log-probabilities": c.LogProb, "update": c.Update, "other": c.Other} {
-		check(isTime(v), "%s take %v s, must be finite and not negative", name, v)
+		check(IsTime(v), "%s take %v s, must be finite and not negative", name, v)
 	}
 	faults = append(faults, c.Pool.Validate())
 	check(len(c.G) > 0 && len(c.G) == len(c.R), "release times of %d steps and service times of %d, must be the same and at least 1", len(c.G), len(c.R))

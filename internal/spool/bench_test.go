@@ -22,7 +22,7 @@ func BenchmarkPut(b *testing.B) {
 					dir, err := os.MkdirTemp(os.Getenv("REWARDLOOP_SPOOL"), "spool")
 					require.NoError(b, err)
 					defer os.RemoveAll(dir)
-					s, err := spool.Open(spool.Config{Dir: dir, MaxBytes: 2 << 30, Fsync: fsync})
+					s, err := spool.Open(spool.Config{Dir: dir, MaxBytes: 2 << 30, Fsync: mode(fsync)})
 					require.NoError(b, err)
 					body := make([]byte, size)
 					var next atomic.Int64

@@ -19,7 +19,7 @@
 // there is room again (reserve.go).
 //
 // What holds and what does not: bytes given to write(2) survive the death of the process,
-// by whatever signal. Those of a sample survive that of the machine with Config.Fsync: Put
+// by whatever signal. Those of a sample survive that of the machine with FsyncGroup: Put
 // then waits for an fsync, which costs a disk milliseconds and is shared by all who wait
 // (sync.go). Without it nothing is synced; a sample that is lost with the machine is still
 // with its client. A record that a killed process wrote half, and one whose bytes have

@@ -186,6 +186,9 @@ func done(s *spool.Spool, id string) {
 // ever, nothing else is read, and a fresh sample is taken once the disk takes bytes again.
 func TestWhicheverWriteFailsNoAcknowledgedSampleIsLostAndTheSpoolGoesOn(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for _, c := range []struct {
 		errno syscall.Errno
 		row   int
@@ -212,7 +215,7 @@ func TestWhicheverWriteFailsNoAcknowledgedSampleIsLostAndTheSpoolGoesOn(t *testi
 func failing(t *testing.T, n, row int, errno syscall.Errno, fsync bool) (ops int) {
 	t.Helper()
 	dir, d := t.TempDir(), newDisk(0)
-	cfg := spool.Config{Dir: dir, MaxBytes: 1 << 20, SegmentBytes: 4000, Fsync: fsync}.Over(d.create)
+	cfg := spool.Config{Dir: dir, MaxBytes: 1 << 20, SegmentBytes: 4000, Fsync: mode(fsync)}.Over(d.create)
 	s, err := spool.Open(cfg)
 	require.NoError(t, err)
 	d.failing(func(op int) error {

@@ -52,7 +52,7 @@ func (s *Spool) keepReserve() error {
 		return err
 	}
 	_, err = f.WriteAt(make([]byte, s.reserveBytes()), 0)
-	if err == nil && s.cfg.Fsync {
+	if err == nil && s.cfg.synced() {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -150,7 +150,7 @@ func (s *Spool) ready(need int64) error {
 		s.makeRoom(need)
 	}
 	if s.bytes()+need > s.cfg.MaxBytes {
-		return fmt.Errorf("%w: its %d bytes (fabric.spool_bytes) are in use", ErrFull, s.cfg.MaxBytes)
+		return fmt.Errorf("%w: its %d bytes (queue.spool_bytes) are in use", ErrFull, s.cfg.MaxBytes)
 	}
 	if free, known := s.free(); known && free < need && s.Trouble() != nil {
 		return syscall.ENOSPC
@@ -304,11 +304,11 @@ func Short(dir string, most int64, free func(dir string) (int64, error)) string 
 	if left+own >= most {
 		return ""
 	}
-	return full + fmt.Sprintf("fabric.spool_bytes is %s, and the file system of %s has %s for it (%s in use by the spool, %s free)",
+	return full + fmt.Sprintf("queue.spool_bytes is %s, and the file system of %s has %s for it (%s in use by the spool, %s free)",
 		mib(most), dir, mib(left+own), mib(own), mib(left))
 }
 
 // ShortAdvice is what to do about it.
-const ShortAdvice = "free some of it, or write a smaller fabric.spool_bytes; once the file system is full, samples wait at their clients"
+const ShortAdvice = "free some of it, or write a smaller queue.spool_bytes; once the file system is full, samples wait at their clients"
 
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

@@ -182,7 +182,7 @@ func (s *Spool) pathOf(number uint64) string {
 func (s *Spool) begin(f file, path string, room int64) error {
 	b, mark := newSegmentHead()
 	_, err := f.WriteAt(b, 0)
-	if err == nil && s.cfg.Fsync {
+	if err == nil && s.cfg.synced() {
 		err = syncDir(s.cfg.Dir)
 	}
 	if err != nil {
@@ -312,7 +312,7 @@ func (s *Spool) reclaim(dead int64) bool {
 		return false
 	}
 	err := s.move(old)
-	if err == nil && s.cfg.Fsync { // what has made the records dead must not be lost before they are
+	if err == nil && s.cfg.synced() { // what has made the records dead must not be lost before they are
 		err = s.flushed()
 	}
 	if err == nil {

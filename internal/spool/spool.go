@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 var (
@@ -30,16 +32,14 @@ var (
 
 // Config of a Spool. Dir is required; the zero value of any other field takes its default.
 type Config struct {
-	// Dir is the folder; it is made if it is not there.
-	Dir string
-	// MaxBytes bounds the files: a sample beyond it is refused. What is dead and was not
-	// given back yet counts, up to an eighth of it, and so does the reserve; results and what
-	// else samples leave behind are written all the same. Defaults to 16 GiB.
+	// Dir is made if it is not there. Of MaxBytes an eighth may be what is dead and was not
+	// given back yet, and the reserve counts; results and what else samples leave behind are
+	// written all the same. Fsync is FsyncNone or FsyncGroup.
+	Dir      string
 	MaxBytes int64
+	Fsync    string
 	// SegmentBytes is when a new file is begun. Defaults to MaxBytes/16, at most 64 MiB.
 	SegmentBytes int64
-	// Fsync makes Put return when the record survives the machine, not only the process.
-	Fsync bool
 	// Free says how many bytes the file system of a folder has left. Nil: it does not say,
 	// and a full disk is noticed by the write that fails.
 	Free func(dir string) (int64, error)
@@ -48,9 +48,26 @@ type Config struct {
 	create func(path string, flag int) (file, error) // opens for writing
 }
 
+// The values of Config.Fsync: Put returns when a record survives the process, or the machine.
+const (
+	FsyncNone  = "none"
+	FsyncGroup = "group"
+)
+
+// Keys implements keys.Described: the keys of a durable gateway's folder.
+func (c *Config) Keys(k *keys.Set) {
+	k.Text(&c.Dir, "spool_dir", "", "Folder for the samples that a durable gateway has acknowledged, and their results. Another one for each gateway.")
+	k.Size(&c.MaxBytes, "spool_bytes", 16<<30, "Bytes of the files in spool_dir; samples beyond it wait at their clients. At least 8/7 of loop.message_bytes.").Min(1 << 20)
+	k.Choice(&c.Fsync, "spool_fsync", []string{FsyncNone, FsyncGroup}, "What a power failure may cost: acknowledged samples (none), or nothing that was acknowledged (group: "+
+		"one fsync every few milliseconds for all samples that wait for it).")
+}
+
+// synced says that a record is to survive the machine.
+func (c Config) synced() bool { return c.Fsync == FsyncGroup }
+
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
-	c.MaxBytes = cmp.Or(c.MaxBytes, 16<<30)
+	keys.Fill(&c)
 	c.SegmentBytes = cmp.Or(c.SegmentBytes, max(1, min(c.MaxBytes/16, 64<<20)))
 	if c.create == nil {
 		c.create = create
@@ -64,10 +81,10 @@ func (c Config) Validate() error {
 	if c.Dir == "" {
 		errs = append(errs, errors.New("spool: a folder is needed"))
 	}
-	if c.MaxBytes < 1 || c.SegmentBytes < 1 {
-		errs = append(errs, fmt.Errorf("spool: max_bytes %d and segment_bytes %d must be positive", c.MaxBytes, c.SegmentBytes))
+	if c.SegmentBytes < 1 {
+		errs = append(errs, fmt.Errorf("spool: segment_bytes must be positive, not %d", c.SegmentBytes))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, keys.Validate("spool", &c))...)
 }
 
 // Stats says how a spool is.
@@ -139,7 +156,7 @@ func Open(cfg Config) (*Spool, error) {
 		return nil, errors.Join(err, s.closeFiles(), held.Close())
 	}
 	go s.write() // ends on Close, which waits for it
-	if cfg.Fsync {
+	if cfg.synced() {
 		go s.syncer() // ends after it, and Close waits for it as well
 	} else {
 		close(s.synced)
@@ -147,7 +164,7 @@ func Open(cfg Config) (*Spool, error) {
 	return s, nil
 }
 
-// Put writes a record and returns when the kernel has it, or with Config.Fsync the disk.
+// Put writes a record and returns when the kernel has it, or with FsyncGroup the disk.
 // Everything that was queued before is written before it. A sample that the disk or
 // Config.MaxBytes has no room for is refused with ErrFull, and one that cannot be written
 // likewise: Trouble then says why until samples are taken again. A record that can never be
@@ -157,7 +174,7 @@ func (s *Spool) Put(r Record) error {
 		return err
 	}
 	if most := s.cfg.MaxBytes - s.cfg.MaxBytes/8; r.size() > most {
-		return fmt.Errorf("%w: %d bytes, and seven eighths of fabric.spool_bytes are %d", ErrInvalid, r.size(), most)
+		return fmt.Errorf("%w: %d bytes, and seven eighths of queue.spool_bytes are %d", ErrInvalid, r.size(), most)
 	}
 	if r.Sum == 0 && len(r.Body) > 0 {
 		r.Sum = crc32.Checksum(r.Body, castagnoli())
@@ -165,11 +182,11 @@ func (s *Spool) Put(r Record) error {
 	s.mu.Lock()
 	err := s.put(r)
 	c := s.commit
-	if err == nil && s.cfg.Fsync {
+	if err == nil && s.cfg.synced() {
 		c = s.join()
 	}
 	s.mu.Unlock()
-	if err != nil || !s.cfg.Fsync {
+	if err != nil || !s.cfg.synced() {
 		return err
 	}
 	<-c.done // as long as the disk takes
@@ -256,7 +273,7 @@ func (s *Spool) closeFiles() error {
 	if f == nil {
 		return nil
 	}
-	if s.cfg.Fsync {
+	if s.cfg.synced() {
 		return errors.Join(f.Sync(), f.Close())
 	}
 	return f.Close()

@@ -272,6 +272,9 @@ func TestFilesFollowWhatIsKept(t *testing.T) {
 // A model says what is live; killed at any moment, the folder says the same.
 func TestAnyHistoryIsReadBackAsItWas(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()

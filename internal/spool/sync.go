@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// This file is about samples that are to survive the machine (Config.Fsync): an fsync costs
+// This file is about samples that are to survive the machine (FsyncGroup): an fsync costs
 // a disk between a tenth of a millisecond and ten, so that one serves all samples that were
 // written while the one before it ran.
 
@@ -80,7 +80,7 @@ func (s *Spool) sync() {
 
 // settle syncs a segment that is left. The caller holds mu.
 func (s *Spool) settle(old *segment) {
-	if !s.cfg.Fsync {
+	if !s.cfg.synced() {
 		return
 	}
 	if old.unsure = old.file.Sync(); old.unsure != nil {

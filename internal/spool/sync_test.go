@@ -16,11 +16,14 @@ import (
 // The machine fails at any moment: what was acknowledged and is not over is there.
 func TestWithFsyncNoAcknowledgedSampleIsLostWithTheMachine(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 5))
 			dir, d := t.TempDir(), newDisk(0)
-			s, err := spool.Open(spool.Config{Dir: dir, MaxBytes: 1 << 20, SegmentBytes: int64(2000 + rng.IntN(6000)), Fsync: true}.Over(d.create))
+			s, err := spool.Open(spool.Config{Dir: dir, MaxBytes: 1 << 20, SegmentBytes: int64(2000 + rng.IntN(6000)), Fsync: spool.FsyncGroup}.Over(d.create))
 			require.NoError(t, err)
 			s.Later(spool.Record{Kind: spool.Run, Run: "r", Epoch: 1})
 			var live []string
@@ -57,7 +60,7 @@ func TestManySamplesShareAnFsync(t *testing.T) {
 	for _, fsync := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDisk(0)
-			s, err := spool.Open(spool.Config{Dir: t.TempDir(), Fsync: fsync}.Over(d.create))
+			s, err := spool.Open(spool.Config{Dir: t.TempDir(), Fsync: mode(fsync)}.Over(d.create))
 			require.NoError(t, err)
 			const each = 5 * time.Millisecond
 			d.slow = each
@@ -82,4 +85,12 @@ func TestManySamplesShareAnFsync(t *testing.T) {
 			require.NoError(t, s.Close())
 		})
 	}
+}
+
+// mode is the value of Config.Fsync with and without an fsync.
+func mode(fsync bool) string {
+	if fsync {
+		return spool.FsyncGroup
+	}
+	return spool.FsyncNone
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 // Config holds the bounds of a connection. Zero fields mean the defaults.
@@ -32,43 +34,31 @@ type Config struct {
 	OutboxBytes int64
 }
 
+// limits have the defaults and bounds.
+func (c *Config) limits(k *keys.Set) {
+	k.Duration(&c.ReadTimeout, "read_timeout", 45*time.Second, "").Min(1)
+	k.Duration(&c.WriteTimeout, "write_timeout", 15*time.Second, "").Min(1)
+	k.Duration(&c.MessageTimeout, "message_timeout", 5*time.Minute, "").Min(1)
+	k.Duration(&c.CloseTimeout, "close_timeout", 3*time.Second, "").Min(1)
+	k.Size(&c.MessageBytes, "message_bytes", 256<<20, "").Min(1)
+	k.Size(&c.TextBytes, "text_bytes", 64<<10, "").Min(1)
+	k.Size(&c.OutboxBytes, "outbox_bytes", 8<<20, "").Min(1)
+}
+
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
-	c.ReadTimeout = cmp.Or(c.ReadTimeout, 45*time.Second)
+	keys.Fill(keys.Func(c.limits))
 	c.PingInterval = cmp.Or(c.PingInterval, c.ReadTimeout/3)
-	c.WriteTimeout = cmp.Or(c.WriteTimeout, 15*time.Second)
-	c.MessageTimeout = cmp.Or(c.MessageTimeout, 5*time.Minute)
-	c.CloseTimeout = cmp.Or(c.CloseTimeout, 3*time.Second)
-	c.MessageBytes = cmp.Or(c.MessageBytes, 256<<20)
-	c.TextBytes = cmp.Or(c.TextBytes, 64<<10)
-	c.OutboxBytes = cmp.Or(c.OutboxBytes, 8<<20)
 	return c
 }
 
 // Validate returns every fault.
 func (c Config) Validate() error {
-	var errs []error
-	for _, d := range [...]struct {
-		name string
-		v    time.Duration
-	}{
-		{"read_timeout", c.ReadTimeout},
-		{"ping_interval", c.PingInterval},
-		{"write_timeout", c.WriteTimeout},
-		{"message_timeout", c.MessageTimeout},
-		{"close_timeout", c.CloseTimeout},
-	} {
-		if d.v <= 0 {
-			errs = append(errs, fmt.Errorf("%s is %s, want more than 0", d.name, d.v))
-		}
+	err := keys.Validate("", keys.Func(c.limits))
+	if c.PingInterval <= 0 || c.PingInterval >= c.ReadTimeout {
+		err = errors.Join(err, fmt.Errorf("ping_interval of %s, want more than 0 and less than read_timeout of %s", c.PingInterval, c.ReadTimeout))
 	}
-	if c.PingInterval >= c.ReadTimeout {
-		errs = append(errs, fmt.Errorf("ping_interval of %s is not below read_timeout of %s", c.PingInterval, c.ReadTimeout))
-	}
-	if c.MessageBytes < 1 || c.TextBytes < 1 || c.OutboxBytes < 1 {
-		errs = append(errs, fmt.Errorf("message_bytes %d, text_bytes %d and outbox_bytes %d must be 1 or more", c.MessageBytes, c.TextBytes, c.OutboxBytes))
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // DialConfig is what Dial needs.

@@ -163,6 +163,9 @@ func TestAnIdlePeerThatAnswersPingsStays(t *testing.T) {
 
 func TestArrivingBytesAreASignOfLifeButNotForEver(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	url, conns := serve(t, wsconn.Config{ReadTimeout: 2 * time.Second, PingInterval: 1500 * time.Millisecond, MessageTimeout: 5 * time.Second}, funcs{})
 	peer := bare(t, url)
 	server := accepted(t, conns)
@@ -268,7 +271,7 @@ func TestCloseDeliversWhatIsQueuedAndThenTheCode(t *testing.T) {
 	require.NoError(t, server.Close(wsconn.CloseNormal, ""), "twice is harmless")
 }
 
-func TestCloseWaitsABoundedTimeForADeafPeer(t *testing.T) {
+func TestCloseWaitsABoundedTimeForAnUnresponsivePeer(t *testing.T) {
 	t.Parallel()
 	url, conns := serve(t, wsconn.Config{CloseTimeout: 100 * time.Millisecond}, funcs{})
 	bare(t, url)

@@ -20,12 +20,12 @@ func newBackup(cfg Config) *backup { return &backup{cfg, newRating()} }
 // minObserved is how many results a run must have before it is known what is long.
 const minObserved = 8
 
-// spare picks a sample that is to have a second ticket, or none; due is then when there may
+// secondTry picks a sample that is to have a second ticket, or none; due is then when there may
 // be one, and zero if that is not known. It looks only where no sample waits that a worker
 // could take and a place is free, and then at the oldest of each step's running samples, so
 // that its cost is the number of steps with samples in flight plus that of the samples which
 // are overdue: 5,120 that run cost nothing.
-func (p *Profile) spare(now time.Time) (best Sample, due time.Time) {
+func (p *Profile) secondTry(now time.Time) (best Sample, due time.Time) {
 	if len(p.waiting.waiting) > 0 && p.Served() || p.Free() <= p.out || !p.Room(now) {
 		return nil, due
 	}
@@ -33,7 +33,7 @@ func (p *Profile) spare(now time.Time) (best Sample, due time.Time) {
 	var bestDue time.Time
 	for _, r := range p.runs {
 		patience := r.patience(b.cfg.BackupAfter)
-		for _, l := range r.lanes {
+		for _, l := range r.stepQueues {
 			if patience == 0 || !l.step.Whole() || l.backups >= l.mayHave(b.cfg.BackupShare) {
 				continue
 			}
@@ -60,7 +60,7 @@ func (r *Run) patience(after float64) time.Duration {
 }
 
 // mayHave is how many backups a step may have.
-func (l *lane) mayHave(share float64) int {
+func (l *stepQueue) mayHave(share float64) int {
 	return max(1, int(math.Floor(share*float64(max(l.step.Expected(), l.step.Arrived())))))
 }
 
@@ -68,9 +68,9 @@ func (l *lane) mayHave(share float64) int {
 // the only idle one.
 const overlooked = 64
 
-// oldest returns the sample of a lane that has run too long for longest and that another
+// oldest returns the sample of a step queue that has run too long for longest and that another
 // idle worker could take, and since when; if none has, when one will have.
-func (b *backup) oldest(v View, l *lane, patience time.Duration) (Sample, time.Time) {
+func (b *backup) oldest(v View, l *stepQueue, patience time.Duration) (Sample, time.Time) {
 	seen := 0
 	for el := l.running.Front(); el != nil && seen < overlooked; el = el.Next() {
 		s, _ := el.Value.(Sample)
@@ -90,7 +90,7 @@ func (b *backup) oldest(v View, l *lane, patience time.Duration) (Sample, time.T
 // nor is known to be slow.
 func (b *backup) idleFor(v View, s Sample) bool {
 	slow := b.slow(v, s)
-	return slices.ContainsFunc(v.profile.count(), func(w seat) bool {
+	return slices.ContainsFunc(v.profile.count(), func(w workerPlaces) bool {
 		return w.free > 0 && !s.Avoids(w.id) && !s.HeldBy(w.id) && !slices.Contains(slow, w.id)
 	})
 }
@@ -101,7 +101,7 @@ func (b *backup) slow(v View, s Sample) []string {
 		return nil
 	}
 	var out []string
-	for _, w := range b.rating.field(v, s.Item().run).seats {
+	for _, w := range b.rating.paceTable(v, s.Item().run).byWorker {
 		if w.slow {
 			out = append(out, w.id)
 		}
@@ -113,13 +113,13 @@ func (b *backup) slow(v View, s Sample) []string {
 func Running(s Sample) {
 	Over(s)
 	i := s.Item()
-	i.watched = i.run.laneOf(i.step).running.PushBack(s)
+	i.watched = i.run.stepQueueOf(i.step).running.PushBack(s)
 }
 
 // Over takes a sample from those that may get a backup.
 func Over(s Sample) {
 	if i := s.Item(); i.watched != nil {
-		i.run.laneOf(i.step).running.Remove(i.watched)
+		i.run.stepQueueOf(i.step).running.Remove(i.watched)
 		i.watched = nil
 	}
 }
@@ -128,5 +128,5 @@ func Over(s Sample) {
 func Sent(s Sample) {
 	Over(s)
 	i := s.Item()
-	i.run.laneOf(i.step).backups++
+	i.run.stepQueueOf(i.step).backups++
 }

@@ -145,7 +145,7 @@ func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 		return d, false, due
 	}
 	for _, p := range b.profiles {
-		s, at := p.spare(now)
+		s, at := p.secondTry(now)
 		if s != nil {
 			return Decision{Sample: s, Backup: true, Aside: p.backup.slow(View{now, p}, s)}, true, due
 		}
@@ -184,7 +184,7 @@ func (b *Board) Forget(run string) {
 func (b *Board) Clear(run string) {
 	for _, p := range b.profiles {
 		if r := p.runs[run]; r != nil {
-			clear(r.lanes)
+			clear(r.stepQueues)
 		}
 	}
 }

@@ -203,7 +203,7 @@ func TestRunsOfAProfileAreServedByWeight(t *testing.T) {
 }
 
 // A word of a worker in which only counters have moved changes what is free, and nothing else.
-func TestCountersAloneChangeNoSeats(t *testing.T) {
+func TestCountersAloneChangeNoPlaces(t *testing.T) {
 	t.Parallel()
 	b := board("a")
 	before := worker("w1", map[string]int{"a": 4})

@@ -1,11 +1,9 @@
 package dispatch
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"slices"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
@@ -21,40 +19,31 @@ const (
 // Policies are the values of Config.Policy, the default first.
 func Policies() []string { return []string{Random, SpeedWeighted} }
 
-// Config says which worker gets a sample, and when a second one does. The zero value of a
-// field takes its default.
+// Config says which worker gets a sample, and when a second one does; Keys says what each field
+// means. The zero value of a field takes its default.
 type Config struct {
-	// Policy is one of Policies. Defaults to Random.
-	Policy string
-	// BackupAfter is how many times the run's usual service time a sample may run, once
-	// its step has arrived whole and nothing is queued, before a worker that is idle gets
-	// it, too: the first result wins and the other attempt is taken back. 0: never, for a
-	// second request costs money where judges are paid, and not every scorer may be asked
-	// twice. At least 1; 2.5 is a good start. Groups that are scored as a whole get none.
+	Policy      string
 	BackupAfter float64
-	// BackupShare bounds the samples of a step that get a second request, as a part of
-	// all, but at least one may. Defaults to 0.05.
 	BackupShare float64
+}
+
+// Keys implements keys.Described: the section loop.dispatch.
+func (c *Config) Keys(k *keys.Set) {
+	k.Choice(&c.Policy, "policy", Policies(), "random: one of the free places. "+
+		"speed_weighted: as random, but clearly slower workers do not get the last samples of a step.").
+		Retired("random_blind", fmt.Sprintf("random_blind has been removed: write %s or %s; `rewardloop plan --policy random_blind,random` still compares it, in a simulation", Random, SpeedWeighted))
+	k.Float(&c.BackupAfter, "backup_after", 0, "How many times the usual service time a sample may run, once its step is all here and nothing is queued, before "+
+		"an idle worker is asked, too: the first result counts. 0: never. 2.5 is a good start where asking twice does no harm. Groups that are scored as a whole are asked for once.").Max(1e6)
+	k.Float(&c.BackupShare, "backup_share", 0.05, "The most samples of a step that are asked for twice, as a part of all; one may always be.").Between(1e-6, 1)
+	k.Check(func(r keys.Report) {
+		if c.BackupAfter > 0 && c.BackupAfter < 1 {
+			r.Fault("backup_after", "want 0 (never), or 1 and more times the usual service time, got %v", c.BackupAfter)
+		}
+	})
 }
 
 // WithDefaults returns a copy with the defaults filled in.
 func (c Config) WithDefaults() Config {
-	c.Policy = cmp.Or(c.Policy, Random)
-	c.BackupShare = cmp.Or(c.BackupShare, 0.05)
+	keys.Fill(&c)
 	return c
-}
-
-// Validate reports everything that is wrong.
-func (c Config) Validate() error {
-	var errs []error
-	if !slices.Contains(Policies(), c.Policy) {
-		errs = append(errs, fmt.Errorf("loop: dispatch.policy is %q, want one of %q", c.Policy, Policies()))
-	}
-	if c.BackupAfter != 0 && !(c.BackupAfter >= 1 && c.BackupAfter <= 1e6) {
-		errs = append(errs, fmt.Errorf("loop: dispatch.backup_after is %v, want 0 (never) or 1 and more times the usual service time", c.BackupAfter))
-	}
-	if !(c.BackupShare > 0 && c.BackupShare <= 1) {
-		errs = append(errs, fmt.Errorf("loop: dispatch.backup_share is %v, want more than 0 and at most 1", c.BackupShare))
-	}
-	return errors.Join(errs...)
 }

@@ -13,13 +13,13 @@ import (
 // that forgets over 16 samples goes up by half whenever one of them lands, and with it
 // everything that is measured against it.
 type paces struct {
-	by    map[string]*pace
-	usual clipped // seconds
-	level clipped // seconds, of a worker whose factor is 1
-	mid   float64 // median of the workers' mean logarithms
-	seen  int
-	noise float64 // variance of the logarithm within one worker
-	terms float64 // behind noise
+	by         map[string]*pace
+	usual      clipped // seconds
+	level      clipped // seconds, of a worker whose factor is 1
+	mid        float64 // median of the workers' mean logarithms
+	seen       int
+	noise      float64 // variance of the logarithm within one worker
+	components float64 // behind noise
 }
 
 // pace is one worker: the mean logarithm of its service times in seconds.
@@ -61,8 +61,8 @@ func (p *paces) observe(worker string, took time.Duration) {
 	w.mean += (x - old) / w.n
 	w.at = p.seen
 	if w.n > 1 { // (x − old mean)(x − new mean) has the variance for its expectation
-		p.terms = math.Min(p.terms+1, forgetNoise)
-		p.noise += ((x-old)*(x-w.mean) - p.noise) / p.terms
+		p.components = math.Min(p.components+1, forgetNoise)
+		p.noise += ((x-old)*(x-w.mean) - p.noise) / p.components
 	}
 	if p.seen < 64 || p.seen%8 == 0 {
 		p.middle()

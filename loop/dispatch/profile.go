@@ -26,10 +26,10 @@ type Profile struct {
 
 	serving                 []announced         // live workers that serve it, by id
 	other                   string              // a worker that serves one of the same name in another configuration; "": none
-	seats                   []seat              // the same, with their places
-	capacity, free, workers int                 // of all seats; workers are those with a place
-	firm                    int                 // capacity of those seats that are not tried
-	looks                   int                 // how often the seats were counted
+	byWorker                []workerPlaces      // the same, with their places
+	capacity, free, workers int                 // of all places; workers are those with a place
+	firm                    int                 // capacity of those places that are not tried
+	looks                   int                 // how often the places were counted
 	counted                 int                 // the board's version that they are of; -1: something has changed since
 	busy                    map[string]int      // this gateway's attempts by worker, less those whose lease has lapsed
 	out                     int                 // tickets that no worker has claimed
@@ -38,8 +38,8 @@ type Profile struct {
 	at                      time.Time           // when done was last brought up to date
 }
 
-// seat is a live worker and its places for a profile.
-type seat struct {
+// workerPlaces is a live worker and its places for a profile.
+type workerPlaces struct {
 	id       string
 	capacity int // places, less what its breaker forbids
 	free     int
@@ -154,19 +154,19 @@ func (p *Profile) Room(now time.Time) bool {
 	return p.out < p.free+min(p.firm, max(p.workers, int(math.Ceil(p.rate(now)*ahead.Seconds()))))
 }
 
-// count brings the seats up to date.
-func (p *Profile) count() []seat {
+// count brings the places up to date.
+func (p *Profile) count() []workerPlaces {
 	b := p.board
 	if p.counted == b.version && !b.breakers.Any() {
-		return p.seats
+		return p.byWorker
 	}
 	p.counted = b.version
 	p.looks++
-	p.seats = p.seats[:0]
+	p.byWorker = p.byWorker[:0]
 	p.capacity, p.firm, p.free, p.workers = 0, 0, 0, 0
 	for _, a := range p.serving {
 		w, info := p.said(a)
-		s := seat{id: w.ID, trying: info.State == wire.WorkerTrying}
+		s := workerPlaces{id: w.ID, trying: info.State == wire.WorkerTrying}
 		switch w.State {
 		case wire.WorkerReady:
 			s.capacity = b.breakers.Places(w.ID, p.name, info.Capacity)
@@ -180,7 +180,7 @@ func (p *Profile) count() []seat {
 			}
 		}
 		s.free = max(min(s.capacity-p.busy[w.ID]-others, info.Narrow), 0)
-		p.seats = append(p.seats, s)
+		p.byWorker = append(p.byWorker, s)
 		p.capacity += s.capacity
 		p.free += s.free
 		if s.capacity > 0 && !s.trying { // what is tried has nothing ahead of it
@@ -188,7 +188,7 @@ func (p *Profile) count() []seat {
 			p.firm += s.capacity
 		}
 	}
-	return p.seats
+	return p.byWorker
 }
 
 // said is what a worker says of itself, and of the profile.
@@ -233,7 +233,7 @@ func (p *Profile) Stranger() string { return p.other }
 
 // Fit reports whether a live worker that takes samples of the profile is none of these.
 func (p *Profile) Fit(but []string) bool {
-	return slices.ContainsFunc(p.count(), func(s seat) bool { return s.capacity > 0 && !slices.Contains(but, s.id) })
+	return slices.ContainsFunc(p.count(), func(s workerPlaces) bool { return s.capacity > 0 && !slices.Contains(but, s.id) })
 }
 
 // Unserved says why no live worker takes samples of the profile, as far as workers say it;

@@ -60,8 +60,8 @@ func (i *Item) Run() *Run { return i.run }
 // Accepted notes that a worker has claimed the sample.
 func (i *Item) Accepted() { i.refused = time.Time{} }
 
-// queue is the samples of a profile that wait for a ticket. Each step has a lane, in which
-// they stand in the order in which they came; of a run's lanes the one whose step closes
+// queue is the samples of a profile that wait for a ticket. Each step has a step queue, in which
+// they stand in the order in which they came; of a run's step queues the one whose step closes
 // first goes first, and of the runs the one that has had the least of its share.
 type queue struct {
 	waiting map[*Run]bool // runs with samples in the queue
@@ -79,7 +79,7 @@ func (q *queue) add(s Sample) {
 		q.waiting[i.run] = true
 	}
 	i.run.queued++
-	i.run.laneOf(i.step).add(s)
+	i.run.stepQueueOf(i.step).add(s)
 }
 
 // remove takes a sample out of its run's queue.
@@ -88,7 +88,7 @@ func (q *queue) remove(s Sample) {
 	if i.run.queued--; i.run.queued == 0 {
 		delete(q.waiting, i.run)
 	}
-	i.run.laneOf(i.step).samples.Remove(s)
+	i.run.stepQueueOf(i.step).samples.Remove(s)
 }
 
 // serve takes a sample out to be published: its run is the one that is served now.
@@ -134,9 +134,9 @@ func (q *queue) share(r *Run) float64 {
 	return r.weight / sum
 }
 
-// lane is a step's samples of one profile on their way: those in the queue, and those that
+// stepQueue is a step's samples of one profile on their way: those in the queue, and those that
 // workers have.
-type lane struct {
+type stepQueue struct {
 	step    Step
 	first   time.Time // arrival of the first one that was queued
 	samples ranking.Heap[Sample, byArrival]
@@ -151,7 +151,7 @@ type byArrival struct{}
 func (byArrival) Before(a, b Sample) bool { return a.Item().order < b.Item().order }
 func (byArrival) Place(s Sample) *int     { return &s.Item().place }
 
-func (l *lane) add(s Sample) {
+func (l *stepQueue) add(s Sample) {
 	if l.first.IsZero() {
 		l.first = s.Item().arrived
 	}
@@ -159,7 +159,7 @@ func (l *lane) add(s Sample) {
 }
 
 // next is the sample that came first; nil: there is none.
-func (l *lane) next() Sample {
+func (l *stepQueue) next() Sample {
 	if l.samples.Len() == 0 {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (l *lane) next() Sample {
 
 // toCome estimates how many samples of the step are still to come, and how long until
 // the last of them is here, at the rate so far.
-func (l *lane) toCome(now time.Time) (n int, last time.Duration) {
+func (l *stepQueue) toCome(now time.Time) (n int, last time.Duration) {
 	st := l.step
 	n = st.Expected() - st.Arrived()
 	if st.Whole() || n <= 0 || st.Arrived() < 2 {

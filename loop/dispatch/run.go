@@ -20,12 +20,12 @@ type Run struct {
 	mean  time.Duration // running mean of the service time of one attempt
 	n     int           // how many it is of
 	pace  *paces
-	// lanes are the steps with samples on their way.
-	lanes map[Step]*lane
+	// stepQueues are the steps with samples on their way.
+	stepQueues map[Step]*stepQueue
 }
 
 func newRun(name string, weight float64) *Run {
-	return &Run{name: name, weight: weight, pace: newPaces(), lanes: map[Step]*lane{}}
+	return &Run{name: name, weight: weight, pace: newPaces(), stepQueues: map[Step]*stepQueue{}}
 }
 
 // Queued is how many of its samples wait for a ticket.
@@ -34,8 +34,8 @@ func (r *Run) Queued() int { return r.queued }
 // Mean is the running mean of what one attempt takes, and of how many; 0 before the first.
 func (r *Run) Mean() (mean time.Duration, n int) { return r.mean, r.n }
 
-// Lanes is how many of its steps have samples on their way, or had until a short time ago.
-func (r *Run) Lanes() int { return len(r.lanes) }
+// StepQueues is how many of its steps have samples on their way, or had until a short time ago.
+func (r *Run) StepQueues() int { return len(r.stepQueues) }
 
 // precedes reports whether r is served before o.
 func (r *Run) precedes(o *Run) bool {
@@ -72,22 +72,22 @@ func (r *Run) Observe(took time.Duration) {
 // pace.
 func (r *Run) ObservePace(worker string, took time.Duration) { r.pace.observe(worker, took) }
 
-// maxLanes bounds the lanes of a run whose steps never end.
-const maxLanes = 128
+// maxStepQueues bounds the step queues of a run whose steps never end.
+const maxStepQueues = 128
 
-// laneOf returns the lane of a step, making it on first sight.
-func (r *Run) laneOf(st Step) *lane {
-	l := r.lanes[st]
+// stepQueueOf returns the step queue of a step, making it on first sight.
+func (r *Run) stepQueueOf(st Step) *stepQueue {
+	l := r.stepQueues[st]
 	if l == nil {
-		if len(r.lanes) >= maxLanes {
-			for old := range r.lanes {
+		if len(r.stepQueues) >= maxStepQueues {
+			for old := range r.stepQueues {
 				if old.InFlight() == 0 {
-					delete(r.lanes, old)
+					delete(r.stepQueues, old)
 				}
 			}
 		}
-		l = &lane{step: st}
-		r.lanes[st] = l
+		l = &stepQueue{step: st}
+		r.stepQueues[st] = l
 	}
 	return l
 }
@@ -95,7 +95,7 @@ func (r *Run) laneOf(st Step) *lane {
 // next is the run's sample that is served next; nil: there is none.
 func (r *Run) next() Sample {
 	var best Sample
-	for _, l := range r.lanes {
+	for _, l := range r.stepQueues {
 		if s := l.next(); s != nil && (best == nil || compare(s, best) < 0) {
 			best = s
 		}
@@ -103,14 +103,14 @@ func (r *Run) next() Sample {
 	return best
 }
 
-// waitingLanes are those with samples in the queue, in the order in which they are served.
-func (r *Run) waitingLanes() []*lane {
-	var out []*lane
-	for _, l := range r.lanes {
+// waitingStepQueues are those with samples in the queue, in the order in which they are served.
+func (r *Run) waitingStepQueues() []*stepQueue {
+	var out []*stepQueue
+	for _, l := range r.stepQueues {
 		if l.samples.Len() > 0 {
 			out = append(out, l)
 		}
 	}
-	slices.SortFunc(out, func(a, b *lane) int { return compare(a.next(), b.next()) })
+	slices.SortFunc(out, func(a, b *stepQueue) int { return compare(a.next(), b.next()) })
 	return out
 }

@@ -19,11 +19,11 @@ type speedWeighted struct{ rating rating }
 // Choose implements Policy.
 func (p *speedWeighted) Choose(v View) (Decision, bool) {
 	for _, r := range v.profile.waiting.runs() {
-		f := p.rating.field(v, r)
+		f := p.rating.paceTable(v, r)
 		if !f.uneven {
 			return Decision{Sample: r.next()}, true
 		}
-		for _, l := range r.waitingLanes() {
+		for _, l := range r.waitingStepQueues() {
 			s := l.next()
 			slow := f.tooSlow(v, l, s)
 			free, refused := f.free(s, slow)
@@ -49,11 +49,11 @@ func (p *speedWeighted) Reconsider(v View) (back []Sample) {
 			continue
 		}
 		i := d.Sample.Item()
-		f := p.rating.field(v, i.run)
+		f := p.rating.paceTable(v, i.run)
 		if free, _ := f.free(d.Sample, d.Aside); free > 0 {
 			continue
 		}
-		slow := f.tooSlow(v, i.run.laneOf(i.step), d.Sample)
+		slow := f.tooSlow(v, i.run.stepQueueOf(i.step), d.Sample)
 		if free, _ := f.free(d.Sample, slow); free > 0 {
 			back = append(back, d.Sample)
 		}
@@ -63,23 +63,23 @@ func (p *speedWeighted) Reconsider(v View) (back []Sample) {
 
 // rating is how fast workers are for each run of a profile, as of its latest count.
 type rating struct {
-	of    map[*Run]*field
+	of    map[*Run]*paceTable
 	looks int
 }
 
-func newRating() rating { return rating{of: map[*Run]*field{}} }
+func newRating() rating { return rating{of: map[*Run]*paceTable{}} }
 
-// field is how fast the live workers are for one run, the fastest first.
-type field struct {
-	run    *Run
-	seats  []rated
-	usual  float64 // log of the factor that the better workers have
-	uneven bool    // some are clearly slower
+// paceTable says how fast the live workers are for one run, the fastest first.
+type paceTable struct {
+	run      *Run
+	byWorker []rated
+	usual    float64 // log of the factor that the better workers have
+	uneven   bool    // some are clearly slower
 }
 
 // rated is a worker with what its samples take, as a factor of the run's usual time.
 type rated struct {
-	seat
+	workerPlaces
 
 	factor float64
 	slow   bool // beyond doubt
@@ -94,9 +94,9 @@ const (
 	undeclared = 2.0
 )
 
-// field rates the workers for a run.
-func (g *rating) field(v View, r *Run) *field {
-	seats := v.profile.count()
+// paceTable rates the workers for a run.
+func (g *rating) paceTable(v View, r *Run) *paceTable {
+	all := v.profile.count()
 	if g.looks != v.profile.looks {
 		g.looks = v.profile.looks
 		clear(g.of)
@@ -104,26 +104,26 @@ func (g *rating) field(v View, r *Run) *field {
 	if f := g.of[r]; f != nil {
 		return f
 	}
-	f := &field{run: r}
+	f := &paceTable{run: r}
 	g.of[r] = f
 	places := 0
-	for _, s := range seats {
+	for _, s := range all {
 		if s.capacity == 0 {
 			continue
 		}
 		factor, _ := r.pace.factor(s.id)
-		f.seats = append(f.seats, rated{seat: s, factor: factor})
+		f.byWorker = append(f.byWorker, rated{workerPlaces: s, factor: factor})
 		places += s.capacity
 	}
-	slices.SortStableFunc(f.seats, func(a, b rated) int { return cmp.Compare(a.factor, b.factor) })
-	for i, n := 0, 0; i < len(f.seats); i++ { // the place at a quarter: one lucky worker is no measure
-		if n += f.seats[i].capacity; 4*n >= places {
-			f.usual = f.seats[i].factor
+	slices.SortStableFunc(f.byWorker, func(a, b rated) int { return cmp.Compare(a.factor, b.factor) })
+	for i, n := 0, 0; i < len(f.byWorker); i++ { // the place at a quarter: one lucky worker is no measure
+		if n += f.byWorker[i].capacity; 4*n >= places {
+			f.usual = f.byWorker[i].factor
 			break
 		}
 	}
-	for i := range f.seats {
-		s := &f.seats[i]
+	for i := range f.byWorker {
+		s := &f.byWorker[i]
 		_, doubt := r.pace.factor(s.id)
 		s.slow = s.factor/doubt >= clearly*f.usual
 		f.uneven = f.uneven || s.slow
@@ -138,7 +138,7 @@ func (g *rating) field(v View, r *Run) *field {
 //
 // A sample is kept from a worker no longer than that worker would have needed for it:
 // whatever is wrong with the estimate, no more than that is lost.
-func (f *field) tooSlow(v View, l *lane, s Sample) []string {
+func (f *paceTable) tooSlow(v View, l *stepQueue, s Sample) []string {
 	var out []string
 	i := s.Item()
 	unit, limit := f.run.pace.level.value, clearly
@@ -147,20 +147,20 @@ func (f *field) tooSlow(v View, l *lane, s Sample) []string {
 		limit = undeclared
 	}
 	ahead := v.profile.out + coming
-	for _, o := range f.run.lanes {
+	for _, o := range f.run.stepQueues {
 		if o == l || o.samples.Len() > 0 && o.step.Closes().Before(l.step.Closes()) {
 			ahead += o.samples.Len()
 		}
 	}
 	share := v.profile.waiting.share(f.run)
-	for k := range f.seats {
-		w := &f.seats[k]
+	for k := range f.byWorker {
+		w := &f.byWorker[k]
 		if !w.slow || w.factor < limit*f.usual {
 			continue
 		}
 		speed, idle := 0.0, 0
-		for n := range f.seats { // by factor: the faster ones come first
-			o := &f.seats[n]
+		for n := range f.byWorker { // by factor: the faster ones come first
+			o := &f.byWorker[n]
 			if o.factor*clearly > w.factor {
 				break
 			}
@@ -186,10 +186,10 @@ func seconds(s float64) time.Duration {
 
 // free counts the free places of workers that may have the sample, and of those that are
 // thought too slow for it.
-func (f *field) free(s Sample, slow []string) (free, refused int) {
+func (f *paceTable) free(s Sample, slow []string) (free, refused int) {
 	spurned := 0
-	for k := range f.seats {
-		w := &f.seats[k]
+	for k := range f.byWorker {
+		w := &f.byWorker[k]
 		switch {
 		case slices.Contains(slow, w.id):
 			refused += w.free
@@ -199,7 +199,7 @@ func (f *field) free(s Sample, slow []string) (free, refused int) {
 			free += w.free
 		}
 	}
-	if free == 0 && spurned > 0 && s.Tried() >= len(f.seats)-len(slow) {
+	if free == 0 && spurned > 0 && s.Tried() >= len(f.byWorker)-len(slow) {
 		free = spurned // whoever is left has failed it before
 	}
 	return free, refused

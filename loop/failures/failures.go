@@ -107,18 +107,18 @@ func NewBook() *Book { return &Book{records: map[key]*record{}} }
 
 // Note takes the errors of a sample's final result in. It returns the lines that the log is
 // to have at once.
-func (b *Book) Note(now time.Time, reward string, s Sample, errs []rewards.TermError) (lines []Line) {
+func (b *Book) Note(now time.Time, reward string, s Sample, errs []rewards.ComponentError) (lines []Line) {
 	s.At = now
 	for _, e := range errs {
 		if e.Class == rewards.Cancelled {
 			continue // because of another one, or because the client wants it no more
 		}
 		b.total++
-		k := key{reward, e.Term, e.Class, b.shapeOf(e.Message, s.ID)}
+		k := key{reward, e.Component, e.Class, b.shapeOf(e.Message, s.ID)}
 		r := b.records[k]
 		if r == nil {
 			b.makeRoom()
-			r = &record{Failure: Failure{Reward: reward, Component: e.Term, Class: e.Class, Shape: k.shape, First: now}}
+			r = &record{Failure: Failure{Reward: reward, Component: e.Component, Class: e.Class, Shape: k.shape, First: now}}
 			b.records[k] = r
 		}
 		r.note(s, e)
@@ -132,7 +132,7 @@ func (b *Book) Note(now time.Time, reward string, s Sample, errs []rewards.TermE
 	return lines
 }
 
-func (r *record) note(s Sample, e rewards.TermError) {
+func (r *record) note(s Sample, e rewards.ComponentError) {
 	r.Last, r.Blame, r.Message = s.At, e.Blame, shorten(e.Message)
 	r.Count++
 	if s.Outcome == rewards.Scored {

@@ -19,8 +19,8 @@ func sample(id string) failures.Sample {
 	return failures.Sample{ID: id, Run: "run", Step: 3, Split: rewards.Train, Worker: "w1", Attempts: 1, Outcome: rewards.Failed}
 }
 
-func raised(message string) []rewards.TermError {
-	return []rewards.TermError{{Term: "judge", Class: rewards.Internal, Blame: rewards.BlameReward, Message: message}}
+func raised(message string) []rewards.ComponentError {
+	return []rewards.ComponentError{{Component: "judge", Class: rewards.Internal, Blame: rewards.BlameReward, Message: message}}
 }
 
 func TestFailuresThatAreAlikeAreOneRecord(t *testing.T) {
@@ -88,7 +88,7 @@ func TestTheFirstIsLoggedAtOnceAndThenHowManyEveryTenSeconds(t *testing.T) {
 func TestWhatWasCancelledIsNoFailure(t *testing.T) {
 	t.Parallel()
 	b := failures.NewBook()
-	errs := append(raised("boom"), rewards.TermError{Term: "ocr", Class: rewards.Cancelled, Message: "a required component failed"})
+	errs := append(raised("boom"), rewards.ComponentError{Component: "ocr", Class: rewards.Cancelled, Message: "a required component failed"})
 	require.Len(t, b.Note(begin, "", sample("x"), errs), 1)
 	list, total := b.Newest()
 	require.Len(t, list, 1)
@@ -98,6 +98,9 @@ func TestWhatWasCancelledIsNoFailure(t *testing.T) {
 // A reward may say something new each time.
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	b := failures.NewBook()
 	word := func(i int) string {
 		return string([]rune{rune('a' + i/676), rune('a' + i/26%26), rune('a' + i%26)})

@@ -37,7 +37,7 @@ func components(res *wire.Result) []component {
 				}
 			}
 		case strings.HasPrefix(name, prefix):
-			broken := slices.ContainsFunc(res.Errors, func(e rewards.TermError) bool { return e.Term == name[len(prefix):] })
+			broken := slices.ContainsFunc(res.Errors, func(e rewards.ComponentError) bool { return e.Component == name[len(prefix):] })
 			all = append(all, componentOf(name, res.ExtraInfo[name], imputed, broken))
 		}
 	}

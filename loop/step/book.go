@@ -295,14 +295,14 @@ func (b *Book) Arrived(now time.Time, k Key, a Arrival) (*Step, *Row, Events) {
 }
 
 // Finished takes a sample's final result into its step. bytes is what the result costs
-// without its details, slots how many live ones there are. The row is the sample's; nil: it
+// without its details, places how many live ones there are. The row is the sample's; nil: it
 // has none.
-func (b *Book) Finished(now time.Time, st *Step, r *Row, res *wire.Result, bytes int64, slots int) Events {
+func (b *Book) Finished(now time.Time, st *Step, r *Row, res *wire.Result, bytes int64, places int) Events {
 	var ev Events
 	st.inflight--
 	st.counts[res.Outcome]++
 	st.finished = now
-	st.slots = max(st.slots, slots)
+	st.places = max(st.places, places)
 	if a := st.assembly; a != nil && r != nil {
 		before := a.bytes
 		r.settle(now, res, st.closed)

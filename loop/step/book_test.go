@@ -29,8 +29,8 @@ type sample struct {
 	row *step.Row
 }
 
-// desk is a book with what its gateway keeps of it.
-type desk struct {
+// gateway is a book with what its gateway keeps of it.
+type gateway struct {
 	*step.Book
 
 	t       *testing.T
@@ -40,16 +40,16 @@ type desk struct {
 	dropped []step.Key
 }
 
-func open(t *testing.T, l step.Limits) *desk {
+func open(t *testing.T, l step.Limits) *gateway {
 	t.Helper()
 	l.OnDeadline, l.Timeout = wire.DeadlineMask, time.Hour
 	if l.Bytes == 0 {
 		l.Bytes = 1 << 20
 	}
-	return &desk{Book: step.NewBook(l), t: t, now: time.Unix(1_000_000, 0), alarms: map[*step.Step]time.Time{}, over: map[*step.Step]int{}}
+	return &gateway{Book: step.NewBook(l), t: t, now: time.Unix(1_000_000, 0), alarms: map[*step.Step]time.Time{}, over: map[*step.Step]int{}}
 }
 
-func (d *desk) heed(ev step.Events) {
+func (d *gateway) heed(ev step.Events) {
 	for _, a := range ev.Alarms {
 		d.alarms[a.Step] = a.At
 		if a.At.IsZero() {
@@ -64,7 +64,7 @@ func (d *desk) heed(ev step.Events) {
 	}
 }
 
-func (d *desk) declare(n, expected int64, ids ...string) error {
+func (d *gateway) declare(n, expected int64, ids ...string) error {
 	d.t.Helper()
 	ev, err := d.Declare(d.now, "run", step.Client{}, &wire.Step{Step: n, Expected: expected, IDs: ids, DeadlineMS: 20_000})
 	d.heed(ev)
@@ -72,7 +72,7 @@ func (d *desk) declare(n, expected int64, ids ...string) error {
 }
 
 // comes takes sample i of a step in whose groups have two members.
-func (d *desk) comes(n int64, i int) sample {
+func (d *gateway) comes(n int64, i int) sample {
 	d.t.Helper()
 	id := fmt.Sprintf("s%d-%d", n, i)
 	st, row, ev := d.Arrived(d.now, step.KeyOf("run", "", n), step.Arrival{
@@ -82,7 +82,7 @@ func (d *desk) comes(n int64, i int) sample {
 	return sample{id, st, row}
 }
 
-func (d *desk) ends(s sample, outcome rewards.Outcome) {
+func (d *gateway) ends(s sample, outcome rewards.Outcome) {
 	d.t.Helper()
 	res := &wire.Result{ID: s.id, Outcome: outcome}
 	if outcome == rewards.Scored {
@@ -91,7 +91,7 @@ func (d *desk) ends(s sample, outcome rewards.Outcome) {
 	d.heed(d.Finished(d.now, s.st, s.row, res, 100, 3))
 }
 
-func (d *desk) fetch(t wire.Take) *wire.Rewards {
+func (d *gateway) fetch(t wire.Fetch) *wire.Rewards {
 	d.t.Helper()
 	res, err := d.Fetch(d.now, "run", t)
 	require.NoError(d.t, err)
@@ -119,11 +119,11 @@ func TestAStepIsOverOnceEverythingDeclaredHasItsResult(t *testing.T) {
 	default:
 		t.Error("whoever waits for rewards was not told")
 	}
-	res := d.fetch(wire.Take{Step: 1})
+	res := d.fetch(wire.Fetch{Step: 1})
 	assert.True(t, res.Done)
 	assert.Equal(t, []string{"s1-0", "s1-1"}, res.IDs)
 	assert.Equal(t, []bool{true, false}, res.Valid)
-	assert.Equal(t, res, d.fetch(wire.Take{Step: 1}), "asked again, the same")
+	assert.Equal(t, res, d.fetch(wire.Fetch{Step: 1}), "asked again, the same")
 }
 
 func TestADeadlineEndsAStepInTwoSteps(t *testing.T) {
@@ -141,7 +141,7 @@ func TestADeadlineEndsAStepInTwoSteps(t *testing.T) {
 	d.ends(a, rewards.OutcomeExpired)
 	d.heed(d.Short(d.now, a.st))
 	assert.Equal(t, map[*step.Step]int{a.st: 1}, d.over)
-	res := d.fetch(wire.Take{Step: 1})
+	res := d.fetch(wire.Fetch{Step: 1})
 	assert.Equal(t, wire.StepShort, res.State)
 	assert.Equal(t, []string{"s1-0", "s1-1", "s1-2"}, res.IDs, "a row for each")
 	require.Len(t, res.Without, 3)
@@ -237,7 +237,7 @@ func TestABookAddsUpAfterEveryDrawnHistory(t *testing.T) {
 					flying = slices.Delete(flying, at, at+1)
 				}
 			case 6:
-				res, err := d.Fetch(d.now, "run", wire.Take{Step: n, Chunk: next[n], Groups: draw.Int64N(3), Order: []string{wire.ByCompletion, wire.ByIndex}[draw.IntN(2)]})
+				res, err := d.Fetch(d.now, "run", wire.Fetch{Step: n, Chunk: next[n], Groups: draw.Int64N(3), Order: []string{wire.ByCompletion, wire.ByIndex}[draw.IntN(2)]})
 				if err != nil {
 					require.ErrorIs(t, err, rewards.Expired)
 				}
@@ -289,7 +289,7 @@ func TestRowsThatNobodyAskedForGoAMinuteAfterTheirStep(t *testing.T) {
 		d.ends(d.comes(n, 0), rewards.Scored)
 		d.ends(d.comes(n, 1), rewards.Scored)
 	}
-	assert.True(t, d.fetch(wire.Take{Step: 1, Chunk: step.All}).Ready)
+	assert.True(t, d.fetch(wire.Fetch{Step: 1, Chunk: step.All}).Ready)
 	kept := func() (list []int64) {
 		for st := range d.Steps("run") {
 			if st.Forgotten() == "" {
@@ -302,7 +302,7 @@ func TestRowsThatNobodyAskedForGoAMinuteAfterTheirStep(t *testing.T) {
 	require.Equal(t, []int64{0, 1, 2, 3, 4}, kept())
 	d.heed(d.Age(d.now.Add(time.Minute+1), "run"))
 	require.Equal(t, []int64{1, 3, 4}, kept(), "one was fetched, one was declared, and samples of the latest may still come")
-	_, err := d.Fetch(d.now, "run", wire.Take{Step: 2})
+	_, err := d.Fetch(d.now, "run", wire.Fetch{Step: 2})
 	require.ErrorIs(t, err, rewards.Expired)
 	require.ErrorContains(t, err, "nobody has declared or fetched the step within 1m0s")
 	d.heed(d.Age(d.now.Add(time.Hour+1), "run"))
@@ -327,7 +327,7 @@ func TestRowsThatNobodyAskedForTakeAnEighthOfTheirLimit(t *testing.T) {
 		d.ends(d.comes(3, i), rewards.Scored)
 	}
 	assert.Greater(t, d.Bytes(), int64(limit/8))
-	assert.Len(t, d.fetch(wire.Take{Step: 3}).IDs, 500)
+	assert.Len(t, d.fetch(wire.Fetch{Step: 3}).IDs, 500)
 }
 
 func TestTheRunThatHasMostRowsLosesThem(t *testing.T) {

@@ -21,7 +21,7 @@ const All = -1
 // Fetch answers a Take, or returns nothing while the groups are not there. The error wraps
 // rewards.Malformed for a chunk too far ahead, and rewards.Expired where the step's rows
 // were forgotten.
-func (b *Book) Fetch(now time.Time, run string, t wire.Take) (*wire.Rewards, error) {
+func (b *Book) Fetch(now time.Time, run string, t wire.Fetch) (*wire.Rewards, error) {
 	if st := b.Step(KeyOf(run, t.Split, t.Step)); st != nil {
 		b.ask(st)
 		return st.handOut(now, t)
@@ -30,7 +30,7 @@ func (b *Book) Fetch(now time.Time, run string, t wire.Take) (*wire.Rewards, err
 }
 
 // handOut answers a Take, or returns nothing while the groups are not there.
-func (st *Step) handOut(now time.Time, t wire.Take) (*wire.Rewards, error) {
+func (st *Step) handOut(now time.Time, t wire.Fetch) (*wire.Rewards, error) {
 	if st.forgotten != "" {
 		return nil, fmt.Errorf("%w: the rows of step %d (%s) were dropped: %s", rewards.Expired, st.key.Step, st.key.Split, st.forgotten)
 	}
@@ -100,7 +100,7 @@ func (st *Step) rowsOf(groups []*rowGroup, done bool) (rows []*Row) {
 
 // read answers with every group that is complete, or once the step is over with all of
 // them, whether they were handed out or not, and hands nothing out.
-func (st *Step) read(now time.Time, t wire.Take) (*wire.Rewards, error) {
+func (st *Step) read(now time.Time, t wire.Fetch) (*wire.Rewards, error) {
 	if st.fails() {
 		return st.failed(now, t, 0), nil
 	}
@@ -128,7 +128,7 @@ func (st *Step) read(now time.Time, t wire.Take) (*wire.Rewards, error) {
 // fails reports whether the step has failed at its deadline.
 func (st *Step) fails() bool { return st.closed && st.policy == wire.DeadlineFail && st.short() }
 
-func (st *Step) failed(now time.Time, t wire.Take, at int) *wire.Rewards {
+func (st *Step) failed(now time.Time, t wire.Fetch, at int) *wire.Rewards {
 	res := st.answer(t, at)
 	res.State, res.Ready, res.Done = wire.StepFailed, true, true
 	res.Without = st.without(now)
@@ -239,7 +239,7 @@ func (a *assembly) inOrder(n int) []*rowGroup {
 }
 
 // answer says how the step is.
-func (st *Step) answer(t wire.Take, at int) *wire.Rewards {
+func (st *Step) answer(t wire.Fetch, at int) *wire.Rewards {
 	c := st.tally()
 	return &wire.Rewards{
 		Req: t.Req, Split: st.key.Split, Step: st.key.Step, State: st.state(), Chunk: int64(at),
@@ -249,7 +249,7 @@ func (st *Step) answer(t wire.Take, at int) *wire.Rewards {
 }
 
 // Unready answers a Take whose wait is over.
-func (b *Book) Unready(now time.Time, run string, t wire.Take) *wire.Rewards {
+func (b *Book) Unready(now time.Time, run string, t wire.Fetch) *wire.Rewards {
 	key := KeyOf(run, t.Split, t.Step)
 	st := b.Step(key)
 	if st == nil {

@@ -19,11 +19,11 @@ type Row struct {
 	group  *rowGroup // nil once the step is forgotten, and of a sample that never came
 	flight Flight    // nil once the row is final, and of a sample that never came
 
-	outcome rewards.Outcome
-	score   *float64
-	standIn *float64 // of a sample without a score, by its policy
-	steps   []float64
-	extra   map[string]any // shared with the result; read only
+	outcome  rewards.Outcome
+	score    *float64
+	fallback *float64 // of a sample without a score, by its policy
+	steps    []float64
+	extra    map[string]any // shared with the result; read only
 	// atDeadline says that the deadline of the step ended the sample.
 	atDeadline bool
 
@@ -57,7 +57,7 @@ func (r *Row) value() *float64 {
 	if r.score != nil {
 		return r.score
 	}
-	return r.standIn
+	return r.fallback
 }
 
 // maxAttemptsKept bounds the attempts a row remembers.
@@ -88,8 +88,8 @@ func (r *Row) Scored(at time.Time) {
 func (r *Row) settle(now time.Time, res *wire.Result, closed bool) {
 	r.flight = nil
 	r.outcome, r.score, r.steps = res.Outcome, res.RewardScore, res.StepScores
-	if res.Substitute != nil {
-		r.standIn = res.Substitute.Value
+	if res.Fallback != nil {
+		r.fallback = res.Fallback.Value
 	}
 	r.extra, r.stages, r.returned = res.ExtraInfo, res.TimingMS, now
 	r.atDeadline = closed && res.Outcome == rewards.OutcomeExpired

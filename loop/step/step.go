@@ -54,7 +54,7 @@ type Step struct {
 	closed    bool           // the deadline has ended it
 	absent    []*Row         // rows of samples that had not come by then
 	told      bool           // its end was reported
-	slots     int            // the most live ones while its samples were scored
+	places    int            // the most live ones while its samples were scored
 }
 
 // Key is the step's name.
@@ -82,8 +82,8 @@ func (st *Step) Arrived() int { return st.arrived }
 // InFlight is how many of these have no result.
 func (st *Step) InFlight() int { return st.inflight }
 
-// Slots is the most live slots that there were when one of its samples got its result.
-func (st *Step) Slots() int { return st.slots }
+// Places is the most live places that there were when one of its samples got its result.
+func (st *Step) Places() int { return st.places }
 
 // Forgotten is why the step's rows are gone; "": they are not.
 func (st *Step) Forgotten() string { return st.forgotten }

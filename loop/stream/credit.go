@@ -51,7 +51,7 @@ type window struct {
 	client        string // the name of its token; connections of one name share as one
 	granted, sent wire.CreditTotals
 	held          wire.CreditTotals // of frames alive that came over this session
-	parked        wire.CreditTotals // of those, the ones that wait for their groups
+	waiting       wire.CreditTotals // of those, the ones that wait for their groups
 	open          int64             // samples accepted and not answered
 
 	// demand is how many bytes the connection can use at a time, in flight and as credit, as
@@ -128,25 +128,25 @@ func (w *window) park(more bool, what wire.CreditTotals) {
 	if !more {
 		what.Samples, what.Bytes = -what.Samples, -what.Bytes
 	}
-	w.parked.Samples += what.Samples
-	w.parked.Bytes += what.Bytes
+	w.waiting.Samples += what.Samples
+	w.waiting.Bytes += what.Bytes
 }
 
 // busy is what is held of frames that somebody works on or that wait for a place.
 func (w *window) busy() wire.CreditTotals {
-	return wire.CreditTotals{Samples: w.held.Samples - w.parked.Samples, Bytes: w.held.Bytes - w.parked.Bytes}
+	return wire.CreditTotals{Samples: w.held.Samples - w.waiting.Samples, Bytes: w.held.Bytes - w.waiting.Bytes}
 }
 
 // window is what is in flight and what may still be sent, in bytes.
 func (w *window) window() int64 { return w.busy().Bytes + w.unused().Bytes }
 
 // stuck reports whether the session's samples wait for others that cannot come: all
-// it has is parked, it has no credit for another one of that size, and will get none.
+// it has is waiting, it has no credit for another one of that size, and will get none.
 func (w *window) stuck(b *budget) bool {
-	if w.parked.Samples == 0 || w.busy().Samples > 0 {
+	if w.waiting.Samples == 0 || w.busy().Samples > 0 {
 		return false
 	}
-	each := w.parked.Bytes / w.parked.Samples
+	each := w.waiting.Bytes / w.waiting.Samples
 	return !w.within(each) && b.grantable(w.profile) < each
 }
 
@@ -224,7 +224,7 @@ func (w *window) takeBack(b *budget, bytes int64) {
 // reset takes the unused credit back when a connection ends.
 func (w *window) reset(b *budget) {
 	b.book(w.profile, 0, -w.unused().Bytes)
-	*w = window{profile: w.profile, client: w.client, held: w.held, parked: w.parked, open: w.open}
+	*w = window{profile: w.profile, client: w.client, held: w.held, waiting: w.waiting, open: w.open}
 }
 
 // serves says which profile the window's samples are of, from now on.

@@ -43,8 +43,8 @@ type Greeting struct {
 	Booked string
 	// Welcome has Resumed, Rewards and Limits; the session adds the rest.
 	Welcome wire.Welcome
-	// Got is the latest result that a resuming client has.
-	Got uint64
+	// Confirmed is the latest result that a resuming client has.
+	Confirmed uint64
 	// Draining says that the gateway accepts nothing new.
 	Draining bool
 }
@@ -226,15 +226,15 @@ func (f *Flow) topUp(s *Session) bool {
 func (f *Flow) Stuck() iter.Seq[*Session] {
 	return func(yield func(*Session) bool) {
 		for _, s := range f.sessions {
-			if s.credit.stuck(&f.budget) && !f.spare(s) && !yield(s) {
+			if s.credit.stuck(&f.budget) && !f.surplus(s) && !yield(s) {
 				return
 			}
 		}
 	}
 }
 
-// spare reports whether anybody but a session has more credit than an idle connection keeps.
-func (f *Flow) spare(but *Session) bool {
+// surplus reports whether anybody but a session has more credit than an idle connection keeps.
+func (f *Flow) surplus(but *Session) bool {
 	floor := f.floor()
 	return slices.ContainsFunc(f.sessions, func(s *Session) bool { return s != but && s.credit.unused().Bytes > floor })
 }

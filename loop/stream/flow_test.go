@@ -18,7 +18,7 @@ type side struct {
 	*stream.Session
 
 	link    *peer
-	deaf    bool              // it never hands credit back
+	keeping bool              // it never hands credit back
 	needs   int64             // bytes that it hands back less
 	sent    wire.CreditTotals // since its welcome, with what it has handed back
 	credit  wire.CreditTotals // the latest that it was told
@@ -39,7 +39,7 @@ func (c *side) told(t *testing.T, f *stream.Flow, now time.Time) {
 		last = *total
 	}
 	c.credit = wire.CreditTotals(last)
-	if asked := len(got[*wire.Reclaim](c.link)); !c.deaf && asked > c.asked {
+	if asked := len(got[*wire.Reclaim](c.link)); !c.keeping && asked > c.asked {
 		c.asked = asked
 		more := max(c.credit.Bytes-c.sent.Bytes-c.needs, 0)
 		c.sent.Bytes += more
@@ -82,6 +82,9 @@ func newFlow(size, each int64, full wire.CreditTotals) *stream.Flow {
 // it does not need is never refused, and what is held and what may come fit into memory.
 func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same in every run
 		full := wire.CreditTotals{Samples: int64(1 + rng.IntN(8)), Bytes: int64(100 + rng.IntN(2000))}
@@ -90,7 +93,7 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 		now, most := begin, int64(0)
 		var clients []*side
 		for i := range 1 + rng.IntN(6) {
-			c := &side{Session: session(fmt.Sprint(i)), deaf: rng.IntN(4) == 0}
+			c := &side{Session: session(fmt.Sprint(i)), keeping: rng.IntN(4) == 0}
 			c.attach(t, f)
 			clients = append(clients, c)
 		}
@@ -105,7 +108,7 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 				}
 				grants, taken := f.Spend(now, c.Session, n)
 				grants.Send()
-				require.True(t, taken || !within || c.deaf, "it was told that it may")
+				require.True(t, taken || !within || c.keeping, "it was told that it may")
 				if !taken {
 					continue
 				}
@@ -140,7 +143,7 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 					c.attach(t, f)
 				}
 			case 6:
-				if c.Live() && !c.deaf {
+				if c.Live() && !c.keeping {
 					f.Want(now, c.Session, wire.Want{Samples: 1, Bytes: 10 * n}).Send()
 				}
 			case 7:
@@ -171,6 +174,9 @@ func TestCreditNeverFallsAndNeverExceedsTheMemory(t *testing.T) {
 // Memory is shared max-min fair: who wants little has it, all others the same.
 func TestConnectionsThatWantMoreThanThereIsHaveTheSame(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const unit = 1 << 20
 	f := newFlow(160*unit, 160*unit, wire.CreditTotals{Samples: 1 << 20, Bytes: 100 * unit}) // 120 of it for connections
 	var all []*side
@@ -213,6 +219,9 @@ func TestConnectionsThatWantMoreThanThereIsHaveTheSame(t *testing.T) {
 // more of it than who opens one.
 func TestConnectionsOfOneTokenShareAsOne(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const unit = 1 << 20
 	f := newFlow(160*unit, 160*unit, wire.CreditTotals{Samples: 1 << 20, Bytes: 100 * unit}) // 120 of it for connections
 	var all []*side
@@ -262,6 +271,9 @@ func TestConnectionsOfOneTokenShareAsOne(t *testing.T) {
 // send get what they would get alone, whether the idle ones answer or not.
 func TestIdleConnectionsDoNotStarveTheBusyOnes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	const full = 64 << 20
 	windows := func(idle int) (ten []int64) {
 		f := newFlow(768<<20, 768<<20, wire.CreditTotals{Samples: 256, Bytes: full})
@@ -276,7 +288,7 @@ func TestIdleConnectionsDoNotStarveTheBusyOnes(t *testing.T) {
 			}
 		}
 		for i := range idle {
-			c := &side{Session: session(fmt.Sprint("idle", i)), deaf: i%2 == 0}
+			c := &side{Session: session(fmt.Sprint("idle", i)), keeping: i%2 == 0}
 			c.attach(t, f)
 			all = append(all, c)
 			if i < 20 {
@@ -324,7 +336,7 @@ func TestIdleConnectionsDoNotStarveTheBusyOnes(t *testing.T) {
 func TestCreditOfAClientThatDoesNotAnswerIsTakenBack(t *testing.T) {
 	t.Parallel()
 	f := newFlow(40_000, 40_000, wire.CreditTotals{Samples: 256, Bytes: 30_000})
-	a, b := &side{Session: session("a"), deaf: true}, &side{Session: session("b")}
+	a, b := &side{Session: session("a"), keeping: true}, &side{Session: session("b")}
 	a.attach(t, f)
 	f.Want(begin, a.Session, wire.Want{Bytes: 30_000}).Send()
 	a.told(t, f, begin)
@@ -368,7 +380,7 @@ func TestCreditOfAClientThatDoesNotAnswerIsTakenBack(t *testing.T) {
 func TestCreditThatWasTakenBackIsGivenAgainUnderTheSameTotal(t *testing.T) {
 	t.Parallel()
 	f := newFlow(40_000, 40_000, wire.CreditTotals{Samples: 256, Bytes: 30_000})
-	a, b := &side{Session: session("a"), deaf: true}, &side{Session: session("b")}
+	a, b := &side{Session: session("a"), keeping: true}, &side{Session: session("b")}
 	a.attach(t, f)
 	f.Want(begin, a.Session, wire.Want{Bytes: 30_000}).Send()
 	b.attach(t, f)

@@ -110,16 +110,12 @@ type gateway struct {
 	hello    error
 	receive  func(r io.Reader) error
 	declared error
-	rewards  func(ctx context.Context, t *wire.Take) (*wire.Rewards, error)
+	rewards  func(ctx context.Context, t *wire.Fetch) (*wire.Rewards, error)
 
-	left      int
-	confirmed uint64
-	wants     []wire.Want
-	yields    []wire.Yield
-	cancelled []string
-	ended     []int64
-	messages  []rewards.Class // refused
-	samples   []rewards.Class // likewise
+	left     int
+	said     []any           // messages, but for declarations
+	messages []rewards.Class // refused
+	samples  []rewards.Class // likewise
 }
 
 func (g *gateway) Hello(_ wire.Hello, c stream.Conn) (*stream.Session, error) {
@@ -130,20 +126,18 @@ func (g *gateway) Hello(_ wire.Hello, c stream.Conn) (*stream.Session, error) {
 	return g.session, nil
 }
 
-func (g *gateway) Left(*stream.Session, stream.Conn)             { g.left++ }
-func (g *gateway) Receive(_ *stream.Session, r io.Reader) error  { return g.receive(r) }
-func (g *gateway) Confirmed(_ *stream.Session, seq uint64)       { g.confirmed = seq }
-func (g *gateway) Wants(_ *stream.Session, w *wire.Want)         { g.wants = append(g.wants, *w) }
-func (g *gateway) Yields(_ *stream.Session, y *wire.Yield)       { g.yields = append(g.yields, *y) }
-func (g *gateway) Cancel(_ *stream.Session, ids []string)        { g.cancelled = ids }
-func (g *gateway) Declare(_ *stream.Session, _ *wire.Step) error { return g.declared }
+func (g *gateway) Left(*stream.Session, stream.Conn)            { g.left++ }
+func (g *gateway) Receive(_ *stream.Session, r io.Reader) error { return g.receive(r) }
 
-func (g *gateway) EndStep(_ *stream.Session, m *wire.EndOfStep) error {
-	g.ended = append(g.ended, m.Step)
+func (g *gateway) Message(_ *stream.Session, msg any) error {
+	if _, ok := msg.(*wire.Step); ok {
+		return g.declared
+	}
+	g.said = append(g.said, msg)
 	return nil
 }
 
-func (g *gateway) Rewards(ctx context.Context, _ *stream.Session, t *wire.Take) (*wire.Rewards, error) {
+func (g *gateway) Rewards(ctx context.Context, _ *stream.Session, t *wire.Fetch) (*wire.Rewards, error) {
 	return g.rewards(ctx, t)
 }
 

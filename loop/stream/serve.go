@@ -25,20 +25,11 @@ type Gateway interface {
 	// accepts it. An error that names the sample, a *wire.FrameError or one with the method
 	// SampleID() string, rejects that sample; one of no class is the socket's own.
 	Receive(s *Session, r io.Reader) error
-	// Confirmed says that the client has its results up to seq (Session.Confirm).
-	Confirmed(s *Session, seq uint64)
-	// Wants says what the client has ready beyond its credit (Flow.Want), Yields what credit
-	// it hands back (Flow.Yield).
-	Wants(s *Session, w *wire.Want)
-	Yields(s *Session, y *wire.Yield)
-	// Cancel takes samples back.
-	Cancel(s *Session, ids []string)
-	// Declare says what is to come of a step, EndStep that no more comes.
-	Declare(s *Session, step *wire.Step) error
-	EndStep(s *Session, step *wire.EndOfStep) error
+	// Message does what a control message says. Hello and take have methods of their own.
+	Message(s *Session, msg any) error
 	// Rewards waits for a chunk of a step's rewards. Neither an answer nor an error means
 	// that the gateway has stopped: it ends the connection, and the next one answers.
-	Rewards(ctx context.Context, s *Session, t *wire.Take) (*wire.Rewards, error)
+	Rewards(ctx context.Context, s *Session, t *wire.Fetch) (*wire.Rewards, error)
 	// Refused counts what was answered with an error: a sample, or another message.
 	Refused(class rewards.Class, sample bool)
 }
@@ -61,7 +52,7 @@ type handler struct {
 	conn    Conn
 	session *Session // nil until hello
 	greeted chan struct{}
-	takes   takes
+	fetches fetches
 }
 
 // Serve speaks the stream protocol on a connection until it ends. It returns nil
@@ -69,10 +60,10 @@ type handler struct {
 func Serve(ctx context.Context, g Gateway, c Socket) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h := &handler{gateway: g, conn: c, greeted: make(chan struct{}), takes: takes{gateway: g, conn: c, ctx: ctx}}
+	h := &handler{gateway: g, conn: c, greeted: make(chan struct{}), fetches: fetches{gateway: g, conn: c, ctx: ctx}}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer h.takes.running.Wait()
+	defer h.fetches.running.Wait()
 	wg.Go(func() { // closes a connection that never says hello
 		t := time.NewTimer(helloTimeout)
 		defer t.Stop()
@@ -100,30 +91,18 @@ func (h *handler) Text(msg []byte) error {
 	if hello, ok := v.(*wire.Hello); ok {
 		return h.hello(*hello)
 	}
-	if h.session == nil {
-		return h.complain(fmt.Errorf("%w: the first message must be hello, not %T", rewards.Malformed, v))
+	name, ofClient := wire.ControlName(v)
+	switch {
+	case h.session == nil:
+		return h.complain(fmt.Errorf("%w: the first message must be hello, not %s", rewards.Malformed, name))
+	case !ofClient:
+		return h.complain(fmt.Errorf("%w: %s is not a client's message", rewards.Malformed, name))
 	}
-	switch msg := v.(type) {
-	case *wire.Got:
-		h.gateway.Confirmed(h.session, msg.Seq)
-	case *wire.Want:
-		h.gateway.Wants(h.session, msg)
-	case *wire.Yield:
-		h.gateway.Yields(h.session, msg)
-	case *wire.Cancel:
-		h.gateway.Cancel(h.session, msg.IDs)
-	case *wire.Step:
-		if err := h.gateway.Declare(h.session, msg); err != nil {
-			return h.complain(err)
-		}
-	case *wire.EndOfStep:
-		if err := h.gateway.EndStep(h.session, msg); err != nil {
-			return h.complain(err)
-		}
-	case *wire.Take:
-		return h.takes.take(h.session, msg)
-	default:
-		return h.complain(fmt.Errorf("%w: %T is not a client's message", rewards.Malformed, v))
+	if take, ok := v.(*wire.Fetch); ok {
+		return h.fetches.fetch(h.session, take)
+	}
+	if err := h.gateway.Message(h.session, v); err != nil {
+		return h.complain(err)
 	}
 	return nil
 }
@@ -131,7 +110,7 @@ func (h *handler) Text(msg []byte) error {
 // complain answers a bad message on its own; the connection lives.
 func (h *handler) complain(err error) error {
 	h.gateway.Refused(rewards.ClassOf(err), false)
-	b, encErr := wire.EncodeControl(&wire.Error{Code: rewards.ClassOf(err), Message: err.Error()})
+	b, encErr := wire.EncodeControl(&wire.Error{Code: rewards.ClassOf(err), Message: rewards.MessageOf(err)})
 	if encErr != nil {
 		return encErr
 	}
@@ -180,9 +159,22 @@ func (h *handler) reject(err error) error {
 	h.gateway.Refused(class, true)
 	h.session.Send(&wire.Result{
 		Type: "result", ID: id, Outcome: rewards.Rejected, ExtraInfo: map[string]any{"rewardloop/valid": false},
-		Errors: []rewards.TermError{{Class: class, Message: err.Error()}},
+		Errors: []rewards.ComponentError{{Class: class, Message: Reason(err)}},
 	})
 	return nil
+}
+
+// Reason is what was wrong with a sample, without the class and the id that stand beside it.
+func Reason(err error) string {
+	var frame *wire.FrameError
+	if errors.As(err, &frame) && frame.Err != nil {
+		return frame.Err.Error()
+	}
+	var refusal interface{ Reason() string }
+	if errors.As(err, &refusal) {
+		return refusal.Reason()
+	}
+	return rewards.MessageOf(err)
 }
 
 // sampleOf is the id of the sample that an error is about, if it names one.

@@ -80,7 +80,7 @@ func TestMessagesOutOfPlaceAreAnsweredAndTheConnectionLives(t *testing.T) {
 	p := &peer{}
 	p.script = func(h wsconn.Handler) error {
 		for _, bad := range []func() error{
-			func() error { return h.Text([]byte(`{"type":"got","seq":1}`)) },
+			func() error { return h.Text([]byte(`{"type":"confirm","seq":1}`)) },
 			func() error { return h.Binary(strings.NewReader("a sample")) },
 			func() error { return h.Text([]byte(`{`)) },
 		} {
@@ -90,7 +90,7 @@ func TestMessagesOutOfPlaceAreAnsweredAndTheConnectionLives(t *testing.T) {
 		}
 		for _, msg := range []string{
 			`{"type":"hello","run":"run"}`, `{"type":"hello","run":"run"}`, `{"type":"draining"}`, `{"type":"step","step":1,"expected":2}`,
-			`{"type":"got","seq":7}`, `{"type":"cancel","ids":["x"]}`, `{"type":"end_of_step","step":3}`,
+			`{"type":"confirm","seq":7}`, `{"type":"cancel","ids":["x"]}`, `{"type":"end_of_step","step":3}`,
 		} {
 			if err := h.Text([]byte(msg)); err != nil {
 				return err
@@ -109,9 +109,7 @@ func TestMessagesOutOfPlaceAreAnsweredAndTheConnectionLives(t *testing.T) {
 	}
 	require.Len(t, g.messages, 6)
 	require.Empty(t, g.samples)
-	require.EqualValues(t, 7, g.confirmed)
-	require.Equal(t, []string{"x"}, g.cancelled)
-	require.Equal(t, []int64{3}, g.ended)
+	require.Equal(t, []any{&wire.Confirm{Seq: 7}, &wire.Cancel{IDs: []string{"x"}}, &wire.EndOfStep{Step: 3}}, g.said)
 }
 
 // named is a refusal that says which sample it is about.
@@ -159,7 +157,7 @@ func TestASampleThatIsRefusedIsAnsweredByItsID(t *testing.T) {
 }
 
 // chunk is one of a single sample.
-func chunk(q *wire.Take, id string) *wire.Rewards {
+func chunk(q *wire.Fetch, id string) *wire.Rewards {
 	return &wire.Rewards{
 		Req: q.Req, Split: rewards.Train, Step: q.Step, State: "complete", Ready: true, IDs: []string{id}, Indices: []*int64{nil}, UIDs: []string{""},
 		Scores: []*float64{new(1.0)}, Valid: []bool{true}, Outcomes: []rewards.Outcome{rewards.Scored},
@@ -169,7 +167,7 @@ func chunk(q *wire.Take, id string) *wire.Rewards {
 func TestQuestionsForRewardsAreBoundedAndEndWithTheConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := &gateway{rewards: func(ctx context.Context, q *wire.Take) (*wire.Rewards, error) {
+		g := &gateway{rewards: func(ctx context.Context, q *wire.Fetch) (*wire.Rewards, error) {
 			switch q.Step {
 			case 1:
 				return chunk(q, "a"), nil
@@ -185,13 +183,13 @@ func TestQuestionsForRewardsAreBoundedAndEndWithTheConnection(t *testing.T) {
 		}}
 		p, err := talk(t, g, func(_ *peer, h wsconn.Handler) error {
 			for step := range int64(4) {
-				if err := h.Text(text(t, &wire.Take{Req: uint64(step + 1), Step: step + 1})); err != nil { //nolint:gosec // small
+				if err := h.Text(text(t, &wire.Fetch{Req: uint64(step + 1), Step: step + 1})); err != nil { //nolint:gosec // small
 					return err
 				}
 			}
 			synctest.Wait()
 			for i := range 70 {
-				if err := h.Text(text(t, &wire.Take{Req: uint64(100 + i), Step: 5, WaitMS: 60_000})); err != nil {
+				if err := h.Text(text(t, &wire.Fetch{Req: uint64(100 + i), Step: 5, WaitMS: 60_000})); err != nil {
 					return err
 				}
 			}

@@ -150,7 +150,7 @@ func (s *Session) greet(c Conn, g Greeting, credit wire.CreditTotals) {
 		}
 	}
 	for _, d := range s.results {
-		if d.seq > g.Got {
+		if d.seq > g.Confirmed {
 			s.sendResult(d)
 		}
 	}
@@ -279,18 +279,7 @@ func (s *Session) write(b []byte) {
 }
 
 // Send encodes and sends a control message if the client is there.
-func (s *Session) Send(v any) {
-	b, err := wire.EncodeControl(v)
-	if err != nil {
-		s.log.Error("message could not be encoded", "error", err)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn != nil {
-		s.write(b)
-	}
-}
+func (s *Session) Send(v any) { s.sendOver(nil, v) }
 
 // warnEvery is how often a client is told at most why its samples wait.
 const warnEvery = 10 * time.Second
@@ -364,7 +353,7 @@ func (s *Session) tell(c Conn, total wire.Credit) {
 	s.write(b)
 }
 
-// sendOver sends a control message if the session is still on that connection.
+// sendOver sends a control message if the session is still on that connection; nil: on any.
 func (s *Session) sendOver(c Conn, v any) {
 	b, err := wire.EncodeControl(v)
 	if err != nil {
@@ -373,7 +362,7 @@ func (s *Session) sendOver(c Conn, v any) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn != nil && s.conn == c {
+	if s.conn != nil && (c == nil || s.conn == c) {
 		s.write(b)
 	}
 }

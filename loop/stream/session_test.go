@@ -84,7 +84,7 @@ func TestAResumedClientGetsTheWelcomeAndThenWhatItHasNotGot(t *testing.T) {
 	s.Deliver(answer("while it is away"))
 	again := &peer{}
 	hi := greeting(true)
-	hi.Got, hi.Draining = 1, true
+	hi.Confirmed, hi.Draining = 1, true
 	f.Attach(s, again, hi)
 	w, ok := again.inbox[0].(*wire.Welcome)
 	require.True(t, ok, "first the welcome")

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"github.com/rewardloop/rewardloop/loop/step"
 )
 
@@ -14,7 +13,7 @@ type Reports struct {
 type report struct {
 	made chan struct{} // closed once it is made, or nobody needs it any more
 	over bool          // made is closed
-	what *sim.Report   // nil: there is nothing to measure, or not yet
+	what *Report       // nil: there is nothing to measure, or not yet
 }
 
 func (r *report) end() {
@@ -32,7 +31,7 @@ func (r *Reports) Expect(st *step.Step) { r.of[st] = &report{made: make(chan str
 
 // Put keeps the report of a step; nil: there was nothing to measure. The report of a step
 // that was forgotten meanwhile is nobody's.
-func (r *Reports) Put(st *step.Step, rep *sim.Report) {
+func (r *Reports) Put(st *step.Step, rep *Report) {
 	if it := r.of[st]; it != nil {
 		it.what = rep
 		it.end()
@@ -40,7 +39,7 @@ func (r *Reports) Put(st *step.Step, rep *sim.Report) {
 }
 
 // Of is the report of a step; nil: it has none.
-func (r *Reports) Of(st *step.Step) *sim.Report {
+func (r *Reports) Of(st *step.Step) *Report {
 	if it := r.of[st]; it != nil {
 		return it.what
 	}

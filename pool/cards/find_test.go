@@ -27,6 +27,9 @@ func fake(t *testing.T, list, instances, apps string) string {
 // program writes a shell script named nvidia-smi.
 func program(t *testing.T, script string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a program")
+	}
 	path := filepath.Join(t.TempDir(), "nvidia-smi")
 	syscall.ForkLock.RLock() // a child that is forked meanwhile would have it open for writing, and nobody could run it
 	defer syscall.ForkLock.RUnlock()

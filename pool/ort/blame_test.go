@@ -16,10 +16,10 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/localmodel"
-	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
 // rig is a pool of one process, and a library that a test can take away.
@@ -74,17 +74,17 @@ func (s runs) Score(ctx context.Context, _ *rewards.Sample) (rewards.Score, erro
 func (runs) Queues() {}
 
 // failure is what a sample fails with whose component runs a model; class "": it does not.
-func (r *rig) failure(t *testing.T, timeout time.Duration, m infer.Model, b infer.Batch) rewards.TermError {
+func (r *rig) failure(t *testing.T, timeout time.Duration, m infer.Model, b infer.Batch) rewards.ComponentError {
 	t.Helper()
 	model, err := r.pool.Model(m, pool.ModelOptions{})
 	require.NoError(t, err)
-	manager, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "k", Weight: 1, Timeout: timeout, Scorer: runs{model, request(b)}}}})
+	manager, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "k", Weight: 1, Timeout: timeout, Scorer: runs{model, request(b)}}}})
 	require.NoError(t, err)
 	run := manager.Run(t.Context(), &rewards.Sample{ID: "s"})
 	<-run.Done()
 	if len(run.Result.Errors) == 0 {
 		require.Equal(t, rewards.Scored, run.Result.Outcome)
-		return rewards.TermError{}
+		return rewards.ComponentError{}
 	}
 	return run.Result.Errors[0]
 }

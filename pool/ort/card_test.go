@@ -15,11 +15,11 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/localmodel"
-	"github.com/rewardloop/rewardloop/internal/slot"
-	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
 // fakeLibrary is the runtime with two files beside it that stand for the CUDA provider.
@@ -34,7 +34,7 @@ func fakeLibrary(tb testing.TB) string {
 }
 
 // quick has a device go into quarantine and come back fast enough for a test.
-func quick(cfg *slot.Config) {
+func quick(cfg *subprocess.Config) {
 	cfg.BackoffMin, cfg.BackoffMax = time.Millisecond, 20*time.Millisecond
 	cfg.Device.Rest, cfg.Device.RestMax = 300*time.Millisecond, time.Second
 }
@@ -71,7 +71,7 @@ func openCard(tb testing.TB, cfg ort.Config, card ort.FakeCard) *device {
 	return &device{r, o}
 }
 
-func (d *device) card() slot.Stats { return d.opener.Stats()["cuda:0"] }
+func (d *device) card() subprocess.Stats { return d.opener.Stats()["cuda:0"] }
 
 // on is a model on the fake card.
 func on(m infer.Model) infer.Model {
@@ -100,7 +100,7 @@ func requireEcho(tb testing.TB, d *device, v float32) {
 }
 
 // quarantined waits until a card is in quarantine.
-func quarantined(t *testing.T, d *device) *slot.Quarantine {
+func quarantined(t *testing.T, d *device) *subprocess.Quarantine {
 	t.Helper()
 	require.Eventually(t, func() bool { return d.card().Quarantine != nil }, 30*time.Second, time.Millisecond)
 	return d.card().Quarantine

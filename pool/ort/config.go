@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
@@ -20,21 +21,20 @@ const (
 	Inline  Isolation = "inline"  // in this process: debugging and measuring only
 )
 
-// Config is what an Opener is made from. The zero value of a field means its default.
+// Config is what an Opener is made from. The zero value of a field means its default. What Keys
+// lists is set by the configuration file, and Keys says what it means; the rest is the program's.
 type Config struct {
-	// Library is the file of libonnxruntime, or its folder; default: where Find looks.
-	Library string
-	// Slots is how many batches run on the CPU at once, a child process with one
-	// thread each; default: the number of CPUs. A CUDA device always has one.
-	Slots int
+	// Library may be a folder, and defaults to where Find looks; Slots default to the number of
+	// CPUs.
+	Library    string
+	Slots      int
+	MaxBatch   int
+	RunTimeout time.Duration
 	// Isolation is "process" (default) or "inline".
 	Isolation Isolation
 	// LoadTimeout bounds the start of a child and the loading of a model; default
 	// 2 min. The first use of CUDA reads gigabytes of libraries from disk.
 	LoadTimeout time.Duration
-	// RunTimeout bounds the run of a batch besides the caller's context, which may
-	// only be shorter; default 1 min.
-	RunTimeout time.Duration
 	// Grace is how long after the deadline a run may take to end by itself before
 	// its process is killed, which costs a loading of its models; default 500 ms. A
 	// run ends between two nodes of the graph: 78 ms was the worst that was measured
@@ -52,11 +52,8 @@ type Config struct {
 	// Python is the interpreter in whose environment CUDA's libraries, and an ONNX Runtime with the
 	// CUDA provider, are looked for; default: see FindCUDA.
 	Python string
-	// MaxBatch is the largest batch that the pool makes; default 32. When a card's child has
-	// loaded a model whose inputs leave only the batch axis open, it runs batches of 1, 2, 4 and
-	// so on up to it, as long as their inputs have no more than half of MaxBatchBytes.
-	MaxBatch int
-	// WarmCPU has children of the CPU do so as well, for tests: nothing is gained by it there.
+	// WarmCPU has children of the CPU run batches of 1, 2, 4 and so on up to MaxBatch when they
+	// have loaded a model, as those of cards do, for tests: nothing is gained by it there.
 	WarmCPU bool
 	// Language bounds what language models may take of a process.
 	Language LanguageLimits
@@ -86,16 +83,24 @@ const (
 	anyAlgo    = "DEFAULT"
 )
 
+// Keys implements keys.Described: the section pool.onnx.
+func (c *Config) Keys(k *keys.Set) {
+	k.Text(&c.Library, "library", "", "libonnxruntime 1.29 or newer. Empty: looked for; rewardloop doctor says where.")
+	k.Int(&c.Slots, "slots", 0, "Runs at the same time on the CPU, each in a process with one thread. 0: one for each CPU. A card has one.").Max(1024)
+	k.Int(&c.MaxBatch, "max_batch", 32, "Items in one run, where measuring shows that it pays. A card's process tries batches of 1, 2, 4 and so on up to it "+
+		"when it has loaded a model of which only the batch axis is open.").Between(1, 1024)
+	k.Duration(&c.RunTimeout, "timeout", time.Minute, "One run; a process that takes longer is killed and replaced.").Min(time.Millisecond)
+}
+
 // WithDefaults fills what is not set.
 func (c Config) WithDefaults() Config {
+	keys.Fill(&c)
 	c.Slots = cmp.Or(c.Slots, runtime.NumCPU())
 	c.Isolation = cmp.Or(c.Isolation, Process)
 	c.LoadTimeout = cmp.Or(c.LoadTimeout, 2*time.Minute)
-	c.RunTimeout = cmp.Or(c.RunTimeout, time.Minute)
 	c.Grace = cmp.Or(c.Grace, 500*time.Millisecond)
 	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, 256<<20)
 	c.Recycle = cmp.Or(c.Recycle, 20_000)
-	c.MaxBatch = cmp.Or(c.MaxBatch, 32)
 	c.CUDA = c.CUDA.withDefaults()
 	c.Language = c.Language.withDefaults()
 	return c
@@ -117,19 +122,16 @@ func (c Config) SlotsOf(device string) int {
 // Validate names everything that is wrong with a configuration whose defaults
 // are filled.
 func (c Config) Validate() error {
-	var errs []error
+	errs := []error{keys.Validate("ort", &c)}
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf("ort: "+format, args...))
 		}
 	}
-	bad(c.Slots < 1 || c.Slots > 1024, "slots: %d, want 1 to 1024", c.Slots)
 	bad(c.Isolation != Process && c.Isolation != Inline, "isolation: %q, want %s or %s", c.Isolation, Process, Inline)
 	bad(c.LoadTimeout < 0, "load_timeout: %v is negative", c.LoadTimeout)
-	bad(c.RunTimeout < 0, "run_timeout: %v is negative", c.RunTimeout)
 	bad(c.Grace < 0, "grace: %v is negative", c.Grace)
 	bad(c.MaxBatchBytes < 1 || c.MaxBatchBytes > maxBatch, "max_batch_bytes: %d, want 1 to %d", c.MaxBatchBytes, maxBatch)
-	bad(c.MaxBatch < 1 || c.MaxBatch > 1024, "max_batch: %d, want 1 to 1024", c.MaxBatch)
 	bad(c.Recycle < 1, "recycle: %d, want 1 or more", c.Recycle)
 	s := c.CUDA.ConvAlgoSearch
 	bad(s != heuristic && s != exhaustive && s != anyAlgo, "cuda conv_algo_search: %q, want %s, %s or %s", s, heuristic, exhaustive, anyAlgo)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 // sentinels are the words by which errors cross from a child.
@@ -33,7 +33,7 @@ type sentinel struct {
 func worded(err error) error {
 	for _, s := range sentinels() {
 		if errors.Is(err, s.err) {
-			return slot.Classed(s.word, err)
+			return subprocess.Classed(s.word, err)
 		}
 	}
 	return err
@@ -44,7 +44,7 @@ func worded(err error) error {
 func outgoing(err error) error {
 	spoilt := errors.Is(err, infer.ErrFault)
 	if err = worded(err); spoilt {
-		err = slot.Fatal(err)
+		err = subprocess.Fatal(err)
 	}
 	return err
 }
@@ -63,7 +63,7 @@ func sentinelOf(word string) error {
 // not the input or the model.
 func suspicious(word string) bool {
 	switch word {
-	case "input", "model", "numbers", slot.TooLong:
+	case "input", "model", "numbers", subprocess.TooLong:
 		return false
 	}
 	return true
@@ -72,12 +72,12 @@ func suspicious(word string) bool {
 // incoming maps what a slot pool answers to the sentinels of internal/infer. ctx
 // is the caller's; items is how many the batch had.
 func incoming(ctx context.Context, items int, err error) error {
-	said := &slot.Error{}
+	said := &subprocess.Error{}
 	errors.As(err, &said)
 	sentinel := sentinelOf(said.Class)
 	switch {
-	case errors.Is(err, slot.ErrCrashed):
-		host := errors.Is(err, slot.ErrHost)
+	case errors.Is(err, subprocess.ErrCrashed):
+		host := errors.Is(err, subprocess.ErrHost)
 		// A child that called itself spoilt, twice, was a fault and not a crash.
 		if sentinel != nil && errors.Is(sentinel, infer.ErrFault) {
 			err = infer.Marked(sentinel, err)
@@ -88,26 +88,26 @@ func incoming(ctx context.Context, items int, err error) error {
 			err = infer.Marked(infer.ErrHost, err)
 		}
 		return err
-	case errors.Is(err, slot.ErrTooLarge), said.Class == slot.TooLong:
+	case errors.Is(err, subprocess.ErrTooLarge), said.Class == subprocess.TooLong:
 		// A smaller batch may fit, if it can be smaller.
 		if items > 1 {
 			return fmt.Errorf("%w: %w", infer.ErrMemory, err)
 		}
 		return fmt.Errorf("%w: %w", infer.ErrInput, err)
-	case errors.Is(err, slot.ErrUnavailable):
+	case errors.Is(err, subprocess.ErrUnavailable):
 		return unavailable(fmt.Errorf("%w: %w", infer.ErrUnavailable, err))
-	case errors.Is(err, slot.ErrHandler) && sentinel != nil:
+	case errors.Is(err, subprocess.ErrHandler) && sentinel != nil:
 		if errors.Is(sentinel, infer.ErrUnavailable) { // of a session: a provider, or its device
 			err = infer.Marked(infer.ErrMissing, err)
 		}
 		return infer.Marked(sentinel, err)
-	case errors.Is(err, slot.ErrHandler):
+	case errors.Is(err, subprocess.ErrHandler):
 		return fmt.Errorf("%w: %w", infer.ErrFault, err)
-	case errors.Is(err, slot.ErrTimeout), errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err, waited := fmt.Errorf("%w: %w", infer.ErrTimeout, err), errors.Is(err, slot.ErrWaiting)
+	case errors.Is(err, subprocess.ErrTimeout), errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err, waited := fmt.Errorf("%w: %w", infer.ErrTimeout, err), errors.Is(err, subprocess.ErrWaiting)
 		if waited { // a slot was free for it, and its child did not come up
 			err = infer.Marked(infer.ErrHost, err)
-		} else if errors.Is(err, slot.ErrTimeout) {
+		} else if errors.Is(err, subprocess.ErrTimeout) {
 			err = infer.Marked(infer.ErrHung, err)
 		}
 		return err
@@ -120,9 +120,9 @@ func incoming(ctx context.Context, items int, err error) error {
 // unavailable marks the error of children that do not start because of something that
 // is not installed, as the handler of one says.
 func unavailable(err error) error {
-	said := &slot.Error{}
+	said := &subprocess.Error{}
 	errors.As(err, &said)
-	if errors.Is(err, slot.ErrHandler) && (said.Class == "" || errors.Is(sentinelOf(said.Class), infer.ErrUnavailable)) {
+	if errors.Is(err, subprocess.ErrHandler) && (said.Class == "" || errors.Is(sentinelOf(said.Class), infer.ErrUnavailable)) {
 		return infer.Marked(infer.ErrMissing, err)
 	}
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 func TestTheRuntimesTextsAreClassed(t *testing.T) {
@@ -51,12 +51,12 @@ func TestASentinelCrossesFromAChildWithItsTextOnce(t *testing.T) {
 	for _, s := range sentinels() {
 		left := outgoing(fmt.Errorf("%w: because", s.err))
 		require.ErrorIs(t, left, s.err)
-		arrived := fmt.Errorf("%w: %w", slot.ErrHandler, &slot.Error{Class: s.word, Message: left.Error()})
+		arrived := fmt.Errorf("%w: %w", subprocess.ErrHandler, &subprocess.Error{Class: s.word, Message: left.Error()})
 		got := incoming(t.Context(), 1, arrived)
 		require.ErrorIs(t, got, s.err)
 		require.Equal(t, arrived.Error(), got.Error())
 	}
-	require.ErrorIs(t, incoming(t.Context(), 1, fmt.Errorf("%w: %w", slot.ErrHandler, &slot.Error{Message: "no class"})), infer.ErrFault)
+	require.ErrorIs(t, incoming(t.Context(), 1, fmt.Errorf("%w: %w", subprocess.ErrHandler, &subprocess.Error{Message: "no class"})), infer.ErrFault)
 }
 
 func TestWhatASlotAnswersIsMapped(t *testing.T) {
@@ -71,14 +71,14 @@ func TestWhatASlotAnswersIsMapped(t *testing.T) {
 		err   error
 		want  error
 	}{
-		{t.Context(), 1, slot.ErrCrashed, infer.ErrCrashed},
-		{t.Context(), 1, fmt.Errorf("%w: %w", slot.ErrCrashed, &slot.Error{Class: "fault"}), infer.ErrFault},
-		{t.Context(), 1, slot.ErrTimeout, infer.ErrTimeout},
+		{t.Context(), 1, subprocess.ErrCrashed, infer.ErrCrashed},
+		{t.Context(), 1, fmt.Errorf("%w: %w", subprocess.ErrCrashed, &subprocess.Error{Class: "fault"}), infer.ErrFault},
+		{t.Context(), 1, subprocess.ErrTimeout, infer.ErrTimeout},
 		{late, 1, context.Canceled, infer.ErrTimeout},
 		{left, 1, context.Canceled, context.Canceled},
-		{t.Context(), 1, slot.ErrTooLarge, infer.ErrInput},
-		{t.Context(), 2, slot.ErrTooLarge, infer.ErrMemory},
-		{t.Context(), 1, slot.ErrUnavailable, infer.ErrUnavailable},
+		{t.Context(), 1, subprocess.ErrTooLarge, infer.ErrInput},
+		{t.Context(), 2, subprocess.ErrTooLarge, infer.ErrMemory},
+		{t.Context(), 1, subprocess.ErrUnavailable, infer.ErrUnavailable},
 		{t.Context(), 1, errors.New("strange"), infer.ErrUnavailable},
 	} {
 		require.ErrorIs(t, incoming(tt.ctx, tt.items, tt.err), tt.want)

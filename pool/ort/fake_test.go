@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 // FakeCard is a folder that stands for a card: its path is the card's uuid. A child that sees it
@@ -166,7 +166,7 @@ type fakeHandler struct {
 }
 
 // Handle fails where the card says so, else it is the handler's.
-func (h *fakeHandler) Handle(c slot.Call) ([]byte, error) {
+func (h *fakeHandler) Handle(c subprocess.Call) ([]byte, error) {
 	var r request
 	if err := json.Unmarshal(c.Meta, &r); err != nil {
 		return nil, err
@@ -183,8 +183,8 @@ func (h *fakeHandler) Handle(c slot.Call) ([]byte, error) {
 }
 
 // FakeKinds are the children of this package's tests.
-func FakeKinds() []slot.Kind {
-	return []slot.Kind{{Name: kindName, New: func(init []byte) (slot.Handler, error) {
+func FakeKinds() []subprocess.Kind {
+	return []subprocess.Kind{{Name: kindName, New: func(init []byte) (subprocess.Handler, error) {
 		card := FakeCard(os.Getenv(visibleEnv))
 		if !filepath.IsAbs(string(card)) {
 			return newHandler(init)
@@ -225,7 +225,7 @@ func (c FakeCard) placed() error {
 }
 
 // Tune changes what the children of an opener are started with.
-func Tune(o *Opener, f func(*slot.Config)) { o.tune = f }
+func Tune(o *Opener, f func(*subprocess.Config)) { o.tune = f }
 
 // OpenOnCPUAsCard opens a session of a card that runs on the CPU, and looks at which nodes the card
 // has.

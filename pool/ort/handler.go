@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
-// Kinds are the child processes this build can be; main hands them to slot.Main.
-func Kinds() []slot.Kind {
-	return []slot.Kind{{Name: kindName, New: newHandler}}
+// Kinds are the child processes this build can be; main hands them to subprocess.Main.
+func Kinds() []subprocess.Kind {
+	return []subprocess.Kind{{Name: kindName, New: newHandler}}
 }
 
 // built is what is missing in this build; nil: nothing.
@@ -46,9 +46,9 @@ type handler struct {
 	hooks    hooks
 }
 
-func newHandler(init []byte) (slot.Handler, error) { return hooked(init, hooks{}) }
+func newHandler(init []byte) (subprocess.Handler, error) { return hooked(init, hooks{}) }
 
-func hooked(init []byte, with hooks) (slot.Handler, error) {
+func hooked(init []byte, with hooks) (subprocess.Handler, error) {
 	h := &handler{sessions: make(map[infer.Model]runnable), starved: make(map[infer.Model]int), hooks: with}
 	if err := json.Unmarshal(init, &h.cfg); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
@@ -68,7 +68,7 @@ func (h *handler) session(m infer.Model, data []byte) SessionConfig {
 }
 
 // Handle does what one request asks for.
-func (h *handler) Handle(c slot.Call) ([]byte, error) {
+func (h *handler) Handle(c subprocess.Call) ([]byte, error) {
 	r, inputs, err := decode(c.Meta, c.Pixels)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (h *handler) open(m infer.Model, until time.Time) (runnable, error) {
 
 // run ends by itself where the parent's patience has Grace left. What loading a
 // model has taken does not count where the parent allowed for it.
-func (h *handler) run(c slot.Call, s runnable, out answer, b infer.Batch) ([]byte, error) {
+func (h *handler) run(c subprocess.Call, s runnable, out answer, b infer.Batch) ([]byte, error) {
 	until := time.Now().Add(h.cfg.RunTimeout)
 	if d := c.Deadline.Add(-h.cfg.Grace); !c.Deadline.IsZero() && d.Before(until) {
 		until = d

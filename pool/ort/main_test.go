@@ -7,14 +7,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
-	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
 // TestMain makes the test binary its own child process, which may have a fake card.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], ort.FakeKinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], ort.FakeKinds()...); child {
 		os.Exit(code)
 	}
 	onnx.Main(m)

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 // What a child can be asked.
@@ -30,7 +30,7 @@ const (
 // alignment of a tensor's first byte, in the shared memory and in an answer.
 const alignment = 8
 
-// request is the meta of a slot.Request. It says nothing of deadlines, so that
+// request is the meta of a subprocess.Request. It says nothing of deadlines, so that
 // equal work has equal bytes: a slot pool remembers by them what killed children.
 type request struct {
 	Op       string          `json:"op"`
@@ -74,19 +74,19 @@ type about struct {
 
 // encodeRun makes the request of a batch: the data of its inputs, one after the
 // other, each beginning at a multiple of 8. It copies nothing.
-func encodeRun(m infer.Model, b infer.Batch) (slot.Request, error) {
+func encodeRun(m infer.Model, b infer.Batch) (subprocess.Request, error) {
 	r := request{Op: opRun, Model: m, Outputs: b.Outputs, Reduce: b.Reduce, Whole: b.Whole, Generate: b.Generate}
-	out := slot.Request{Name: title(m, b)}
+	out := subprocess.Request{Name: title(m, b)}
 	for _, t := range b.Inputs {
 		if err := t.Check(); err != nil {
-			return slot.Request{}, fmt.Errorf("%s: %w", out.Name, err)
+			return subprocess.Request{}, fmt.Errorf("%s: %w", out.Name, err)
 		}
 		r.Inputs = append(r.Inputs, port{t.Name, t.DType, t.Shape, t.Norm})
 		data := raw(t)
 		out.Pixels = append(out.Pixels, data, make([]byte, padding(len(data))))
 	}
 	if len(r.Inputs) > maxPorts {
-		return slot.Request{}, fmt.Errorf("%w: %s has %d inputs, at most %d are possible", infer.ErrInput, out.Name, len(r.Inputs), maxPorts)
+		return subprocess.Request{}, fmt.Errorf("%w: %s has %d inputs, at most %d are possible", infer.ErrInput, out.Name, len(r.Inputs), maxPorts)
 	}
 	var err error
 	out.Meta, err = json.Marshal(r)
@@ -132,8 +132,8 @@ func encodeAnswer(buf []byte, a answer, outputs []infer.Tensor) ([]byte, error) 
 		return nil, err
 	}
 	size += len(head) + 2*alignment
-	if size > slot.MaxAnswer {
-		return nil, slot.Classed(slot.TooLong, fmt.Errorf("the outputs have %d bytes, an answer at most %d", size, slot.MaxAnswer))
+	if size > subprocess.MaxAnswer {
+		return nil, subprocess.Classed(subprocess.TooLong, fmt.Errorf("the outputs have %d bytes, an answer at most %d", size, subprocess.MaxAnswer))
 	}
 	if cap(buf) < size {
 		buf = make([]byte, 0, size)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 // everyKind is a batch with all types, odd sizes, a scalar and nothing.
@@ -25,7 +25,7 @@ func everyKind() infer.Batch {
 }
 
 // joined is how a child sees the pixels of a request.
-func joined(req slot.Request) []byte {
+func joined(req subprocess.Request) []byte {
 	data := make([]byte, 0, 1<<10) // begins at a multiple of 8
 	for _, p := range req.Pixels {
 		data = append(data, p...)
@@ -72,11 +72,11 @@ func TestAnAnswerArrivesAsItWasSent(t *testing.T) {
 
 func TestAnAnswerBeyondTheLimitIsToldBeforeItIsMade(t *testing.T) {
 	t.Parallel()
-	huge := infer.Tensor{Name: "y", DType: infer.U8, Shape: []int{slot.MaxAnswer}, U8: make([]byte, slot.MaxAnswer)}
+	huge := infer.Tensor{Name: "y", DType: infer.U8, Shape: []int{subprocess.MaxAnswer}, U8: make([]byte, subprocess.MaxAnswer)}
 	_, err := encodeAnswer(nil, answer{}, []infer.Tensor{huge})
 	require.ErrorContains(t, err, "an answer at most")
-	said := &slot.Error{Class: slot.TooLong, Message: err.Error()}
-	arrived := infer.Marked(slot.ErrHandler, said)
+	said := &subprocess.Error{Class: subprocess.TooLong, Message: err.Error()}
+	arrived := infer.Marked(subprocess.ErrHandler, said)
 	require.ErrorIs(t, incoming(t.Context(), 4, arrived), infer.ErrMemory, "a smaller batch may fit")
 	require.ErrorIs(t, incoming(t.Context(), 1, arrived), infer.ErrInput)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/pool"
 )
 
@@ -23,7 +23,7 @@ type Opener struct {
 	cfg Config
 
 	// tune, where a test sets it, changes what a device's children are started with.
-	tune func(*slot.Config)
+	tune func(*subprocess.Config)
 
 	mu   sync.Mutex
 	open map[string]procs // guarded by mu; by device, those that did not start among them
@@ -44,14 +44,14 @@ func NewOpener(cfg Config) (*Opener, error) {
 	return &Opener{cfg: cfg, open: make(map[string]procs)}, nil
 }
 
-// procs is what slot.Pool and slot.Inline have in common.
+// procs is what subprocess.Pool and subprocess.Inline have in common.
 type procs interface {
 	Start(ctx context.Context) error
-	Do(ctx context.Context, req slot.Request) (slot.Response, error)
-	Take(ctx context.Context, t fair.Tenant) (slot.Lease, error)
+	Do(ctx context.Context, req subprocess.Request) (subprocess.Response, error)
+	Take(ctx context.Context, t fair.Tenant) (subprocess.Lease, error)
 	Restart(ctx context.Context) error
 	Stop(ctx context.Context) error
-	Stats() slot.Stats
+	Stats() subprocess.Stats
 }
 
 // childConfig is what a child is told at its start.
@@ -121,7 +121,7 @@ func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 type checked struct{ procs }
 
 // Do is that of the processes.
-func (c checked) Do(ctx context.Context, req slot.Request) (slot.Response, error) {
+func (c checked) Do(ctx context.Context, req subprocess.Request) (subprocess.Response, error) {
 	req.Check = readable
 	return c.procs.Do(ctx, req)
 }
@@ -160,7 +160,7 @@ func (o *Opener) procs(lib Library, device string, slots int, env []string) (pro
 	if err != nil {
 		return nil, err
 	}
-	cfg := slot.Config{
+	cfg := subprocess.Config{
 		Kind:      kindName,
 		Env:       env,
 		Slots:     slots,
@@ -174,23 +174,23 @@ func (o *Opener) procs(lib Library, device string, slots int, env []string) (pro
 		StartTimeout:   o.cfg.LoadTimeout,
 	}
 	if n >= 0 {
-		cfg.Device = &slot.Device{Name: device, Suspect: suspicious}
+		cfg.Device = &subprocess.Device{Name: device, Suspect: suspicious}
 	}
 	if o.tune != nil {
 		o.tune(&cfg)
 	}
 	if o.cfg.Isolation == Inline {
-		return slot.NewInline(cfg, Kinds()[0])
+		return subprocess.NewInline(cfg, Kinds()[0])
 	}
-	return slot.New(cfg)
+	return subprocess.New(cfg)
 }
 
 // Stats says how the processes of every device are that was opened.
-func (o *Opener) Stats() map[string]slot.Stats {
+func (o *Opener) Stats() map[string]subprocess.Stats {
 	o.mu.Lock()
 	open := maps.Clone(o.open)
 	o.mu.Unlock()
-	out := make(map[string]slot.Stats, len(open))
+	out := make(map[string]subprocess.Stats, len(open))
 	for device, p := range open {
 		out[device] = p.Stats()
 	}
@@ -198,7 +198,7 @@ func (o *Opener) Stats() map[string]slot.Stats {
 }
 
 // canary is the request that every new child must answer correctly.
-func canary() (*slot.Canary, error) {
+func canary() (*subprocess.Canary, error) {
 	req, err := encodeRun(infer.Model{Name: "canary"}, infer.Batch{Inputs: []infer.Tensor{infer.Floats("x", []float32{1, 2, 3, 4, 2, 0, 0, 0}, 2, 4)}})
 	if err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func canary() (*slot.Canary, error) {
 	if req.Meta, err = json.Marshal(request{Op: opCanary, Inputs: []port{{Name: "x", DType: infer.F32, Shape: []int{2, 4}}}}); err != nil {
 		return nil, err
 	}
-	return &slot.Canary{Request: req, Check: func(body []byte) error {
+	return &subprocess.Canary{Request: req, Check: func(body []byte) error {
 		_, out, err := decodeAnswer(body)
 		if err != nil {
 			return err

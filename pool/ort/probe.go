@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 // Report is what a child process saw of a library that it loaded.
@@ -57,7 +57,7 @@ func Probe(ctx context.Context, lib Library, folders ...string) (Report, error) 
 	if err != nil {
 		return rep, fmt.Errorf("%w: %w", infer.ErrUnavailable, err)
 	}
-	resp, err := p.Do(ctx, slot.Request{Name: "about ONNX Runtime", Meta: meta})
+	resp, err := p.Do(ctx, subprocess.Request{Name: "about ONNX Runtime", Meta: meta})
 	if err != nil {
 		return rep, incoming(ctx, 1, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 // runner runs models on one device.
@@ -94,7 +94,7 @@ func (r *runner) loadEach(ctx context.Context, m infer.Model) error {
 	var all sync.WaitGroup // of goroutines that end with Do
 	for i := range r.slots {
 		all.Go(func() {
-			resp, err := r.procs.Do(ctx, slot.Request{Name: "loading " + m.Name, Meta: meta})
+			resp, err := r.procs.Do(ctx, subprocess.Request{Name: "loading " + m.Name, Meta: meta})
 			if err == nil {
 				_, err = r.answered(m, resp.Body)
 			}
@@ -142,7 +142,7 @@ func (r *runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 }
 
 // do is one request with the patience that it needs.
-func (r *runner) do(ctx context.Context, req slot.Request, mayLoad bool) (slot.Response, error) {
+func (r *runner) do(ctx context.Context, req subprocess.Request, mayLoad bool) (subprocess.Response, error) {
 	wait, cancel := r.patience(ctx, mayLoad)
 	defer cancel()
 	return r.procs.Do(wait, req)
@@ -150,8 +150,8 @@ func (r *runner) do(ctx context.Context, req slot.Request, mayLoad bool) (slot.R
 
 // ranOut reports whether a process has ended a run at its deadline by itself.
 func ranOut(err error) bool {
-	said := &slot.Error{}
-	return errors.Is(err, slot.ErrHandler) && errors.As(err, &said) && errors.Is(sentinelOf(said.Class), infer.ErrTimeout)
+	said := &subprocess.Error{}
+	return errors.Is(err, subprocess.ErrHandler) && errors.As(err, &said) && errors.Is(sentinelOf(said.Class), infer.ErrTimeout)
 }
 
 // Unload has every process give the model's memory back. It takes the processes from all other
@@ -165,7 +165,7 @@ func (r *runner) Unload(ctx context.Context, m infer.Model) error {
 		return incoming(ctx, 1, err)
 	}
 	defer r.end()
-	leases := make([]slot.Lease, 0, r.slots)
+	leases := make([]subprocess.Lease, 0, r.slots)
 	defer func() {
 		for _, l := range leases {
 			l.Release()
@@ -179,7 +179,7 @@ func (r *runner) Unload(ctx context.Context, m infer.Model) error {
 		leases = append(leases, l)
 	}
 	for _, l := range leases {
-		resp, err := l.Do(ctx, slot.Request{Name: "unloading " + m.Name, Meta: meta, Check: readable})
+		resp, err := l.Do(ctx, subprocess.Request{Name: "unloading " + m.Name, Meta: meta, Check: readable})
 		if err != nil {
 			return incoming(ctx, 1, err)
 		}

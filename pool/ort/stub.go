@@ -7,11 +7,11 @@ import (
 	"fmt"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 // Kinds is empty: without cgo no child process of this binary runs models.
-func Kinds() []slot.Kind { return nil }
+func Kinds() []subprocess.Kind { return nil }
 
 // built is what is missing in this build.
 func built() error {

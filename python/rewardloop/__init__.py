@@ -10,12 +10,18 @@ rewardloop.Client is the same for code without an event loop. rewardloop.ray sta
 rewardloop.verl and rewardloop.flow_grpo are plug-ins of trainers. These and the names below are for you; all other
 modules are the package's own:
 
-    media, sample → jsontext, frame     what is submitted, and its bytes
-    config, dial → link, engine         a connection, and one outcome for each sample over lost ones
-    steps, takes                        the rewards of a step as a whole
-    result, scores                      what comes back, and the trainer's tensors of it
-    loop, blocking                      the two clients, on one engine
-    launch; _supervise, _folder         a server from Python; a worker kept alive
+    0  errors, messages                                     what can go wrong; what is said on the wire
+    1  config, jsontext, media, launch, _folder, _supervise  settings; values; pictures; a server or a worker from Python
+    2  dial, result, sample, ray                            a connection; what comes back; what is submitted; a cluster
+    3  frame, scores, steps                                 a sample's bytes; the trainer's tensors; a step's rewards
+    4  link                                                 a live connection with its credit
+    5  fetches                                              declarations and questions over lost connections
+    6  engine                                               one outcome for each sample over lost connections
+    7  loop                                                 the client of an event loop
+    8  blocking                                             the client of any thread
+    9  flow_grpo, verl                                      plug-ins of trainers
+
+A module imports only modules of the lines above its own.
 """
 
 from .blocking import BlockingPending, Client, connect_sync
@@ -31,21 +37,19 @@ from .errors import (
     NoAnswerError,
     QueueFullError,
     RewardloopError,
-    SampleFailedError,
-    StepFailedError,
     StepLostError,
     TakenOverError,
-    TakeRefusedError,
+    FetchRefusedError,
     TooLargeError,
     UnreadError,
 )
 from .launch import Server, launch
 from .loop import Loop, Pending, connect
 from .media import Media, audio, encode, frames, image, latent, video
-from .result import GroupStats, Outcome, Result, Substitute, TermError
+from .result import GroupStats, Outcome, Result, SampleFailedError, Fallback, ComponentError
 from .sample import Sample
 from .scores import RmScores, rm_scores, step_mask
-from .steps import Missing, Rewards
+from .steps import Missing, Rewards, StepFailedError
 
 __version__ = "0.1.0"
 
@@ -77,10 +81,10 @@ __all__ = [
     "Server",
     "StepFailedError",
     "StepLostError",
-    "Substitute",
-    "TakeRefusedError",
+    "Fallback",
+    "FetchRefusedError",
     "TakenOverError",
-    "TermError",
+    "ComponentError",
     "TooLargeError",
     "UnreadError",
     "audio",

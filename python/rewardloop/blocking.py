@@ -21,14 +21,14 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .config import Config
+from .config import Config, takes
 from .engine import Engine, check_fork
 from .errors import ClosedError, ForkedError, QueueFullError, RewardloopError, UnreadError
 from .loop import MAX_UNREAD
 from .result import Result
 from .sample import Sample
 from .steps import PAUSE, OnDeadline, Order, Question, Rewards, checked, early, waits
-from .takes import ANSWER_GRACE
+from .fetches import ANSWER_GRACE
 
 _T = TypeVar("_T")
 
@@ -67,10 +67,11 @@ class BlockingPending(concurrent.futures.Future[Result]):
 
 
 class Client:
-    """A connection to a reward loop for any thread. Config has the settings."""
+    """A connection to a reward loop for any thread. The settings are those of Config."""
 
-    def __init__(self, url: str, *, run: str, **settings: Any) -> None:
-        self._cfg = Config(url=url, run=run, **settings)
+    @takes(Config)
+    def __init__(self, cfg: Config) -> None:
+        self._cfg = cfg
         self._pid = os.getpid()
         self._unread: deque[Result] = deque()  # guarded by _news
         self._dropped = 0  # guarded by _news
@@ -370,9 +371,8 @@ def _settle(pending: BlockingPending, outcome: Result | RewardloopError) -> None
         pass  # cancelled
 
 
-def connect_sync(url: str, *, run: str, **settings: Any) -> Client:
-    """``with connect_sync(url, run=...) as client:``; the same as Client(...)."""
-    return Client(url, run=run, **settings)
+#: ``with connect_sync(url, run=...) as client:``
+connect_sync = Client
 
 
 def _left(end: float | None) -> float | None:

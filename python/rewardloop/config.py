@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import secrets
 import socket
 import ssl
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from .errors import InputError
+
+_P = ParamSpec("_P")
+_S = TypeVar("_S")
 
 PROTOCOL = "rewardloop.v1"
 _PATH = "/v1/stream"
@@ -43,42 +47,51 @@ def own_name() -> str:
     return f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Config:
-    """The settings of a connection. url and run are required."""
+    """The settings of a connection, as connect() and Client() take them.
 
-    #: ws://host:port or wss://host:port; the path /v1/stream is added if there is none. Several, as a list or with
-    #: commas between, are gateways of which each can take the place of another: the client is at one of them, at
-    #: first the first that welcomes it. When that one is gone, silent or draining, what has no result is sent to
-    #: the next.
+    Args:
+        url: ws://host:port or wss://host:port; the path /v1/stream is added if there is none. Several, as a list or
+            with commas between, are gateways of which each can take the place of another: the client is at one of
+            them, at first the first that welcomes it. When that one is gone, silent or draining, what has no result
+            is sent to the next.
+        run: The training run, 1 to 512 bytes that do not begin with "_".
+        token: The bearer token; None: no token, or that of token_file. It is never printed.
+        token_file: The file that holds the token, which is read at every dial; None: none.
+        profile: The reward profile of samples that name none; "": the server's default.
+        on_sample_failure: none, group_mean, zero or value:<x>: what stands in for a missing score; "": the profile's.
+        client: This sender among the run's, at most 512 bytes; a name that no other process has if left out.
+        epoch: The run's epoch to join; 0: the current one, or a new one if nobody is connected.
+        lanes: Connections, 1 to 64: the first for everything small, the others for messages over 1 MiB, which would
+            make it wait. They are dialled when the first such message comes.
+        connect_timeout: Seconds, more than 0, for a connection to be made, hello and welcome included, and for the
+            wait for the successor of a server that is being stopped.
+        reconnect_for: Seconds for which a lost connection is tried again before everything unanswered fails.
+        silence: Seconds for which a gateway may send nothing, not even the answer to a ping, before the connection
+            counts as lost. 0: 45, and with several URLs 3; give more where a ping waits longer than that behind
+            samples.
+        max_pending: Samples without a result that the client holds at once, 1 to 1,048,576.
+        tls: The TLS context for wss URLs; None: one of the three settings below.
+        tls_ca: PEM file of the CA to trust; None: the system's.
+        tls_cert: PEM file of the certificate to show; None: none.
+        tls_key: PEM file of its private key; None: it is in tls_cert.
+    """
+
     url: str | Sequence[str]
-    #: The training run.
+    _: KW_ONLY
     run: str
-    #: The bearer token, or the file that holds it, which is read at every dial. Neither is ever printed.
     token: str | None = field(default=None, repr=False)
     token_file: str | os.PathLike[str] | None = None
-    #: The reward profile of samples that name none; empty: the server's default.
     profile: str = ""
-    #: none, group_mean, zero or value:<x>: what stands in for a missing score; empty: the profile's.
     on_sample_failure: str = ""
-    #: This sender among the run's; a name of its own if left out.
     client: str = field(default_factory=own_name)
-    #: The run's epoch to join; 0: the current one, or a new one if nobody is connected.
     epoch: int = 0
-    #: Connections: the first for everything small, the others for messages over 1 MiB, which would
-    #: make it wait. They are dialled when the first such message comes.
     lanes: int = 2
-    #: Seconds for a connection to be made, hello and welcome included, and the wait for the successor of a server
-    #: that is being stopped.
     connect_timeout: float = 10.0
-    #: Seconds for which a lost connection is tried again before everything unanswered fails.
     reconnect_for: float = 300.0
-    #: Seconds for which a gateway may send nothing, not even the answer to a ping, before the connection counts as
-    #: lost. 0: 45, and with several URLs 3; give more where a ping waits longer than that behind samples.
     silence: float = 0.0
-    #: Samples without a result that the client holds at once.
     max_pending: int = 16384
-    #: For wss URLs: a context, or the CA to trust and a certificate to show (PEM files).
     tls: ssl.SSLContext | None = None
     tls_ca: str | os.PathLike[str] | None = None
     tls_cert: str | os.PathLike[str] | None = None
@@ -168,3 +181,19 @@ class Config:
         except (OSError, ssl.SSLError) as err:
             raise InputError(f"tls_ca, tls_cert or tls_key cannot be used: {err}", field="tls") from None
         return made
+
+
+def takes(settings: Callable[_P, Config]) -> Callable[[Callable[[_S, Config], None]], Callable[Concatenate[_S, _P], None]]:
+    """Makes an __init__ that takes a Config into one that takes its settings: editors and help() show them by name."""
+
+    def decorate(init: Callable[[_S, Config], None]) -> Callable[Concatenate[_S, _P], None]:
+        def __init__(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+            init(self, settings(*args, **kwargs))
+
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        signature = inspect.Signature([own, *inspect.signature(settings).parameters.values()])
+        vars(__init__)["__signature__"] = signature
+        __init__.__doc__, __init__.__qualname__ = settings.__doc__, init.__qualname__
+        return __init__
+
+    return decorate

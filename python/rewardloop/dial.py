@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMes
 from .config import PROTOCOL, Config
 from .errors import ConnectError, HelloRefusedError
 from .jsontext import parse, text
+from .messages import Message, Welcome
 
 #: Largest text message of a server.
 _MAX_TEXT_BYTES = 16 << 20
@@ -70,8 +71,8 @@ class _Attempt:
 
 
 async def dial(
-    cfg: Config, url: str, within: float, context: ssl.SSLContext | None, hello: Mapping[str, Any]
-) -> tuple[Connection, dict[str, Any]]:
+    cfg: Config, url: str, within: float, context: ssl.SSLContext | None, hello: Message
+) -> tuple[Connection, Welcome]:
     """Returns a connection to one of the gateways and its welcome, or raises ConnectError within so many seconds."""
     attempt = _Attempt(cfg, url, within)
     try:
@@ -84,7 +85,7 @@ async def dial(
         raise _explain(attempt, err) from err
 
 
-async def _dial(attempt: _Attempt, context: ssl.SSLContext | None, hello: Mapping[str, Any]) -> tuple[Connection, dict[str, Any]]:
+async def _dial(attempt: _Attempt, context: ssl.SSLContext | None, hello: Message) -> tuple[Connection, Welcome]:
     token = attempt.cfg.bearer()
     await _Connect(
         attempt.url,
@@ -110,14 +111,14 @@ async def _dial(attempt: _Attempt, context: ssl.SSLContext | None, hello: Mappin
     try:
         if ws.subprotocol != PROTOCOL:
             raise ConnectError(attempt.url, f"the server does not speak {PROTOCOL}", "is this the address of a reward loop?")
-        await ws.send(text({"type": "hello", **hello}))
+        await ws.send(text(hello))
         return ws, await _welcome(attempt, ws)
     except BaseException:
         ws.transport.abort()
         raise
 
 
-async def _welcome(attempt: _Attempt, ws: Connection) -> dict[str, Any]:
+async def _welcome(attempt: _Attempt, ws: Connection) -> Welcome:
     message = await ws.recv()
     try:
         m = parse(message) if isinstance(message, str) else {}
@@ -128,12 +129,7 @@ async def _welcome(attempt: _Attempt, ws: Connection) -> dict[str, Any]:
         if kind == "welcome":
             if m.get("protocol") != PROTOCOL:
                 raise ConnectError(attempt.url, f"the server speaks {m.get('protocol')!r}, this is {PROTOCOL}")
-            for name in ("samples", "bytes"):
-                int(m["credit"][name])
-            int(m["limits"]["message_bytes"]), int(m["limits"]["header_bytes"]), int(m["epoch"])
-            [str(r["name"]) for r in m.get("rewards") or ()]
-            if isinstance(m["session"], str) and isinstance(m["resumed"], bool):
-                return m
+            return Welcome.from_wire(m)
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
     raise ConnectError(attempt.url, "the server's first message is no welcome", "is this the address of a reward loop?")

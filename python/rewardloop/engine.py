@@ -32,6 +32,7 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
+from . import messages
 from .config import Config
 from .dial import CLOSE_TIMEOUT, dial
 from .errors import (
@@ -48,10 +49,11 @@ from .errors import (
 from .frame import DEFAULT_MESSAGE_BYTES, MAX_HEADER_BYTES, WHOLE_BYTES, Frame, encode
 from .jsontext import parse
 from .link import LATE_RESULTS, Call, Done, Lane, Link
+from .messages import Message
 from .result import Outcome, Result, from_wire, refused
 from .sample import Sample
 from .steps import Question
-from .takes import Answered, Steps
+from .fetches import Answered, Steps
 
 _LOG = logging.getLogger("rewardloop")
 
@@ -84,7 +86,7 @@ def check_fork(made_in: int) -> None:
 
 def _pause(n: int) -> float:
     """Seconds to wait before dial n + 1: 50 ms doubling to 2 s, with jitter."""
-    return min(0.05 * 2 ** min(n, 6), 2.0) * (0.5 + random.random())  # noqa: S311 - jitter
+    return min(0.05 * 2.0 ** min(n, 6), 2.0) * (0.5 + random.random())  # noqa: S311 - jitter
 
 
 class Engine:
@@ -238,11 +240,11 @@ class Engine:
             room = _CANCEL_BYTES
             for sample_id in taken:
                 if (cost := 6 * len(sample_id.encode()) + 3) > room and some:
-                    link.say({"type": "cancel", "ids": some})
+                    link.say(messages.cancel(some))
                     some, room = [], _CANCEL_BYTES
                 some.append(sample_id)
                 room -= cost
-            link.say({"type": "cancel", "ids": some})
+            link.say(messages.cancel(some))
 
     async def close(self) -> None:
         """Ends the connections. What has no result fails with ClosedError. Bounded by some seconds."""
@@ -321,39 +323,40 @@ class Engine:
                 errors.append(err)
         if len(errors) == 1:
             raise errors[0]
-        err = ConnectError(errors[0].url, errors[0].reason, "; ".join([errors[0].hint, *map(str, errors[1:])]))
-        err.stopping = any(e.stopping for e in errors)
-        raise err from errors[-1]
+        none = ConnectError(errors[0].url, errors[0].reason, "; ".join([errors[0].hint, *map(str, errors[1:])]))
+        none.stopping = any(e.stopping for e in errors)
+        raise none from errors[-1]
 
     async def _connect(self, lane: Lane, url: str, within: float) -> Link:
-        hello: dict[str, Any] = {"run": self._cfg.run, "client": self._cfg.client}
-        if lane.number:
-            hello["lane"] = lane.number
-        if self._cfg.profile:
-            hello["reward"] = self._cfg.profile
-        if self._cfg.on_sample_failure:
-            hello["on_sample_failure"] = self._cfg.on_sample_failure
+        resume, epoch = None, 0
         if lane.session and lane.url == url:
-            hello["resume"] = {"session": lane.session, "got": lane.seq}
-        elif self.epoch and (lane.number or not self._home):  # other lanes join the first one's epoch
-            hello["epoch"] = self.epoch
+            resume = {"session": lane.session, "confirmed": lane.seq}
+        elif lane.number or not self._home:  # other lanes join the first one's epoch
+            epoch = self.epoch
+        hello = messages.hello(
+            self._cfg.run,
+            client=self._cfg.client,
+            lane=lane.number,
+            reward=self._cfg.profile,
+            epoch=epoch,
+            on_sample_failure=self._cfg.on_sample_failure,
+            resume=resume,
+        )
         ws, welcome = await dial(self._cfg, url, within, self._context, hello)
         if lane.number == 0:
             self._home, self._at = url, self._cfg.urls.index(url)
         elif url != self._home:
             ws.transport.abort()
             raise ConnectError(url, "the client has gone to another gateway meanwhile")
-        if not welcome["resumed"]:
+        if not welcome.resumed:
             lane.seq = lane.unconfirmed = 0
-        lane.session, lane.url = welcome["session"], url
-        self.epoch = int(welcome["epoch"])
-        self._message_bytes = int(welcome["limits"]["message_bytes"])
-        self._header_bytes = int(welcome["limits"]["header_bytes"])
-        self.profiles = tuple(str(r["name"]) for r in welcome.get("rewards") or ())
+        lane.session, lane.url = welcome.session, url
+        self.epoch, self.profiles = welcome.epoch, welcome.profiles
+        self._message_bytes, self._header_bytes = welcome.message_bytes, welcome.header_bytes
         self.draining = False
-        link = Link(lane, ws, welcome["credit"], resumed=bool(welcome["resumed"]))
+        link = Link(lane, ws, welcome)
         if lane.number == 0:
-            self._steps.greet(link, bool(welcome["resumed"]))
+            self._steps.greet(link, welcome.resumed)
             for other in self._lanes[1:]:  # one that drains answers what it has
                 if other.link is not None and other.url != url and not other.link.draining:
                     other.link.ws.transport.abort()
@@ -502,7 +505,7 @@ class Engine:
             frame = call.frame
             await link.ws.send(bytes(frame) if frame.size <= WHOLE_BYTES else frame.fragments())
             if call.taken_back and not call.resolved:
-                link.say({"type": "cancel", "ids": [call.id]})
+                link.say(messages.cancel([call.id]))
             if n % _BURST == 0:
                 await asyncio.sleep(0)
 
@@ -566,7 +569,7 @@ class Engine:
             return
         where = "no answer" if call.sent else "it waited for credit or for a connection"
         if call.link is not None:
-            call.link.say({"type": "cancel", "ids": [call.id]})
+            call.link.say(messages.cancel([call.id]))
         self._resolve(refused(call.id, Outcome.EXPIRED, "expired", f"the sample's deadline passed at the client: {where}"))
 
     # --- receiving -----------------------------------------------------------------------------
@@ -584,24 +587,8 @@ class Engine:
         m: Any = None
         try:
             m = parse(message)
-            kind = m["type"]
-            if kind == "result":
-                self._result(link, m)
-            elif kind == "credit":
-                link.credit_samples = max(link.credit_samples, int(m["samples"]))
-                link.credit_bytes = max(link.credit_bytes, int(m["bytes"]))
-                link.over = False
-                link.wanted = 0
-                link.wake.set()
-            elif kind == "reclaim":
-                link.yield_credit(self._queue_of_lane(link))
-            elif kind == "rewards":
-                self._steps.answer(m)
-                link.wake.set()  # it may have been the last thing that kept the client at a draining server
-            elif kind == "error":
-                self._complaint(link, m)
-            elif kind == "draining":
-                self._drain(link)
+            if hear := _HEARD.get(m["type"]):
+                hear(self, link, m)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as err:
             self._garbled(link, m, err)
 
@@ -614,8 +601,16 @@ class Engine:
         if isinstance(sample_id, str) and sample_id in self.calls:
             self._resolve(refused(sample_id, Outcome.FAILED, "malformed", reason), link)
 
-    def _result(self, link: Link, m: dict[str, Any]) -> None:
-        self._answer(link, from_wire(m))
+    def _credit(self, link: Link, m: Message) -> None:
+        link.credit_samples = max(link.credit_samples, int(m["samples"]))
+        link.credit_bytes = max(link.credit_bytes, int(m["bytes"]))
+        link.over = False
+        link.wanted = 0
+        link.wake.set()
+
+    def _rewards(self, link: Link, m: Message) -> None:
+        self._steps.answer(m)
+        link.wake.set()  # it may have been the last thing that kept the client at a draining server
 
     def _answer(self, link: Link, r: Result) -> None:
         """Takes a result. A refusal for want of credit, or because the server is draining, is none: the
@@ -689,12 +684,24 @@ class Engine:
         lane = link.lane
         if lane.unconfirmed and lane.link is link:
             lane.unconfirmed = 0
-            link.say({"type": "got", "seq": lane.seq})
+            link.say(messages.confirm(lane.seq))
 
-    def _complaint(self, link: Link, m: dict[str, Any]) -> None:
+    def _complaint(self, link: Link, m: Message) -> None:
         code, message = str(m["code"]), str(m["message"])
         if m.get("id"):
             self._answer(link, refused(str(m["id"]), Outcome.REJECTED, code, message))
         elif not self._steps.refuse(m):
             self.problems.append(f"{code}: {message}")
             _LOG.warning("the server complains: %s: %s", code, message)
+
+
+#: What is done with the messages of a server, but for the welcome, which dial() takes. An ack is passed over: a sample is
+#: kept until its result, acknowledged or not.
+_HEARD: dict[str, Callable[[Engine, Link, Message], None]] = {
+    "result": lambda engine, link, m: engine._answer(link, from_wire(m)),
+    "credit": Engine._credit,
+    "reclaim": lambda engine, link, m: link.yield_credit(engine._queue_of_lane(link)),
+    "rewards": Engine._rewards,
+    "error": Engine._complaint,
+    "draining": lambda engine, link, m: engine._drain(link),
+}

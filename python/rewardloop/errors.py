@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .result import Result
-    from .steps import Missing, Rewards
-
 
 class RewardloopError(Exception):
     """The base of every error of this package."""
@@ -86,39 +80,6 @@ class UnreadError(RewardloopError):
         self.dropped = dropped
 
 
-class SampleFailedError(RewardloopError):
-    """A score was asked for of a sample that has none. ``result`` says why."""
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(f"sample {result.id!r} has no score: {result.why()}")
-        self.result = result
-
-
-class StepFailedError(RewardloopError):
-    """A step missed its deadline under on_deadline="fail". ``rewards`` is what the server said of it."""
-
-    def __init__(self, rewards: Rewards) -> None:
-        self.rewards = rewards
-        #: The first 256 samples without a result.
-        self.missing: tuple[Missing, ...] = rewards.without
-        known = sum(max(m.members, 1) for m in self.missing)
-        total = max(rewards.missing + rewards.pending, known)
-        least = "at least " if len(self.missing) >= _MAX_WITHOUT else ""
-        named = self.missing[:_MAX_NAMED]
-        names = (": " + ", ".join(map(str, named))) if named else ""
-        more = total - sum(max(m.members, 1) for m in named)
-        super().__init__(
-            f"step {rewards.step} ({rewards.split}) failed at its deadline: {least}{total} of "
-            f"{max(rewards.expected, rewards.arrived)} samples have no result{names}"
-            + (f" and {more} more" if named and more > 0 else "")
-        )
-
-
-#: How many missing samples an error names, and how many a server names at most.
-_MAX_NAMED = 8
-_MAX_WITHOUT = 256
-
-
 class StepLostError(RewardloopError):
     """The gateway that assembled a step was started anew, or has forgotten this client: its record is gone."""
 
@@ -131,7 +92,7 @@ class StepLostError(RewardloopError):
         self.split = split
 
 
-class TakeRefusedError(RewardloopError):
+class FetchRefusedError(RewardloopError):
     """The server refused to hand rewards out, or its answer broke the protocol; ``code`` is the class.
 
     ``expired``: it has forgotten the rows. ``malformed``: a chunk too far ahead, for instance.

@@ -24,8 +24,9 @@ import numpy as np
 
 from . import media as media_of
 from .blocking import Client
-from .errors import InputError, SampleFailedError
+from .errors import InputError
 from .media import Media
+from .result import SampleFailedError
 from .sample import Sample
 
 __all__ = ["ScoreFn", "ocr_score_remote", "pictures", "scorer_remote"]

@@ -6,12 +6,13 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
+from . import messages
 from .dial import Connection
 from .errors import RewardloopError
 from .frame import Frame
 from .jsontext import text
+from .messages import Message, Welcome
 from .result import Result
 
 #: Takes the one outcome of a sample: its result, or why there is none.
@@ -71,11 +72,11 @@ def _size(queue: deque[Call]) -> int:
 class Link:
     """One live websocket of a lane, with its credit."""
 
-    def __init__(self, lane: Lane, ws: Connection, credit: dict[str, Any], *, resumed: bool = False) -> None:
+    def __init__(self, lane: Lane, ws: Connection, welcome: Welcome) -> None:
         self.lane = lane
         self.ws = ws
-        self.credit_samples = int(credit["samples"])
-        self.credit_bytes = int(credit["bytes"])
+        self.credit_samples = welcome.credit_samples
+        self.credit_bytes = welcome.credit_bytes
         self.sent_samples = 0
         self.sent_bytes = 0
         self.over = False  # the server had no room for the latest
@@ -85,7 +86,7 @@ class Link:
         self.drained = 0.0  # since when, on the event loop's clock
         self.silent = False  # it was ended for that
         self.useful = False  # it took some, or could have for a while
-        self.resumed = resumed  # the server knew the session
+        self.resumed = welcome.resumed  # the server knew the session
         self.since = ws.loop.time()
         self.open: dict[str, Call] = {}  # sent on this link, not answered
         self.texts: deque[str] = deque()
@@ -103,7 +104,7 @@ class Link:
         if not self.over:  # else the server has taken the credit back
             samples -= max(self.credit_samples - self.sent_samples, 0)
             size -= max(self.credit_bytes - self.sent_bytes, 0)
-        self.say({"type": "want", "samples": max(samples, 0), "bytes": max(size, 0)})
+        self.say(messages.want(max(samples, 0), max(size, 0)))
 
     def yield_credit(self, queue: deque[Call]) -> None:
         """Hands back the credit that no waiting sample needs."""
@@ -111,7 +112,7 @@ class Link:
         self.sent_bytes += more
         self.yielded += more
         self.wanted = 0
-        self.say({"type": "yield", "samples": 0, "bytes": self.yielded})
+        self.say(messages.yield_(0, self.yielded))
 
     def drain(self) -> None:
         """Notes that the server takes no more samples."""
@@ -130,7 +131,7 @@ class Link:
         """Whether its gateway is dialled again before the others: it served, so it may have been the network."""
         return not self.draining and not self.silent and (self.useful or self._proven)
 
-    def say(self, message: dict[str, Any]) -> None:
+    def say(self, message: Message) -> None:
         """Queues a control message; it goes before the next sample."""
         self.texts.append(text(message))
         self.wake.set()

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Generator, Iterable
 from types import TracebackType
 from typing import Any
 
-from .config import Config
+from .config import Config, takes
 from .engine import Engine
 from .errors import ClosedError, RewardloopError, UnreadError
 from .result import Result
@@ -149,7 +149,7 @@ class Loop:
         which its deadline bounds. A lost connection is waited out.
 
         Raises StepFailedError, naming who is missing; StepLostError where the server was started anew;
-        TakeRefusedError where it has forgotten the rows or the chunk is too far ahead.
+        FetchRefusedError where it has forgotten the rows or the chunk is too far ahead.
         """
         self._check()
         question = Question(step, split, chunk, groups, order)
@@ -269,11 +269,12 @@ class Loop:
 class connect:  # noqa: N801 - used like a function, as open() is
     """``async with connect(url, run=...) as loop:``, or ``loop = await connect(url, run=...)``.
 
-    Fails within connect_timeout (10 s) with a hint. Config has the settings.
+    Fails within connect_timeout (10 s) with a hint. The settings are those of Config.
     """
 
-    def __init__(self, url: str, *, run: str, **settings: Any) -> None:
-        self._cfg = Config(url=url, run=run, **settings)
+    @takes(Config)
+    def __init__(self, cfg: Config) -> None:
+        self._cfg = cfg
         self._made: Loop | None = None
 
     def __await__(self) -> Generator[Any, None, Loop]:

@@ -157,7 +157,7 @@ class _Worker:
 
 
 @dataclass
-class _Seat:
+class _Place:
     """A bundle and its actor, in the driver."""
 
     group: Any
@@ -229,7 +229,7 @@ class RayWorkers:
         self._cpus = float(num_cpus)
         self._max_restarts = max_restarts
         self._made: Any = None
-        self._seats: list[_Seat] = []
+        self._places: list[_Place] = []
 
     @property
     def placement_group(self) -> Any:
@@ -239,14 +239,14 @@ class RayWorkers:
     def start(self) -> RayWorkers:
         """Returns when all workers are ready, or raises why one is not, and then nothing is left of any."""
         ray = _ray()
-        if self._seats:
+        if self._places:
             raise RewardloopError("these workers are started already: stop() them first")
         if not ray.is_initialized():
             raise RewardloopError(
                 'there is no Ray here: call ray.init(address="auto") on a machine of the cluster, or ray.init(), first'
             )
         try:
-            self._seats = self._bundles(ray)
+            self._places = self._bundles(ray)
             self._place(ray)
         except BaseException:
             self.stop()
@@ -255,27 +255,27 @@ class RayWorkers:
 
     def stop(self) -> None:
         """Lets each worker finish what it has, for at most grace seconds, and ends all. May be called again."""
-        seats, self._seats = self._seats, []
+        places, self._places = self._places, []
         made, self._made = self._made, None
         ray = _ray()
         if not ray.is_initialized():
             return  # whatever there was ended with it
-        if stops := [seat.actor.stop.remote() for seat in seats if seat.where]:
+        if stops := [place.actor.stop.remote() for place in places if place.where]:
             ray.wait(stops, num_returns=len(stops), timeout=self._plan.grace + _SLACK)
-        for seat in seats:
-            if seat.actor is not None:
-                ray.kill(seat.actor, no_restart=True)
+        for place in places:
+            if place.actor is not None:
+                ray.kill(place.actor, no_restart=True)
         if made is not None:
             ray.util.remove_placement_group(made)
 
     def health(self) -> list[WorkerHealth]:
         """Each worker, by bundle; asks them all, for 5 s at most."""
-        ray, seats = _ray(), list(self._seats)
-        if not seats or not ray.is_initialized():
+        ray, places = _ray(), list(self._places)
+        if not places or not ray.is_initialized():
             return []
-        answers = [seat.actor.health.remote() for seat in seats]
+        answers = [place.actor.health.remote() for place in places]
         ray.wait(answers, num_returns=len(answers), timeout=_HEALTH_TIMEOUT)
-        return [self._found(ray, seat, answer) for seat, answer in zip(seats, answers, strict=True)]
+        return [self._found(ray, place, answer) for place, answer in zip(places, answers, strict=True)]
 
     def __enter__(self) -> RayWorkers:
         return self.start()
@@ -283,10 +283,10 @@ class RayWorkers:
     def __exit__(self, kind: type[BaseException] | None, err: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
 
-    def _bundles(self, ray: Any) -> list[_Seat]:
+    def _bundles(self, ray: Any) -> list[_Place]:
         """Takes or makes the placement group, and waits for it."""
         groups = [self._make(ray)] if self._given is None else list(_groups(self._given))
-        seats: list[_Seat] = []
+        places: list[_Place] = []
         deadline = time.monotonic() + self._plan.start_timeout
         for group in groups:
             if not group.wait(max(0.1, deadline - time.monotonic())):
@@ -300,8 +300,8 @@ class RayWorkers:
                         f"bundle {index} of the placement group has no GPU, only {resources}: give each bundle a "
                         "GPU, or leave n_gpus_per_node out for workers that need none"
                     )
-                seats.append(_Seat(group, index, len(seats), resources))
-        return seats
+                places.append(_Place(group, index, len(places), resources))
+        return places
 
     def _make(self, ray: Any) -> Any:
         gpus, nodes = self._gpus_per_node or 0, self._nodes or 0
@@ -314,56 +314,56 @@ class RayWorkers:
         """Makes the actors and waits for them and for their workers."""
         strategy = importlib.import_module("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy
         actor = ray.remote(max_restarts=self._max_restarts, max_task_retries=0, max_concurrency=_CALLS)(_Worker)
-        for seat in self._seats:
-            gpus = seat.resources.get("GPU", 0.0)
-            there = strategy(seat.group, seat.index, placement_group_capture_child_tasks=False)
+        for place in self._places:
+            gpus = place.resources.get("GPU", 0.0)
+            there = strategy(place.group, place.index, placement_group_capture_child_tasks=False)
             placed = actor.options(
-                num_cpus=min(self._cpus, seat.resources.get("CPU", 0.0)), num_gpus=gpus, scheduling_strategy=there
+                num_cpus=min(self._cpus, place.resources.get("CPU", 0.0)), num_gpus=gpus, scheduling_strategy=there
             )
-            seat.actor = placed.remote(self._plan, seat.bundle, gpus)
+            place.actor = placed.remote(self._plan, place.bundle, gpus)
         timeout = self._plan.start_timeout
         late = f"its actor did not start within {timeout:g} s: is something else using what the bundle has, or the node too busy"
-        for seat, where in self._answers(ray, "where", timeout, late):
-            seat.where = where
+        for place, where in self._answers(ray, "where", timeout, late):
+            place.where = where
         late = f"its actor has not said within {timeout + _SLACK:g} s whether it started"
-        for seat, failure in self._answers(ray, "started", timeout + _SLACK, late):
+        for place, failure in self._answers(ray, "started", timeout + _SLACK, late):
             if failure:
-                raise RewardloopError(f"the worker of bundle {seat.bundle} on {seat.where} did not start: {failure}")
+                raise RewardloopError(f"the worker of bundle {place.bundle} on {place.where} did not start: {failure}")
 
-    def _answers(self, ray: Any, method: str, timeout: float, late: str) -> Iterator[tuple[_Seat, str]]:
+    def _answers(self, ray: Any, method: str, timeout: float, late: str) -> Iterator[tuple[_Place, str]]:
         """Calls all actors and yields their answers as they come."""
-        waiting = {getattr(seat.actor, method).remote(): seat for seat in self._seats}
+        waiting = {getattr(place.actor, method).remote(): place for place in self._places}
         deadline = time.monotonic() + timeout
         while waiting:
             done, _ = ray.wait(list(waiting), num_returns=1, timeout=max(0.0, deadline - time.monotonic()))
             if not done:
-                seat = next(iter(waiting.values()))
-                raise RewardloopError(f"the worker of bundle {seat.bundle} ({dict(seat.resources)}): {late}")
-            seat = waiting.pop(done[0])
+                place = next(iter(waiting.values()))
+                raise RewardloopError(f"the worker of bundle {place.bundle} ({dict(place.resources)}): {late}")
+            place = waiting.pop(done[0])
             try:
                 answer = ray.get(done[0])
             except ray.exceptions.RayError as err:
                 hint = ""
                 if "ModuleNotFoundError" in str(err):
                     hint = "; install rewardloop on the nodes, or give ray.init a runtime_env that brings it (py_modules)"
-                raise RewardloopError(f"the actor of bundle {seat.bundle} failed: {err}{hint}") from err
-            yield seat, answer
+                raise RewardloopError(f"the actor of bundle {place.bundle} failed: {err}{hint}") from err
+            yield place, answer
 
-    def _found(self, ray: Any, seat: _Seat, answer: Any) -> WorkerHealth:
+    def _found(self, ray: Any, place: _Place, answer: Any) -> WorkerHealth:
         """What an actor answered, or what its silence means."""
         try:
             process, health = ray.get(answer, timeout=0)
         except ray.exceptions.RayError as err:
             gone = isinstance(err, ray.exceptions.ActorDiedError)
             late = isinstance(err, ray.exceptions.GetTimeoutError)
-            last = seat.last or WorkerHealth("", "", seat.bundle, None, (), "starting", 0, "", False)
+            last = place.last or WorkerHealth("", "", place.bundle, None, (), "starting", 0, "", False)
             why = f"its actor did not answer within {_HEALTH_TIMEOUT:g} s" if late else str(err).strip()
             return replace(last, pid=None, state="stopped" if gone else "restarting", ready=False, last_error=why)
-        if seat.last is not None and process != seat.process:
-            seat.before = seat.last.restarts + 1
-        seat.process = process
-        seat.last = replace(health, restarts=seat.before + health.restarts)
-        return seat.last
+        if place.last is not None and process != place.process:
+            place.before = place.last.restarts + 1
+        place.process = process
+        place.last = replace(health, restarts=place.before + health.restarts)
+        return place.last
 
 
 def _ray() -> Any:

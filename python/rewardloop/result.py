@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .errors import SampleFailedError
+from .errors import RewardloopError
 from .jsontext import finite
 
 #: A value of reward_extra_info.
@@ -29,76 +29,106 @@ class Outcome(str, enum.Enum):
 
 
 @dataclass(frozen=True)
-class TermError:
-    """One failure on the way; a sample that was scored may have some, too."""
+class ComponentError:
+    """One failure on the way; a sample that was scored may have some, too.
 
-    #: The code of docs/wire.md, such as bad_input, timeout or over_credit.
+    Args:
+        cls: The code of docs/wire.md, such as bad_input, timeout or over_credit.
+        message: What was wrong.
+        component: The reward function it belongs to; "": the sample as a whole.
+        attempts: How often that function was tried.
+        blame: Whose failure it is: sample, reward, dependency (a service that the reward asks), worker or nobody (time
+            that passed in a queue); "": a refusal made on this side.
+        permanent: Whether the same will happen to every sample until somebody mends it.
+    """
+
     cls: str
     message: str
-    #: The reward function it belongs to; empty: the sample as a whole.
-    term: str = ""
+    component: str = ""
     attempts: int = 0
-    #: Whose failure it is: sample, reward, dependency (a service that the reward asks),
-    #: worker or nobody (time that passed in a queue). Empty: a refusal made on this side.
     blame: str = ""
-    #: The same will happen to every sample, until somebody mends it.
     permanent: bool = False
 
     def __str__(self) -> str:
-        return f"{self.term + ': ' if self.term else ''}{self.cls}: {self.message}"
+        return f"{self.component + ': ' if self.component else ''}{self.cls}: {self.message}"
 
 
 @dataclass(frozen=True)
-class Substitute:
-    """What stands in for the score of a failed sample, because somebody asked for it."""
+class Fallback:
+    """What stands in for the score of a failed sample, because somebody asked for it.
 
-    #: group_mean, zero or value.
+    Args:
+        policy: group_mean, zero or value.
+        value: A finite number; None: there is none, such as the mean of a group without a scored member.
+    """
+
     policy: str
-    #: None: there is none, such as the mean of a group without a scored member.
     value: float | None
 
 
 @dataclass(frozen=True)
 class GroupStats:
-    """Statistics of a prompt group, in results that come once it is complete."""
+    """Statistics of a prompt group, in results that come once it is complete.
+
+    Args:
+        uid: The group.
+        size: Its members.
+        scored: Members with a score.
+        failed: Members without one.
+        mean: Of the scored members' rewards; None without any.
+        std: Their standard deviation, the population's; None without any.
+        zero_std: Two or more members were scored and all got the same reward: the group carries no signal.
+        missing: Members that never came.
+    """
 
     uid: str
     size: int
     scored: int
     failed: int
-    #: Of the scored members' rewards; None without any. std is the population's.
     mean: float | None
     std: float | None
-    #: Two or more members were scored and all got the same: no signal.
     zero_std: bool
-    #: Members that never came.
     missing: int
 
 
 @dataclass(frozen=True)
 class Result:
-    """The one final answer to a sample."""
+    """The one final answer to a sample.
+
+    Args:
+        id: The sample's.
+        outcome: How the sample ended.
+        reward_score: A finite number if the outcome is SCORED, else None: a failed sample has no score, and never 0.
+        reward_extra_info: Scalars for the trainer's batch, such as reward/ocr and rewardloop/valid; None for a number
+            that is absent.
+        details: Whatever else the scorers said; not for the trainer's batch.
+        errors: Every failure on the way; also a sample that was scored may have some.
+        fallback: What stands in for the score, where the profile or the connection asked for it; None: nothing.
+        timing_ms: Milliseconds by stage: queue, claim, score, total, component/<key>; decode, batch_wait and infer where
+            there were any.
+        worker: Who scored it; "": nobody did.
+        attempts: How often the sample was given to a worker.
+        seq: Counts the results of a connection's session from 1; 0: answered without being numbered.
+        group: Statistics of the prompt group, in results that come once it is complete; None before.
+        step_scores: Process rewards: a finite number for each step of the response, in their order, whose sum is
+            reward_score; empty: there are none.
+        config: A digest of the reward's configuration that the sample was scored with, its weights among it; "": no
+            worker has answered for it.
+    """
 
     id: str
     outcome: Outcome
-    #: A finite number if the outcome is SCORED, else None.
     reward_score: float | None
-    #: Scalars for the trainer's batch; None for a number that is absent.
     reward_extra_info: Mapping[str, Scalar] = field(default_factory=dict)
-    #: Whatever else the scorers said; not for the trainer's batch.
     details: Mapping[str, Any] = field(default_factory=dict)
-    errors: tuple[TermError, ...] = ()
-    substitute: Substitute | None = None
-    #: Milliseconds by stage: queue, claim, score, total, term/<key>; decode, batch_wait and infer where there were any.
+    errors: tuple[ComponentError, ...] = ()
+    fallback: Fallback | None = None
     timing_ms: Mapping[str, float] = field(default_factory=dict)
     worker: str = ""
     attempts: int = 0
-    #: Counts the results of a connection's session from 1; 0: answered without being numbered.
     seq: int = 0
     group: GroupStats | None = None
-    #: Process rewards: a finite number for each step of the response, in their order; empty: there are none.
     step_scores: tuple[float, ...] = ()
-    #: A digest of the reward's configuration that the sample was scored with, its weights among it.
     config: str = ""
 
     @property
@@ -117,10 +147,43 @@ class Result:
         reasons = "; ".join(str(e) for e in self.errors)
         return f"{self.outcome} ({reasons})" if reasons else str(self.outcome)
 
+    def as_row(self) -> dict[str, Scalar]:
+        """The result as one flat row: ``pandas.DataFrame(r.as_row() for r in results)``.
+
+        Always there: id, outcome, reward_score, fallback (the number that stands in for a missing score, or None),
+        why (as why() has it), worker, attempts and config. Then reward_extra_info by its own names, such as
+        reward/ocr; one that has the name of a column above stands as reward_extra_info/<name>. Then
+        timing_ms/<stage>, and group/uid, group/mean and so on of a complete group. details, step_scores and the
+        errors one by one are left out.
+        """
+        row: dict[str, Scalar] = {
+            "id": self.id,
+            "outcome": str(self.outcome),
+            "reward_score": self.reward_score,
+            "fallback": None if self.fallback is None else self.fallback.value,
+            "why": self.why(),
+            "worker": self.worker,
+            "attempts": self.attempts,
+            "config": self.config,
+        }
+        row.update({f"reward_extra_info/{k}" if k in row else k: v for k, v in self.reward_extra_info.items()})
+        row.update({f"timing_ms/{k}": v for k, v in self.timing_ms.items()})
+        if self.group is not None:
+            row.update({f"group/{k}": v for k, v in asdict(self.group).items()})
+        return row
+
+
+class SampleFailedError(RewardloopError):
+    """A score was asked for of a sample that has none. ``result`` says why."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(f"sample {result.id!r} has no score: {result.why()}")
+        self.result = result
+
 
 def refused(sample_id: str, outcome: Outcome, cls: str, message: str) -> Result:
     """A result that is made here and not by the server."""
-    return Result(sample_id, outcome, None, {"rewardloop/valid": False}, errors=(TermError(cls, message),))
+    return Result(sample_id, outcome, None, {"rewardloop/valid": False}, errors=(ComponentError(cls, message),))
 
 
 def from_wire(m: Mapping[str, Any]) -> Result:
@@ -136,17 +199,17 @@ def from_wire(m: Mapping[str, Any]) -> Result:
         reward_extra_info=_mapping(m, "reward_extra_info"),
         details=_mapping(m, "details"),
         errors=tuple(
-            TermError(
+            ComponentError(
                 str(e["class"]),
                 str(e["message"]),
-                str(e.get("term", "")),
+                str(e.get("component", "")),
                 int(e.get("attempts", 0)),
                 str(e.get("blame", "")),
                 bool(e.get("permanent", False)),
             )
             for e in m.get("errors") or ()
         ),
-        substitute=_substitute(m.get("substitute")),
+        fallback=_fallback(m.get("fallback")),
         timing_ms=_mapping(m, "timing_ms"),
         worker=str(m.get("worker", "")),
         attempts=int(m["attempts"]),
@@ -174,10 +237,10 @@ def _steps(value: Any, outcome: Outcome) -> tuple[float, ...]:
     return tuple(finite(v) for v in value)
 
 
-def _substitute(m: Any) -> Substitute | None:
+def _fallback(m: Any) -> Fallback | None:
     if m is None:
         return None
-    return Substitute(str(m["policy"]), None if m["value"] is None else finite(m["value"]))
+    return Fallback(str(m["policy"]), None if m["value"] is None else finite(m["value"]))
 
 
 def _group(m: Any) -> GroupStats | None:

@@ -20,38 +20,41 @@ def fresh_id() -> str:
 class Sample:
     """One finished rollout. Every field may be left out; what is None or empty is not sent.
 
-    ``ground_truth`` is any JSON and ``extra_info`` a mapping of JSON; NumPy scalars count as
-    numbers, arrays and tensors are refused by name. Nothing is ever pickled.
+    NumPy scalars count as numbers of JSON, arrays and tensors are refused by name. Nothing is ever pickled.
+
+    Args:
+        id: 1 to 512 bytes, unique within the run's epoch. A fresh one if left out.
+        prompt: What was asked for.
+        response: What a text rollout produced.
+        media: Pictures and the like, as image(), video(), latent() or audio() return them: one, or up to 64.
+        ground_truth: Any JSON; None: there is none.
+        extra_info: A mapping of JSON for the reward functions; None: there is none.
+        data_source: The trainer's name of the data set.
+        step: The trainer's global step.
+        split: "train" or "val"; "" counts as train.
+        index: Row in the trainer's batch, 0 to 2**31 - 1; None: the sample has no row.
+        uid: The prompt group, at most 512 bytes; "": the sample is in none.
+        group_size: How many members that group has, at most 2**31 - 1; 0: unknown.
+        reward: The profile that scores it; "": the connection's.
+        run: The training run; "": the connection's.
+        deadline: Seconds from its arrival at the server within which it is to be answered, more than 0 and at most
+            604800; None: the server's default.
     """
 
-    #: Unique within the run's epoch, up to 512 bytes. A fresh one if left out.
     id: str = field(default_factory=fresh_id)
-    #: What was asked for.
     prompt: str = ""
-    #: What a text rollout produced.
     response: str = ""
-    #: Pictures and the like: one, or several.
     media: Media | Sequence[Media] = ()
-    #: Any JSON.
     ground_truth: Any = None
-    #: A mapping of JSON.
     extra_info: Mapping[str, Any] | None = None
-    #: The trainer's name of the data set.
     data_source: str = ""
-    #: The trainer's global step.
     step: int = 0
-    #: train or val; empty counts as train.
     split: str = ""
-    #: Row in the trainer's batch, from 0.
     index: int | None = None
-    #: The prompt group, and how many members it has; 0: unknown.
     uid: str = ""
     group_size: int = 0
-    #: The profile that scores it; empty: the connection's.
     reward: str = ""
-    #: The training run; empty: the connection's.
     run: str = ""
-    #: Seconds from its arrival at the server within which it is to be answered, up to 604800.
     deadline: float | None = None
 
     def deadline_ms(self) -> int:

@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError, SampleFailedError
-from .result import Result
+from .errors import InputError
+from .result import Result, SampleFailedError
 
-#: What stands where a sample has no score: a number; "nan"; "substitute" (the loop's, where the profile
+#: What stands where a sample has no score: a number; "nan"; "fallback" (the loop's, where the profile
 #: or the connection asked for one, else NaN); or "raise".
-OnFailed = float | Literal["nan", "substitute", "raise"]
+OnFailed = float | Literal["nan", "fallback", "raise"]
 
 
 class RmScores(NamedTuple):
@@ -82,7 +82,7 @@ def rm_scores(
     step_mask: Any = None,
     step_scores: Sequence[Sequence[float] | None] | None = None,
     tool_use_scores: Any = None,
-    on_failed: OnFailed = "substitute",
+    on_failed: OnFailed = "fallback",
     backend: Literal["numpy", "torch"] | None = None,
 ) -> RmScores:
     """Builds the tensor of a batch; row i is results[i], so give them in the order of the batch.
@@ -127,8 +127,8 @@ def rm_scores(
 
 
 def _column(results: Sequence[Result], on_failed: OnFailed) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    if isinstance(on_failed, bool) or (on_failed not in ("nan", "substitute", "raise") and not _finite(on_failed)):
-        raise InputError(f"{on_failed!r}, want nan, substitute, raise or a finite number", field="on_failed")
+    if isinstance(on_failed, bool) or (on_failed not in ("nan", "fallback", "raise") and not _finite(on_failed)):
+        raise InputError(f"{on_failed!r}, want nan, fallback, raise or a finite number", field="on_failed")
     values = np.empty(len(results), np.float32)
     valid = np.zeros(len(results), np.bool_)
     for i, r in enumerate(results):
@@ -140,8 +140,8 @@ def _column(results: Sequence[Result], on_failed: OnFailed) -> tuple[npt.NDArray
             raise SampleFailedError(r)
         elif on_failed == "nan":
             values[i] = math.nan
-        elif on_failed == "substitute":
-            stands = None if r.substitute is None else r.substitute.value
+        elif on_failed == "fallback":
+            stands = None if r.fallback is None else r.fallback.value
             values[i] = math.nan if stands is None else _single(stands, i)
         else:
             values[i] = _single(float(on_failed), i)

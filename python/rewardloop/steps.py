@@ -11,8 +11,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError, StepFailedError
+from . import messages
+from .errors import InputError, RewardloopError
 from .jsontext import finite
+from .messages import Message
 from .result import Outcome
 
 #: In which order groups are handed out.
@@ -33,18 +35,24 @@ PAUSE = 0.1
 
 @dataclass(frozen=True)
 class Missing:
-    """A sample without a result. What is not known of it is empty or None."""
+    """A sample without a result.
+
+    Args:
+        id: The sample; "": not known.
+        index: Its row; None: not known.
+        uid: Its prompt group; "": not known, or none.
+        stage: Where it was: "not arrived", queued, published, running, waiting_for_group, waiting_for_group_mean or expired.
+        age_ms: Milliseconds since its arrival; 0: it has not arrived.
+        worker: Who had it last; "": nobody.
+        members: How many members of a group have not come, where their ids are not known.
+    """
 
     id: str
     index: int | None
     uid: str
-    #: Where it was: "not arrived", queued, published, running, gathered, held or expired.
     stage: str
-    #: Milliseconds since its arrival.
     age_ms: float = 0.0
-    #: Who had it last.
     worker: str = ""
-    #: How many members of a group have not come, where their ids are not known.
     members: int = 0
 
     def __str__(self) -> str:
@@ -64,44 +72,56 @@ class Rewards:
     """One chunk of a step's rewards; row i of every column is one sample.
 
     The rows are in order of their index, those without one last, by id.
+
+    Args:
+        split: "train" or "val".
+        step: The trainer's global step.
+        state: open; complete: every expected sample has its result; short or failed: the step's deadline came first.
+        chunk: The number of the chunk, from 0.
+        ready: False: the groups were not complete within the wait. There are no rows; the same chunk may be asked for
+            again.
+        done: Whether this was the last chunk.
+        groups: Prompt groups in this chunk; a sample without a group is one.
+        expected: Samples of the whole step that were declared; 0: nobody has said.
+        arrived: Samples of the whole step that came.
+        scored: Samples of the whole step with a score.
+        failed: Samples of the whole step that ended without a score.
+        pending: Samples of the whole step that came and have no result.
+        missing: Samples of the whole step that were expected and have not come.
+        ids: Of each row.
+        indices: Row of each sample in the trainer's batch; None: it had none.
+        uids: Prompt group of each row; "" outside of one.
+        rm_scores: The reward; of a sample without one what its policy put in its place, or None.
+        rm_valid: Whether the row is the sample's own reward.
+        outcomes: How each sample ended.
+        step_scores: Process rewards of each row; empty: the reward has none.
+        components: The numeric columns of reward_extra_info by name; None where a row has none.
+        without: The first 256 samples without a result, once the step has ended or while ready is False.
     """
 
     split: str
     step: int
-    #: open; complete: every expected sample has its result; short or failed: its deadline came first.
     state: str
     chunk: int
-    #: False: the groups were not complete within the wait. There are no rows; the same chunk may be asked for again.
     ready: bool
-    #: This was the last chunk.
     done: bool
-    #: Prompt groups in this chunk; a sample without a group is one.
     groups: int
 
-    #: Of the whole step, now. 0: nobody has said.
     expected: int
     arrived: int
     scored: int
     failed: int
-    #: Samples that came and have no result, and such as were expected and have not come.
     pending: int
     missing: int
 
     ids: tuple[str, ...] = ()
-    #: None: the sample had none.
     indices: tuple[int | None, ...] = ()
-    #: Empty outside of a group.
     uids: tuple[str, ...] = ()
-    #: The reward; of a sample without one what its policy put in its place, or None.
     rm_scores: tuple[float | None, ...] = ()
-    #: Whether the row is the sample's own reward.
     rm_valid: tuple[bool, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
-    #: Process rewards of each row; empty: the reward has none.
     step_scores: tuple[tuple[float, ...], ...] = ()
-    #: The numeric columns of reward_extra_info; None where a row has none.
     components: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    #: The first 256 samples without a result, once the step has ended or while ready is False.
     without: tuple[Missing, ...] = ()
 
     def __len__(self) -> int:
@@ -118,6 +138,31 @@ class Rewards:
     def valid_array(self) -> npt.NDArray[np.bool_]:
         """bool [B, 1]: whether row i is the score of its sample, and not what stands in for one."""
         return np.array(self.rm_valid, np.bool_).reshape(-1, 1)
+
+
+class StepFailedError(RewardloopError):
+    """A step missed its deadline under on_deadline="fail". ``rewards`` is what the server said of it."""
+
+    def __init__(self, rewards: Rewards) -> None:
+        self.rewards = rewards
+        #: The first 256 samples without a result.
+        self.missing: tuple[Missing, ...] = rewards.without
+        known = sum(max(m.members, 1) for m in self.missing)
+        total = max(rewards.missing + rewards.pending, known)
+        least = "at least " if len(self.missing) >= _MAX_WITHOUT else ""
+        named = self.missing[:_MAX_NAMED]
+        names = (": " + ", ".join(map(str, named))) if named else ""
+        more = total - sum(max(m.members, 1) for m in named)
+        super().__init__(
+            f"step {rewards.step} ({rewards.split}) failed at its deadline: {least}{total} of "
+            f"{max(rewards.expected, rewards.arrived)} samples have no result{names}"
+            + (f" and {more} more" if named and more > 0 else "")
+        )
+
+
+#: How many missing samples an error names, and how many a server names at most.
+_MAX_NAMED = 8
+_MAX_WITHOUT = 256
 
 
 @dataclass(frozen=True)
@@ -137,16 +182,12 @@ class Question:
         if self.order not in ORDERS:
             raise InputError(f"{self.order!r}, want {' or '.join(ORDERS)}", field="order")
 
-    def message(self, req: int, wait: float) -> dict[str, Any]:
+    def message(self, req: int, wait: float) -> Message:
         """The message of type take."""
-        m: dict[str, Any] = {"type": "take", "req": req, "split": self.split, "step": self.step, "chunk": self.chunk}
-        if self.groups:
-            m["groups"] = self.groups
-        if self.order != "completion":
-            m["order"] = self.order
-        if wait > 0:
-            m["wait_ms"] = math.ceil(wait * 1000)
-        return m
+        order = "" if self.order == "completion" else self.order
+        return messages.fetch(
+            req, self.split, self.step, self.chunk, groups=self.groups, order=order, wait_ms=math.ceil(wait * 1000)
+        )
 
     def __str__(self) -> str:
         return f"rewards of step {self.step} ({self.split}), chunk {self.chunk}"

@@ -50,7 +50,7 @@ class Gateway:
     """Greets, notes what it is told, and answers questions as the test says."""
 
     def __init__(self) -> None:
-        self.takes: asyncio.Queue[Message] = asyncio.Queue()
+        self.fetches: asyncio.Queue[Message] = asyncio.Queue()
         self.told: asyncio.Queue[Message] = asyncio.Queue()
         self.flow: asyncio.Queue[Message] = asyncio.Queue()  # what is said of credit
         self.forgetful = False  # it knows no session
@@ -110,8 +110,8 @@ class Gateway:
                 if self.drains:
                     await ws.send(DRAINING)
                 self.met.put_nowait((ws, m))
-            elif m["type"] == "take":
-                self.takes.put_nowait(m)
+            elif m["type"] == "fetch":
+                self.fetches.put_nowait(m)
                 answer = self.answer(m)
                 if answer is not None:
                     await ws.send(answer if isinstance(answer, str) else json.dumps(answer))

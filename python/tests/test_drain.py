@@ -92,7 +92,7 @@ class DrainingTest(FakeCase):
         self.gateway.score = scored
         await first.send(json.dumps(scored("b", 2)))  # it says nothing more, and does not close
         _, hello = await self.meet()
-        self.assertEqual(hello["resume"], {"session": "s", "got": 2})
+        self.assertEqual(hello["resume"], {"session": "s", "confirmed": 2})
         for waiting in (b, *rest):
             self.assertTrue((await self.soon(waiting)).scored)
         self.assertFalse(self.loop.draining)
@@ -117,7 +117,7 @@ class DrainingTest(FakeCase):
             self.gateway.score = once
             self.assertTrue((await self.soon(self.loop.submit(Sample(id="x")))).scored)
             ws, hello = await self.meet()
-            self.assertEqual(hello["resume"]["got"], 1, "the number of a refusal that has one is confirmed")
+            self.assertEqual(hello["resume"]["confirmed"], 1, "the number of a refusal that has one is confirmed")
             await ws.close()
             await self.meet()
         self.assertEqual([(r.id, r.outcome) async for r in self.loop.results(3)], [("x", Outcome.SCORED)] * 3)
@@ -212,7 +212,7 @@ class DrainingTest(FakeCase):
             at, _ = await self.meet()
             self.gateway.answer = lambda take: None
             answer = asyncio.ensure_future(self.loop.rewards(7))
-            asked = await self.next(self.gateway.takes)
+            asked = await self.next(self.gateway.fetches)
             await at.send(DRAINING)
             await self.heard()
             if sample_waits:

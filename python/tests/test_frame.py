@@ -176,7 +176,7 @@ class OptionalTest(unittest.TestCase):
         subprocess.run([sys.executable, "-c", code], check=True, cwd=REPOSITORY / "python", timeout=60)
 
     def test_tensors_are_taken_through_what_torch_offers(self) -> None:
-        """With a stand-in of the few methods that are used: torch itself is too large for the tests."""
+        """With a fake of the few methods that are used: torch itself is too large for the tests."""
         with mock.patch.dict(sys.modules, {"torch": stand_in()}):
             Tensor = sys.modules["torch"].Tensor
             pixels = np.arange(3 * 4 * 5, dtype=np.uint8).reshape(3, 4, 5)
@@ -194,7 +194,7 @@ class OptionalTest(unittest.TestCase):
         try:
             import torch
         except ImportError:
-            self.skipTest("SKIPPED: torch is not installed: tensors were tried with a stand-in only")
+            self.skipTest("SKIPPED: torch is not installed: tensors were tried with a fake only")
         t = torch.arange(60, dtype=torch.uint8).reshape(3, 4, 5)
         self.assertEqual(bytes(rewardloop.image(t, layout="CHW").parts[0]), t.numpy().tobytes())
         self.assertEqual(

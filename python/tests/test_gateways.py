@@ -154,7 +154,7 @@ class NextGatewayTest(Case):
             self.assertTrue((await self.soon(loop.submit(Sample()))).scored)
             self.proxy.cut()
             _, hello = await self.soon(self.one.met.get())
-            self.assertEqual(hello["resume"], {"session": "s", "got": 1})
+            self.assertEqual(hello["resume"], {"session": "s", "confirmed": 1})
             self.assertTrue((await self.soon(loop.submit(Sample()))).scored)
             self.assertEqual(self.two.connections, 0)
 

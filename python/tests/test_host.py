@@ -14,7 +14,7 @@ from typing import Any
 
 from .harness import PATIENCE, REPOSITORY
 
-SOURCE = REPOSITORY / "rewards/python/host.py"
+SOURCE = REPOSITORY / "rewards/python/process.py"
 
 
 class Host:

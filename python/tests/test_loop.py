@@ -82,9 +82,9 @@ class StreamTest(Case):
                 *good, failed = await self.soon(loop.score([*group, bad]))
                 self.assertEqual((failed.outcome, failed.reward_score), (Outcome.FAILED, None))
                 self.assertIn("bad_input", failed.why())
-                assert failed.substitute is not None
-                self.assertEqual(failed.substitute.policy, "group_mean")
-                self.assertAlmostEqual(failed.substitute.value or 0, sum(r.score() for r in good) / 3, places=6)
+                assert failed.fallback is not None
+                self.assertEqual(failed.fallback.policy, "group_mean")
+                self.assertAlmostEqual(failed.fallback.value or 0, sum(r.score() for r in good) / 3, places=6)
                 self.assertEqual({r.group.size for r in (*good, failed) if r.group}, {4})
 
     async def test_bad_input_is_refused_before_anything_is_sent(self) -> None:

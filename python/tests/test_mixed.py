@@ -132,7 +132,7 @@ class MixedTest(unittest.IsolatedAsyncioTestCase):
             return results
 
     def batch(self) -> list[Sample]:
-        """One step: two of each kind score, one text without its polite term, one video not at all."""
+        """One step: two of each kind score, one text without its polite component, one video not at all."""
         return [
             text("right", "so it is #### 42"),
             Sample(id="picture", data_source="pictures", media=noise(16)),
@@ -155,8 +155,8 @@ class MixedTest(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(set(r.reward_extra_info), set(results[0].reward_extra_info))
                 asked = {"right": "answer", "wrong": "answer", "rude": "answer", "short": "motion", "long": "motion"}
                 own = asked.get(r.id, "motion" if r.id == "broken" else "size")
-                for term in {"answer", "size", "motion"} - {own}:
-                    self.assertIsNone(r.reward_extra_info[f"reward/{term}"], "it was not asked; it did not say 0")
+                for component in {"answer", "size", "motion"} - {own}:
+                    self.assertIsNone(r.reward_extra_info[f"reward/{component}"], "it was not asked; it did not say 0")
 
         self.assertEqual(by_id["right"].reward_score, 1 + 0.5)
         self.assertEqual(by_id["wrong"].reward_score, 0 + 0.5)
@@ -179,7 +179,7 @@ class MixedTest(unittest.IsolatedAsyncioTestCase):
         np.testing.assert_array_equal([row["reward/motion"] for row in filled], [nan, nan, 3, nan, nan, nan, 9, nan])
         self.assertEqual([row["rewardloop/valid"] for row in filled], [1, 1, 1, 1, 1, 0, 1, 1])
 
-    async def test_a_failed_term_is_that_samples_alone(self) -> None:
+    async def test_a_failed_component_is_that_samples_alone(self) -> None:
         by_id = {r.id: r for r in await self.score(*self.batch())}
         self.assertEqual([r.id for r in by_id.values() if not r.scored], ["broken"])
         broken = by_id["broken"]
@@ -187,14 +187,14 @@ class MixedTest(unittest.IsolatedAsyncioTestCase):
         self.assertIsNone(broken.reward_extra_info["reward/combined"])
         self.assertIsNone(broken.reward_extra_info["reward/motion"])
         self.assertEqual(broken.reward_extra_info["reward/polite"], 2, "what is known of it is said")
-        self.assertEqual({(e.term, e.cls) for e in broken.errors}, {("motion", "internal")}, "of every attempt")
+        self.assertEqual({(e.component, e.cls) for e in broken.errors}, {("motion", "internal")}, "of every attempt")
         self.assertIn("no motion at all", broken.why())
 
         rude = by_id["rude"]
         self.assertEqual(rude.reward_score, 1, "on_failure: zero")
         self.assertIs(rude.reward_extra_info["reward/polite/imputed"], True)
         self.assertIs(by_id["right"].reward_extra_info["reward/polite/imputed"], False)
-        self.assertEqual([(e.term, e.cls) for e in rude.errors], [("polite", "internal")])
+        self.assertEqual([(e.component, e.cls) for e in rude.errors], [("polite", "internal")])
 
     async def test_rm_scores_have_the_shape_of_what_was_rolled_out(self) -> None:
         results = await self.score(*self.batch())

@@ -335,7 +335,7 @@ class OnACluster(Cluster):
         pool.stop()
 
     def test_stop_kills_what_does_not_end(self) -> None:
-        with self.pool("deaf", grace=0.5) as pool:
+        with self.pool("unresponsive", grace=0.5) as pool:
             pool.stop()
         self.assertEqual([], processes(self.mark))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rewardloop import InputError, Outcome, Result, SampleFailedError, Substitute, rm_scores, step_mask
+from rewardloop import InputError, Outcome, Result, SampleFailedError, Fallback, rm_scores, step_mask
 from rewardloop.result import from_wire, refused
 
 from .harness import REPOSITORY
@@ -21,7 +21,7 @@ def scored(x: float) -> Result:
 
 
 FAILED = refused("bad", Outcome.FAILED, "timeout", "too slow")
-MEAN = Result("mean", Outcome.FAILED, None, substitute=Substitute("group_mean", 0.25))
+MEAN = Result("mean", Outcome.FAILED, None, fallback=Fallback("group_mean", 0.25))
 
 
 class RmScoresTest(unittest.TestCase):
@@ -201,7 +201,7 @@ class ResultTest(unittest.TestCase):
             {"reward_score": "1"},
             {"outcome": "great"},
             {"details": [1]},
-            {"substitute": {"policy": "zero"}},
+            {"fallback": {"policy": "zero"}},
             {"step_scores": [None]},
             {"step_scores": [math.nan]},
             {"step_scores": 1},

@@ -24,7 +24,7 @@ from rewardloop import (
     Sample,
     StepFailedError,
     StepLostError,
-    TakeRefusedError,
+    FetchRefusedError,
 )
 
 from .gateway import FakeCase, Message, rewards, scored, unready
@@ -38,8 +38,8 @@ class QuestionTest(FakeCase):
         )
         r = await self.loop.rewards(7, 2, chunk=3, order="index", split="val", wait=2.5)
         self.assertEqual(
-            await self.next(self.gateway.takes),
-            {"type": "take", "req": 1, "split": "val", "step": 7, "chunk": 3, "groups": 2, "order": "index", "wait_ms": 2500},
+            await self.next(self.gateway.fetches),
+            {"type": "fetch", "req": 1, "split": "val", "step": 7, "chunk": 3, "groups": 2, "order": "index", "wait_ms": 2500},
         )
         self.assertEqual((r.split, r.step, r.chunk, r.ready, r.done, r.groups, len(r)), ("val", 7, 3, True, False, 2, 2))
         self.assertEqual((r.state, r.expected, r.arrived, r.scored, r.failed, r.pending, r.missing), ("open", 8, 8, 4, 1, 3, 0))
@@ -63,13 +63,13 @@ class QuestionTest(FakeCase):
         with mock.patch("rewardloop.loop.PAUSE", 0.001):
             got = [r.chunk async for r in self.loop.chunks(7, 2, chunk=1)]
         self.assertEqual(got, [1, 2, 3])
-        self.assertEqual((await self.next(self.gateway.takes))["wait_ms"], 60_000)
+        self.assertEqual((await self.next(self.gateway.fetches))["wait_ms"], 60_000)
 
     async def test_a_wait_that_is_over_says_so(self) -> None:
         self.gateway.answer = unready
         r = await self.soon(self.loop.rewards(7, 2, wait=0.2))
         self.assertEqual((r.ready, r.state, len(r), r.rm_scores_array().shape), (False, "open", 0, (0, 1)))
-        self.assertEqual((await self.next(self.gateway.takes))["wait_ms"], 200)
+        self.assertEqual((await self.next(self.gateway.fetches))["wait_ms"], 200)
         r = await self.soon(self.loop.rewards(7, 2, wait=0))
         self.assertFalse(r.ready)
 
@@ -80,7 +80,7 @@ class QuestionTest(FakeCase):
         ):  # fmt: skip
             with self.subTest(field), self.assertRaisesRegex(InputError, f"^{field}: "):
                 await self.loop.rewards(**{"step": 7, **bad})
-        self.assertTrue(self.gateway.takes.empty())
+        self.assertTrue(self.gateway.fetches.empty())
 
     async def test_a_refused_question_says_why(self) -> None:
         self.gateway.answer = lambda take: {
@@ -90,7 +90,7 @@ class QuestionTest(FakeCase):
             "req": take["req"],
         }
         with self.assertRaisesRegex(
-            TakeRefusedError, r"rewards of step 7 \(train\), chunk 0: expired: the rows were dropped"
+            FetchRefusedError, r"rewards of step 7 \(train\), chunk 0: expired: the rows were dropped"
         ) as caught:
             await self.soon(self.loop.rewards(7))
         self.assertEqual((caught.exception.code, self.loop.problems), ("expired", ()))
@@ -110,7 +110,7 @@ class QuestionTest(FakeCase):
                     return {k: v for k, v in rewards(take, **change).items() if v is not None}
 
                 self.gateway.answer = answer
-                with self.assertRaises(TakeRefusedError) as caught:
+                with self.assertRaises(FetchRefusedError) as caught:
                     await self.soon(self.loop.rewards(7))
                 self.assertEqual(caught.exception.code, "malformed")
                 self.assertIn(wrong, str(caught.exception))
@@ -124,14 +124,14 @@ class QuestionTest(FakeCase):
         self.assertEqual(self.gateway.connections, 1)
 
     async def test_a_server_that_lets_a_question_pass_is_not_waited_for_for_ever(self) -> None:
-        with mock.patch("rewardloop.takes.ANSWER_GRACE", 0.05):
+        with mock.patch("rewardloop.fetches.ANSWER_GRACE", 0.05):
             with self.assertRaisesRegex(NoAnswerError, r"chunk 0: no answer within 0\.06 s"):
                 await self.soon(self.loop.rewards(7, wait=0.01))
 
     async def test_questions_are_bounded_and_one_that_is_given_up_makes_room(self) -> None:
         asking = [asyncio.ensure_future(self.loop.rewards(7)) for _ in range(64)]
         for _ in asking:
-            await self.next(self.gateway.takes)
+            await self.next(self.gateway.fetches)
         with self.assertRaisesRegex(QueueFullError, "64 questions"):
             await self.loop.rewards(7)
         asking.pop().cancel()
@@ -228,7 +228,7 @@ class ConnectionTest(FakeCase):
     async def test_a_question_outlives_its_connection_and_is_asked_again_with_its_chunk(self) -> None:
         asking = asyncio.ensure_future(self.loop.rewards(7, 2, chunk=3))
         for _ in range(3):
-            self.assertEqual((await self.next(self.gateway.takes))["chunk"], 3)
+            self.assertEqual((await self.next(self.gateway.fetches))["chunk"], 3)
             self.gateway.cut()
         self.gateway.answer = rewards
         self.gateway.cut()
@@ -239,7 +239,7 @@ class ConnectionTest(FakeCase):
         await self.soon(self.loop.submit(Sample(id="a", step=7)))
         await self.soon(self.loop.submit(Sample(step=8)))
         asking = asyncio.ensure_future(self.loop.rewards(7, wait=None))
-        await self.next(self.gateway.takes)
+        await self.next(self.gateway.fetches)
         await self.next(self.gateway.told)
         self.gateway.answer = rewards
         self.gateway.cut(forgetful=True)
@@ -281,7 +281,7 @@ class ConnectionTest(FakeCase):
             proxy.upstream = self.gateway.url
             async with rewardloop.connect(proxy.url, run="r", lanes=1, reconnect_for=0.01) as loop:
                 asking = asyncio.ensure_future(loop.rewards(7))
-                await self.next(self.gateway.takes)
+                await self.next(self.gateway.fetches)
                 proxy.upstream = "ws://127.0.0.1:1"
                 proxy.cut()
                 with self.assertRaisesRegex(LostError, r"rewards of step 7 \(train\), chunk 0: "):
@@ -372,7 +372,7 @@ class RealTest(Case):
             async with rewardloop.connect(server.url, run="r") as loop:
                 loop.step(1, 8)
                 await self.soon(loop.score(batch(1, 4)))
-                with self.assertRaises(TakeRefusedError) as caught:
+                with self.assertRaises(FetchRefusedError) as caught:
                     await self.soon(loop.rewards(1, 1, chunk=5))
                 self.assertEqual(caught.exception.code, "malformed")
                 self.assertEqual((await self.soon(loop.rewards(1, 1))).ids, tuple(f"1/{i}" for i in range(4)))
@@ -424,7 +424,7 @@ class BlockingTest(unittest.TestCase):
             self.assertFalse(client.rewards(2, wait=0.01).ready)
             with self.assertRaisesRegex(InputError, "^order: "):
                 client.rewards(1, order="random")  # type: ignore[arg-type]
-            with self.assertRaisesRegex(TakeRefusedError, "malformed"):
+            with self.assertRaisesRegex(FetchRefusedError, "malformed"):
                 client.rewards(1, chunk=9)
             client.step(3, 4, deadline=0.1, on_deadline="fail")
             with self.assertRaisesRegex(StepFailedError, r"step 3 \(train\) failed"):

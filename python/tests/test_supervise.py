@@ -102,7 +102,7 @@ class SupervisorTest(unittest.TestCase):
         supervisor.stop()
 
     def test_stop_kills_what_does_not_end(self) -> None:
-        supervisor = self.supervise("deaf", grace=0.2)
+        supervisor = self.supervise("unresponsive", grace=0.2)
         supervisor.started(PATIENCE)
         pid = supervisor.status().pid
         assert pid is not None

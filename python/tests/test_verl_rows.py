@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 
-from rewardloop import InputError, Outcome, Result, Substitute, TermError
+from rewardloop import InputError, Outcome, Result, Fallback, ComponentError
 from rewardloop.verl import AsyncRewardAgent, Settings, compute_score, rows
 from rewardloop.verl.outcome import Columns, ExtraInfo, Failures, RewardFailedError, reward_of
 from rewardloop.verl.session import session
@@ -137,19 +137,19 @@ class SettingsAreChecked(unittest.TestCase):
             Settings.from_config(config)
 
 
-def failed(substitute: Substitute | None = None) -> Result:
-    return Result("s", Outcome.FAILED, None, {}, errors=(TermError("bad_input", "no target"),), substitute=substitute)
+def failed(fallback: Fallback | None = None) -> Result:
+    return Result("s", Outcome.FAILED, None, {}, errors=(ComponentError("bad_input", "no target"),), fallback=fallback)
 
 
 class FailedSamples(unittest.TestCase):
     def test_it_is_always_a_finite_float_or_an_error(self) -> None:
         mean = Settings(url=WHERE)
-        self.assertEqual(0.25, reward_of(failed(Substitute("group_mean", 0.25)), mean, True))
-        self.assertEqual(0.0, reward_of(failed(Substitute("group_mean", None)), mean, True))
+        self.assertEqual(0.25, reward_of(failed(Fallback("group_mean", 0.25)), mean, True))
+        self.assertEqual(0.0, reward_of(failed(Fallback("group_mean", None)), mean, True))
         self.assertEqual(-1.0, reward_of(failed(), Settings(url=WHERE, on_failed="value:-1"), False))
         for settings, grouped, result in (
             (mean, False, failed()),
-            (Settings(url=WHERE, on_failed="raise"), True, failed(Substitute("group_mean", 0.25))),
+            (Settings(url=WHERE, on_failed="raise"), True, failed(Fallback("group_mean", 0.25))),
             (mean, True, Result("s", Outcome.SCORED, 1e300)),
         ):
             with self.assertRaises(RewardFailedError):

@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 
-from rewardloop import InputError, Outcome, Result, Substitute
+from rewardloop import InputError, Outcome, Result, Fallback
 from rewardloop.verl import AsyncRewardAgent, Settings, compute_score, steps
 from rewardloop.verl.outcome import STEPS, RewardFailedError
 from rewardloop.verl.session import Session
@@ -69,7 +69,7 @@ def scored(score: float, *steps: float) -> Result:
     return Result("r", Outcome.SCORED, score, step_scores=steps)
 
 
-FAILED = Result("bad", Outcome.FAILED, None, substitute=Substitute("group_mean", 0.25))
+FAILED = Result("bad", Outcome.FAILED, None, fallback=Fallback("group_mean", 0.25))
 
 
 class Steps(unittest.TestCase):

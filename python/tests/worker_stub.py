@@ -1,7 +1,7 @@
 """Stands in for `rewardloop worker` where a test is about its launcher: the same options, ready line, end and /readyz.
 
 What it does wrong is asked for in STUB: "hang" never says it is ready, "garbage" says something else, "code:N"
-complains and exits with N, "deaf" ignores SIGTERM, "orphan" the end of its stdin, "chatty" writes a lot to both its
+complains and exits with N, "unresponsive" ignores SIGTERM, "orphan" the end of its stdin, "chatty" writes a lot to both its
 outputs, "child" starts a process that does not end by itself.
 It writes what it was started with to the file that STUB_REPORT names, line by line as JSON; it drains for STUB_DRAIN
 seconds, and says how it ended in the file that STUB_ENDED names.
@@ -84,7 +84,7 @@ def main() -> None:
     woken, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "deaf" else drain)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "unresponsive" else drain)
     if mode == "hang":
         time.sleep(600)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Readyz)

@@ -1,6 +1,6 @@
 // Package compare scores the members of a prompt group against one another: what a
 // model says of them in pairs or in one list, or where each stands by the value of
-// another term.
+// another component.
 //
 // The life of a pairwise score: every member becomes a participant, which is its
 // response, its picture or the frames of its video, encoded once; one that cannot be

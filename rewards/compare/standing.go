@@ -10,7 +10,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// standing scores members by where another term's value of each stands among those of
+// standing scores members by where another component's value of each stands among those of
 // the group. It is read-only.
 type standing struct {
 	of    string
@@ -46,13 +46,13 @@ func (s *standing) ScoreGroup(_ context.Context, g *rewards.Group) ([]rewards.Me
 
 // of is the option that all of them have.
 type of struct {
-	// Of is the key of another term of the profile.
+	// Of is the key of another component of the profile.
 	Of string `json:"of"`
 }
 
 func (o of) validate() error {
 	if o.Of == "" {
-		return errors.New("of: is empty, want the key of another term")
+		return errors.New("of: is empty, want the key of another component")
 	}
 	return nil
 }
@@ -96,12 +96,12 @@ type minmaxOptions struct {
 }
 
 func standingSpecs() []rewards.Spec {
-	key := rewards.Option{Name: "of", Type: "string", Default: "none, it is required", Doc: "the key of another term, one that looks at single samples"}
+	key := rewards.Option{Name: "of", Type: "string", Default: "none, it is required", Doc: "the key of another component, one that looks at single samples"}
 	flatness := rewards.Option{Name: "min_spread", Type: "number", Default: "1e-6", Doc: "values closer together than this are equal: all 0"}
 	return []rewards.Spec{
 		{
 			Name:    "rank",
-			Summary: "the rank of another term's value in the prompt group: rank/(n−1), or Flow-Factory's rank/n",
+			Summary: "the rank of another component's value in the prompt group: rank/(n−1), or Flow-Factory's rank/n",
 			Options: []rewards.Option{key, {Name: "scale", Type: "string", Default: scaleUnit, Doc: "unit: rank/(n−1); flow_factory: rank/n"}},
 			BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
 				o := rankOptions{Scale: scaleUnit}
@@ -117,7 +117,7 @@ func standingSpecs() []rewards.Spec {
 		},
 		{
 			Name:    "zscore",
-			Summary: "another term's value, less the mean of the prompt group, divided by its standard deviation",
+			Summary: "another component's value, less the mean of the prompt group, divided by its standard deviation",
 			Options: []rewards.Option{key, flatness, {Name: "ddof", Type: "int", Default: "0", Doc: "0: as NumPy divides; 1: as PyTorch does"}},
 			BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
 				o := zscoreOptions{spread: spread{flat}}
@@ -130,7 +130,7 @@ func standingSpecs() []rewards.Spec {
 		},
 		{
 			Name:    "minmax",
-			Summary: "another term's value between the lowest (−1) and the highest (1) of the prompt group (RM-Gallery)",
+			Summary: "another component's value between the lowest (−1) and the highest (1) of the prompt group (RM-Gallery)",
 			Options: []rewards.Option{key, flatness},
 			BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
 				o := minmaxOptions{spread: spread{flat}}
@@ -155,5 +155,5 @@ func finished(s *standing, errs ...error) (rewards.GroupScorer, error) {
 // ExtraFields declares that there are none.
 func (s *standing) ExtraFields() []rewards.Field { return nil }
 
-// DependsOn names the term whose values are compared.
+// DependsOn names the component whose values are compared.
 func (s *standing) DependsOn() []string { return []string{s.of} }

@@ -10,7 +10,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// valued makes a group whose members have these values of the term "pick"; NaN: none.
+// valued makes a group whose members have these values of the component "pick"; NaN: none.
 func valued(values ...float64) *rewards.Group {
 	g := group(make([]float64, len(values))...)
 	for i, v := range values {
@@ -22,7 +22,7 @@ func valued(values ...float64) *rewards.Group {
 	return g
 }
 
-func TestValuesOfAnotherTermBecomeStandings(t *testing.T) {
+func TestValuesOfAnotherComponentBecomeStandings(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		scorer, options string

@@ -102,7 +102,7 @@ func TestAnswersAreRememberedAndUnreadableOnesAreNot(t *testing.T) {
 func TestManagersRunThemAndHaveTheirColumns(t *testing.T) {
 	t.Parallel()
 	j := &judge{verdict: fair}
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{
 		{Key: "number", Weight: 1, Scorer: rewards.ScorerFunc(func(_ context.Context, s *rewards.Sample) (rewards.Score, error) {
 			return rewards.Score{Value: quality(s.Response)}, nil
 		})},
@@ -120,7 +120,7 @@ func TestManagersRunThemAndHaveTheirColumns(t *testing.T) {
 	var members []rewards.GroupMember
 	for i, gm := range g.Members {
 		gm.Sample.Index, gm.Sample.GroupSize = new(int64(i)), 3
-		members = append(members, rewards.GroupMember{Sample: gm.Sample, Terms: []rewards.TermResult{
+		members = append(members, rewards.GroupMember{Sample: gm.Sample, Components: []rewards.ComponentResult{
 			{Key: "number", Status: rewards.StatusOK, Value: quality(gm.Sample.Response)},
 			{Key: "pairs", Status: rewards.StatusWaiting},
 			{Key: "rank", Status: rewards.StatusWaiting},

@@ -94,7 +94,7 @@ func (c *counter) convert(rgb []byte, width, height, x0, y0 int) {
 }
 
 // halve writes the mean of every 2×2 pixels of a colour plane to c.work. The
-// rounding term is 1 in even and 2 in odd columns (jcsample.c
+// rounding component is 1 in even and 2 in odd columns (jcsample.c
 // h2v2_downsample), so that ties do not all go up. Below the last of rows the
 // halved row itself is repeated, not the picture's last line: libjpeg pads
 // after halving.

@@ -1,7 +1,7 @@
 // Package jpeg rewards a picture by the size of its JPEG file, and counts that
 // size as PIL would write it, to the byte.
 //
-// The life of a score: a Scorer takes the pixels that all terms of the sample
+// The life of a score: a Scorer takes the pixels that all components of the sample
 // share, and hands frame 0 to the counter. The counter goes through the picture
 // in units of 16×16 pixels. Each unit is converted to luma and halved chroma,
 // transformed, quantised and Huffman-coded by the rules of ITU-T T.81 with the

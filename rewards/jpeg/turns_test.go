@@ -27,7 +27,7 @@ func TestRunsThatShareACPUAndLittleMemoryDoNotWaitForEachOtherForEver(t *testing
 	require.NoError(t, err)
 	scorer, err := jpeg.New(jpeg.Config{})
 	require.NoError(t, err)
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{
 		{Key: "a", Weight: 1, Required: true, Scorer: scorer}, {Key: "b", Weight: 1, Required: true, Scorer: scorer},
 	}})
 	require.NoError(t, err)

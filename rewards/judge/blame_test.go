@@ -53,8 +53,8 @@ func TestTheBlameForAJudgesAnswerIsByTheTable(t *testing.T) {
 	} {
 		t.Run(tt.event, func(t *testing.T) {
 			t.Parallel()
-			m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{
-				Key: "k", Weight: 1, Timeout: 200 * time.Millisecond, Scorer: build(t, throughGroup(t, tt.serve, outbound.GroupConfig{}), tt.scorer, tt.options),
+			m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{
+				Key: "k", Weight: 1, Timeout: 200 * time.Millisecond, Scorer: build(t, throughGroup(t, tt.serve, outbound.UpstreamConfig{}), tt.scorer, tt.options),
 			}}})
 			require.NoError(t, err)
 			s := video(1)

@@ -18,8 +18,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/judge"
 )
 
-// throughGroup wires scorers to a server by the groups of endpoints that ship.
-func throughGroup(t *testing.T, h http.HandlerFunc, cfg outbound.GroupConfig) judge.Deps {
+// throughGroup wires scorers to a server by the upstreams that ship.
+func throughGroup(t *testing.T, h http.HandlerFunc, cfg outbound.UpstreamConfig) judge.Deps {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -27,7 +27,7 @@ func throughGroup(t *testing.T, h http.HandlerFunc, cfg outbound.GroupConfig) ju
 	require.NoError(t, err)
 	t.Cleanup(transport.Close)
 	cfg.URLs, cfg.BackoffMin, cfg.BackoffMax = []string{srv.URL}, time.Millisecond, time.Millisecond
-	group, err := transport.Group(cfg)
+	group, err := transport.Upstream(cfg)
 	require.NoError(t, err)
 	c, err := chat.New(chat.Config{}, group)
 	require.NoError(t, err)
@@ -56,14 +56,14 @@ func TestAnEngineInTroubleIsAskedAgainAndNoScoreInvented(t *testing.T) {
 			_, _ = io.WriteString(w, says("HELLO"))
 		}
 	}
-	sc := build(t, throughGroup(t, trouble, outbound.GroupConfig{Attempts: 5}), "genrm_ocr", `{}`)
+	sc := build(t, throughGroup(t, trouble, outbound.UpstreamConfig{Attempts: 5}), "genrm_ocr", `{}`)
 	got, err := sc.Score(t.Context(), video(1))
 	require.NoError(t, err)
 	assert.InDelta(t, 1.0, got.Value, 0)
 	assert.EqualValues(t, 5, n.Load())
 
 	n.Store(0)
-	sc = build(t, throughGroup(t, trouble, outbound.GroupConfig{Attempts: 4}), "genrm_ocr", `{}`)
+	sc = build(t, throughGroup(t, trouble, outbound.UpstreamConfig{Attempts: 4}), "genrm_ocr", `{}`)
 	_, err = sc.Score(t.Context(), video(1))
 	require.ErrorIs(t, err, rewards.Unavailable)
 	assert.Contains(t, err.Error(), "CUDA out of memory")
@@ -83,7 +83,7 @@ func TestAnEngineThatRefusesAPictureFailsTheSampleAtOnce(t *testing.T) {
 		sample *rewards.Sample
 	}{{"genrm_ocr", video(1)}, {"disrm", said("2")}} {
 		n.Store(0)
-		_, err := build(t, throughGroup(t, refuse, outbound.GroupConfig{}), tt.scorer, `{}`).Score(t.Context(), tt.sample)
+		_, err := build(t, throughGroup(t, refuse, outbound.UpstreamConfig{}), tt.scorer, `{}`).Score(t.Context(), tt.sample)
 		require.Error(t, err)
 		blame, _ := rewards.BlameOf(err)
 		assert.Equal(t, rewards.BlameSample, blame, "%v", err)
@@ -98,7 +98,7 @@ func TestAnEngineThatHangsCostsNoMoreThanTheDeadline(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}
-	sc := build(t, throughGroup(t, hang, outbound.GroupConfig{}), "genrm_ocr", `{}`)
+	sc := build(t, throughGroup(t, hang, outbound.UpstreamConfig{}), "genrm_ocr", `{}`)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := sc.Score(ctx, video(9))

@@ -42,7 +42,7 @@ func TestAQuestionThatWaitsForItsEngineKeepsNobodyFromDecoding(t *testing.T) {
 	}), "judge", `{"template": "?", "json": "score"}`)
 	s := video(1)
 	s.Media = []*rewards.Media{planes()}
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "k", Weight: 1, Required: true, Scorer: sc}}})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "k", Weight: 1, Required: true, Scorer: sc}}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 func documentation() []rewards.Option {
 	return []rewards.Option{
 		{Name: "preset", Type: "string", Default: FlowGRPO, Doc: "whose formula: " + strings.Join(Presets(), ", ") + ". What stands beside an option below is its value by that preset"},
-		{Name: "engine", Type: "string", Default: EngineAuto, Doc: "who reads: ppocr, tesseract, vlm (a vision-language model that runs here), or auto: ppocr where its model and ONNX Runtime are here"},
+		{Name: "reader", Type: "string", Default: ReaderAuto, Doc: "who reads: ppocr, tesseract, vlm (a vision-language model that runs here), or auto: ppocr where its model and ONNX Runtime are here"},
 		{Name: "model", Type: "string", Default: DefaultModel, Doc: "the PP-OCR model, or with vlm the name or folder of that model (smolvlm-256m); rewardloop models list names them"},
 		{Name: "profile", Type: "string", Default: ProfileRapidOCR, Doc: "constants around the models: rapidocr, or paddle2 (PaddleOCR 2.x, as flow_grpo runs it)"},
 		{Name: "mode", Type: "string", Default: ModeFast, Doc: "fast, or parity: sizes, padding and batches of the reference"},

@@ -83,11 +83,11 @@ type Options struct {
 
 // ReaderOptions say who reads the text. Scorers with equal ones share a reader.
 type ReaderOptions struct {
-	// Engine is "auto" (default: ppocr where its model and ONNX Runtime are here, else
+	// Reader is "auto" (default: ppocr where its model and ONNX Runtime are here, else
 	// tesseract), "ppocr", "tesseract", or "vlm": a vision-language model that runs here.
-	Engine string `json:"engine"`
+	Reader string `json:"reader"`
 	// Model is the PP-OCR model, by its name in the catalogue; "ppocr-v4-mobile". With
-	// engine vlm the model by its name or folder; "smolvlm-256m".
+	// reader vlm the model by its name or folder; "smolvlm-256m".
 	Model string `json:"model"`
 	// Profile holds the constants around the models: "rapidocr" (default) or
 	// "paddle2", PaddleOCR 2.x as flow_grpo runs it.
@@ -104,10 +104,10 @@ type ReaderOptions struct {
 
 // The words of ReaderOptions.
 const (
-	EngineAuto      = "auto"
-	EnginePPOCR     = "ppocr"
-	EngineTesseract = "tesseract"
-	EngineVLM       = "vlm"
+	ReaderAuto      = "auto"
+	ReaderPPOCR     = "ppocr"
+	ReaderTesseract = "tesseract"
+	ReaderVLM       = "vlm"
 	ProfileRapidOCR = "rapidocr"
 	ProfilePaddle2  = "paddle2"
 	ModeFast        = "fast"
@@ -118,7 +118,7 @@ const (
 
 // DefaultReader is what options that name no reader mean.
 func DefaultReader() ReaderOptions {
-	return ReaderOptions{Engine: EngineAuto, Model: DefaultModel, Profile: ProfileRapidOCR, Mode: ModeFast, Device: infer.CPU}
+	return ReaderOptions{Reader: ReaderAuto, Model: DefaultModel, Profile: ProfileRapidOCR, Mode: ModeFast, Device: infer.CPU}
 }
 
 // Readers gives scorers their reader.
@@ -243,7 +243,7 @@ func (o Options) Validate() error {
 	word("candidates", o.Candidates, wholeText, ngrams)
 	word("denominator", o.Denominator, normalisedTarget, rawTarget)
 	word("video", o.Video, mean, positiveMean)
-	word("engine", o.Engine, EngineAuto, EnginePPOCR, EngineTesseract, EngineVLM)
+	word("reader", o.Reader, ReaderAuto, ReaderPPOCR, ReaderTesseract, ReaderVLM)
 	word("profile", o.Profile, ProfileRapidOCR, ProfilePaddle2)
 	word("mode", o.Mode, ModeFast, ModeParity)
 	if o.Model == "" {

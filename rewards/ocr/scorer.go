@@ -31,11 +31,11 @@ type TextReader interface {
 	ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]Line, error)
 }
 
-// Named is a TextReader that says who it is: EnginePPOCR, EngineTesseract or EngineVLM. The
+// Named is a TextReader that says who it is: ReaderPPOCR, ReaderTesseract or ReaderVLM. The
 // details of a score name the reader, because two of them read the same picture differently.
 type Named interface {
 	TextReader
-	Engine() string
+	Reader() string
 }
 
 // Turner is a TextReader whose executors are few and serve the tenants in turn. A frame's
@@ -159,7 +159,7 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	}
 	details := s.wanted(targets)
 	if reader, ok := s.reader.(Named); ok {
-		details["reader"] = reader.Engine()
+		details["reader"] = reader.Reader()
 	}
 	return t.score(details, video), nil
 }

@@ -258,7 +258,7 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 		`{"preset":"easyocr"}`: "preset",
 		`{"whitespace":"some","frame_interval":0,"video":"x","empty_target":"y","min_len_for_substring":0}`: "frame_interval: 0",
 		`{"device":"cuda:01"}`: `device: "cuda:01"`, // another reader for the card of cuda:1
-		`{"engine":"easyocr","profile":"p","mode":"m","device":"cuda:x"}`: `device: "cuda:x"`,
+		`{"reader":"easyocr","profile":"p","mode":"m","device":"cuda:x"}`: `device: "cuda:x"`,
 		`{"model":""}`:                   "model: is empty",
 		`{"presets":"flow_grpo"}`:        "presets",
 		`{"frame_interval":"four"}`:      "frame_interval",
@@ -285,11 +285,11 @@ func TestAScorerAsksForTheReaderItsOptionsName(t *testing.T) {
 	})
 	_, err := ocr.Spec(readers).Build(nil)
 	require.NoError(t, err)
-	_, err = ocr.Spec(readers).Build(json.RawMessage(`{"engine":"ppocr","model":"ppocr-v6-small","mode":"parity","device":"cuda:1"}`))
+	_, err = ocr.Spec(readers).Build(json.RawMessage(`{"reader":"ppocr","model":"ppocr-v6-small","mode":"parity","device":"cuda:1"}`))
 	require.ErrorIs(t, err, missing)
 	require.Equal(t, []ocr.ReaderOptions{
-		{Engine: "auto", Model: "ppocr-v4-mobile", Profile: "rapidocr", Mode: "fast", Device: "cpu"},
-		{Engine: "ppocr", Model: "ppocr-v6-small", Profile: "rapidocr", Mode: "parity", Device: "cuda:1"},
+		{Reader: "auto", Model: "ppocr-v4-mobile", Profile: "rapidocr", Mode: "fast", Device: "cpu"},
+		{Reader: "ppocr", Model: "ppocr-v6-small", Profile: "rapidocr", Mode: "parity", Device: "cuda:1"},
 	}, asked)
 	_, err = ocr.Spec(nil).Build(nil)
 	require.ErrorContains(t, err, "no text reader")

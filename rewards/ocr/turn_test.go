@@ -18,8 +18,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
-// desk is a reader with few executors, of which each takes a second for a frame.
-type desk struct {
+// scheduler is a reader with few executors, of which each takes a second for a frame.
+type scheduler struct {
 	gate *fair.Gate
 	fail bool
 
@@ -28,17 +28,17 @@ type desk struct {
 	open int            // turns that are not done
 }
 
-func newDesk(executors int) *desk {
-	return &desk{gate: fair.NewGate(executors), read: map[string]int{}}
+func newScheduler(executors int) *scheduler {
+	return &scheduler{gate: fair.NewGate(executors), read: map[string]int{}}
 }
 
-func (*desk) Queues() {}
+func (*scheduler) Queues() {}
 
-func (d *desk) ReadText(context.Context, *rewards.Pixels, int) ([]ocr.Line, error) {
+func (d *scheduler) ReadText(context.Context, *rewards.Pixels, int) ([]ocr.Line, error) {
 	panic("without a turn")
 }
 
-func (d *desk) Turn(ctx context.Context) (ocr.Turn, error) {
+func (d *scheduler) Turn(ctx context.Context) (ocr.Turn, error) {
 	t, err := d.gate.Acquire(ctx, fair.Tenant(rewards.TenantOf(ctx)))
 	if err != nil {
 		return nil, err
@@ -48,34 +48,34 @@ func (d *desk) Turn(ctx context.Context) (ocr.Turn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open++
-	return &seat{desk: d, turn: t, run: rewards.TenantOf(ctx).Run}, nil
+	return &place{scheduler: d, turn: t, run: rewards.TenantOf(ctx).Run}, nil
 }
 
-type seat struct {
-	desk *desk
-	turn fair.Turn
-	run  string
+type place struct {
+	scheduler *scheduler
+	turn      fair.Turn
+	run       string
 }
 
-func (s *seat) Done() {
+func (s *place) Done() {
 	s.turn.Release()
-	s.desk.mu.Lock()
-	defer s.desk.mu.Unlock()
-	s.desk.open--
+	s.scheduler.mu.Lock()
+	defer s.scheduler.mu.Unlock()
+	s.scheduler.open--
 }
 
-func (s *seat) ReadText(ctx context.Context, _ *rewards.Pixels, _ int) ([]ocr.Line, error) {
+func (s *place) ReadText(ctx context.Context, _ *rewards.Pixels, _ int) ([]ocr.Line, error) {
 	select {
 	case <-time.After(time.Second):
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if s.desk.fail {
+	if s.scheduler.fail {
 		return nil, fmt.Errorf("%w: as told", rewards.Crashed)
 	}
-	s.desk.mu.Lock()
-	defer s.desk.mu.Unlock()
-	s.desk.read[s.run]++
+	s.scheduler.mu.Lock()
+	defer s.scheduler.mu.Unlock()
+	s.scheduler.read[s.run]++
 	return []ocr.Line{{Text: "cat", Confidence: 1}}, nil
 }
 
@@ -96,7 +96,7 @@ func planes(d *media.Decoder, frames int) *rewards.Sample {
 
 func managed(t *testing.T, r ocr.TextReader, timeout time.Duration) *rewards.Manager {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{
 		Key: "ocr", Weight: 1, Required: true, Timeout: timeout, Scorer: newScorer(t, `{}`, r),
 	}}})
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestWhatWaitsForAReaderHoldsNoDecodedPixels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		decoder, err := media.New(media.Config{})
 		require.NoError(t, err)
-		m := managed(t, newDesk(2), 0)
+		m := managed(t, newScheduler(2), 0)
 		var all sync.WaitGroup
 		var most atomic.Int64
 		for range 50 {
@@ -135,7 +135,7 @@ func TestAReadersTurnsGoByWeightAndDecodingIsPartOfTheComponentsTime(t *testing.
 	synctest.Test(t, func(t *testing.T) {
 		decoder, err := media.New(media.Config{})
 		require.NoError(t, err)
-		d := newDesk(2)
+		d := newScheduler(2)
 		m := managed(t, d, 2*time.Second) // a wait is no part of it
 		ctx, cancel := context.WithTimeout(t.Context(), 2000*time.Second)
 		defer cancel()
@@ -167,7 +167,7 @@ func TestVideosThatShareASmallBudgetAreAllRead(t *testing.T) {
 		const frames = 12
 		decoder, err := media.New(media.Config{BudgetBytes: frames * 3 * turnSide * turnSide})
 		require.NoError(t, err)
-		d := newDesk(4)
+		d := newScheduler(4)
 		m := managed(t, d, 0)
 		var all sync.WaitGroup
 		for range 10 {
@@ -188,7 +188,7 @@ func TestAFrameThatFailsOrIsLeftGivesEverythingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		decoder, err := media.New(media.Config{})
 		require.NoError(t, err)
-		d := newDesk(2)
+		d := newScheduler(2)
 		d.fail = true
 		m := managed(t, d, 0)
 		var all sync.WaitGroup

@@ -62,7 +62,7 @@ func TestWhatWaitsForAModelHoldsNoDecodedPixels(t *testing.T) {
 			require.NoError(t, err)
 			s := scorer(t, bounded{towers(), fair.NewGate(places)}, name, object(folder, ""))
 			require.NoError(t, s.(rewards.Warmer).Warm(t.Context()))
-			m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "k", Weight: 1, Required: true, Scorer: s}}})
+			m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "k", Weight: 1, Required: true, Scorer: s}}})
 			require.NoError(t, err)
 			var all sync.WaitGroup
 			for i := range 40 {

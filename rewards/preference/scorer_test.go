@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/preference"
+	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
 func TestAGroupOfOnePromptRunsTheTextTowerOnce(t *testing.T) {
@@ -28,7 +28,7 @@ func TestAGroupOfOnePromptRunsTheTextTowerOnce(t *testing.T) {
 	dir := folder(t, "tiny-clip")
 	specs := preference.Specs(preference.Deps{Nets: c})
 	var scorers []rewards.Scorer
-	for _, name := range []string{"pickscore", "clipscore", "hpsv2"} { // terms of one model share it, too
+	for _, name := range []string{"pickscore", "clipscore", "hpsv2"} { // components of one model share it, too
 		s, err := preference.Build(specs, name, object(dir, ""))
 		require.NoError(t, err)
 		scorers = append(scorers, s)

@@ -12,7 +12,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
-// BenchmarkCall measures a trivial function in two hosts: a small text, and a raw
+// BenchmarkCall measures a trivial function in two processes: a small text, and a raw
 // 512x512 picture of 786 KB. It reports calls per second and the 99th percentile.
 func BenchmarkCall(b *testing.B) {
 	picture := &rewards.Media{Kind: rewards.Image, Encoding: rewards.Raw, Layout: rewards.CHW, DType: "U8", Shape: []int{3, 512, 512}, Data: make([]byte, 3*512*512)}

@@ -88,7 +88,7 @@ func TestWaitingForAProcessIsNobodysFaultAndNotTheComponentsTime(t *testing.T) {
 	s := scorer(t, python.Config{}, python.Options{Path: "testdata/processes.py", Name: "threaded"})
 	warm(t, s)
 	m, err := rewards.NewManager(rewards.ManagerConfig{
-		Single: true, Terms: []rewards.Term{{Key: "r", Weight: 1, Required: true, Scorer: s, Timeout: 2500 * time.Millisecond}},
+		Single: true, Components: []rewards.Component{{Key: "r", Weight: 1, Required: true, Scorer: s, Timeout: 2500 * time.Millisecond}},
 	})
 	require.NoError(t, err)
 	first := make(chan rewards.Result, 1)
@@ -104,10 +104,10 @@ func TestWaitingForAProcessIsNobodysFaultAndNotTheComponentsTime(t *testing.T) {
 	require.ErrorContains(t, err, "it waited for a process")
 
 	second := m.Run(t.Context(), asks("wait1.5")).Result // 1.4 s in the queue and 1.5 s of work
-	assert.Equal(t, rewards.Scored, second.Outcome, "%+v", second.Terms)
+	assert.Equal(t, rewards.Scored, second.Outcome, "%+v", second.Components)
 	assert.Equal(t, rewards.Scored, (<-first).Outcome)
 	late := m.Run(t.Context(), &rewards.Sample{ID: "late", GroundTruth: json.RawMessage(`"hang"`)}).Result
 	assert.Equal(t, rewards.Failed, late.Outcome)
 	assert.Equal(t, rewards.Timeout, late.Class())
-	assert.Equal(t, rewards.BlameReward, late.Terms[0].Blame)
+	assert.Equal(t, rewards.BlameReward, late.Components[0].Blame)
 }

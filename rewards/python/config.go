@@ -12,42 +12,32 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Config is what hosts are made from, for all functions of a process. The zero
-// value of a field means its default.
+// Config is what processes are made from, for all functions of a server. The zero value of a
+// field means its default. What Keys lists is set by the configuration file, and Keys says what
+// it means; the rest is the program's.
 type Config struct {
-	// Interpreter is the Python that runs the functions, 3.10 or newer, such as that
-	// of a virtual environment; default python3 on PATH.
-	Interpreter string
-	// Processes bounds how many processes run the functions: each function has one of its
-	// own, and all of them together Processes − 1 more, which are started when calls wait
-	// and end when they are idle. Default: one for each CPU, of synchronous functions with
-	// one call at a time; others have one process unless Processes is set.
-	Processes int
-	// Concurrency is how many calls of an async function one process runs at a time,
-	// unless Options say it; default 256.
-	Concurrency int
-	// MemoryBytes bounds the resident memory of a process and all that it starts, unless
-	// Options say it; default a quarter of the memory of the machine or container.
-	MemoryBytes int64
-	// FileBytes bounds each file a host writes (RLIMIT_FSIZE); default 1 GiB.
-	FileBytes int64
-	// Files bounds the descriptors of a host (RLIMIT_NOFILE); default 1024.
-	Files int
-	// StartTimeout bounds the start of a host, imports and constructor included;
-	// default 120 s.
+	// Interpreter defaults to python3 on PATH, MemoryBytes to a quarter of the memory of the
+	// machine or container.
+	Interpreter  string
+	Processes    int
+	Concurrency  int
+	MemoryBytes  int64
+	FileBytes    int64
+	Files        int
 	StartTimeout time.Duration
+	StallTimeout time.Duration
+
 	// CallTimeout bounds one call besides the caller's context, which may only be
 	// shorter; default 120 s.
 	CallTimeout time.Duration
-	// CancelGrace is how long a cancelled call of an async host has to end before
-	// the host is killed; default 2 s.
+
+	// CancelGrace is how long a cancelled call of an async process has to end before
+	// the process is killed; default 2 s.
 	CancelGrace time.Duration
-	// StallTimeout is how long a call of an async function may block the event loop
-	// of the others before its host is killed; default 10 s.
-	StallTimeout time.Duration
 	// BackoffMin and BackoffMax bound the pause before a start that follows failed ones, or
 	// calls that ended their process; default 100 ms doubling up to 5 s.
 	BackoffMin, BackoffMax time.Duration
@@ -61,20 +51,29 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// Keys implements keys.Described: the section pool.python.
+func (c *Config) Keys(k *keys.Set) {
+	k.Text(&c.Interpreter, "interpreter", "", "Python 3.10 or newer, such as .venv/bin/python. Empty: REWARDLOOP_PYTHON, else python3 on PATH.")
+	k.Int(&c.Processes, "processes", 0, "Processes of a function: one is its own, the others are started on demand and shared by all functions. "+
+		"0: one for each CPU, and one for a function that is async or has a concurrency.").Max(1024)
+	k.Int(&c.Concurrency, "concurrency", 256, "Calls of an async function that one process runs at a time, unless its entry says concurrency.").Between(1, 65536)
+	k.Size(&c.MemoryBytes, "memory", 0, "Resident memory of a process and all that it starts, unless its entry says memory. 0: a quarter of the machine's or container's.")
+	k.Size(&c.FileBytes, "file_bytes", 1<<30, "The largest file that a function may write.").Min(1 << 10)
+	k.Int(&c.Files, "files", 1024, "Files and sockets that a process may have open.").Between(16, 1<<20)
+	k.Duration(&c.StartTimeout, "start_timeout", 2*time.Minute, "One start, with what the module imports and what its class loads.").Min(time.Millisecond)
+	k.Duration(&c.StallTimeout, "stall_timeout", 10*time.Second, "How long a call of an async function may keep the others waiting before its process is killed.").Min(time.Millisecond)
+}
+
 // WithDefaults fills what is not set, except Processes, whose default depends on the
 // function.
 func (c Config) WithDefaults() Config {
+	keys.Fill(&c)
 	c.Interpreter = cmp.Or(c.Interpreter, "python3")
-	c.Concurrency = cmp.Or(c.Concurrency, 256)
 	if c.MemoryBytes == 0 {
 		c.MemoryBytes = defaultMemory()
 	}
-	c.FileBytes = cmp.Or(c.FileBytes, 1<<30)
-	c.Files = cmp.Or(c.Files, 1024)
-	c.StartTimeout = cmp.Or(c.StartTimeout, 2*time.Minute)
-	c.CallTimeout = cmp.Or(c.CallTimeout, rewards.DefaultTermTimeout)
+	c.CallTimeout = cmp.Or(c.CallTimeout, rewards.DefaultComponentTimeout)
 	c.CancelGrace = cmp.Or(c.CancelGrace, 2*time.Second)
-	c.StallTimeout = cmp.Or(c.StallTimeout, 10*time.Second)
 	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, 5*time.Second)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, time.Minute)
@@ -87,18 +86,14 @@ func (c Config) WithDefaults() Config {
 // Validate names everything that is wrong with a configuration whose defaults
 // are filled.
 func (c Config) Validate() error {
-	var errs []error
+	errs := []error{keys.Validate("python", &c)}
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf("python: "+format, args...))
 		}
 	}
-	bad(c.Processes < 0 || c.Processes > 1024, "%d processes, want 1 to 1024, or 0 for the default", c.Processes)
-	bad(c.Concurrency < 1 || c.Concurrency > 65536, "%d calls at a time, want 1 to 65536", c.Concurrency)
 	bad(c.MemoryBytes < minMemory, "memory of %d bytes, want %d or more", c.MemoryBytes, minMemory)
-	bad(c.FileBytes < 0, "files of %d bytes are negative", c.FileBytes)
-	bad(c.Files < 16, "%d descriptors, want 16 or more", c.Files)
-	bad(c.StartTimeout < 0 || c.CallTimeout < 0 || c.CancelGrace < 0 || c.StallTimeout < 0 || c.IdleTimeout < 0, "a timeout is negative")
+	bad(c.CallTimeout < 0 || c.CancelGrace < 0 || c.IdleTimeout < 0, "a timeout is negative")
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
 	return errors.Join(errs...)
 }
@@ -108,7 +103,7 @@ type Options struct {
 	// Path is a file (my_reward.py, file://…) or a module (pkg://package.module).
 	Path string `json:"path"`
 	// Name is the function or class in it; default compute_score. A class is made
-	// once in each host, without arguments; its compute_score is called, else the
+	// once in each process, without arguments; its compute_score is called, else the
 	// object itself, and its log, where it has one, after each call.
 	Name string `json:"name,omitempty"`
 	// Kwargs are handed to every call by keyword; they win over the sample's own.
@@ -152,7 +147,7 @@ func (o Options) WithDefaults() Options {
 }
 
 // Validate names everything that is wrong with options whose defaults are filled.
-// A file must exist; a module is looked for by the host.
+// A file must exist; a module is looked for by the process.
 func (o Options) Validate() error {
 	var errs []error
 	if problem := checkPath(o.Path); problem != "" {

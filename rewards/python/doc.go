@@ -7,10 +7,10 @@
 //     [Functions] makes a [Scorer] from it. Nothing runs yet.
 //     Inspect, of its Spec, imports the file in a process of its own and says what the
 //     function takes, for whoever checks a configuration.
-//  2. Warm starts the first process: `python3 -` with the text of host.py on standard
+//  2. Warm starts the first process: `python3 -` with the text of process.py on standard
 //     input, a socket as descriptor 3, a process group and limits of its own. It forks
-//     the host and stays behind as its keeper, which ends what the host leaves behind.
-//     The host imports the module and answers what it found: a plain function takes one
+//     the process and stays behind as its keeper, which ends what the process leaves behind.
+//     The process imports the module and answers what it found: a plain function takes one
 //     call at a time, or several in threads, an async one many. A function that cannot
 //     be imported fails Warm with the traceback.
 //     [Scorer.TryKnown] then calls the function with known samples; one that lacks a module

@@ -144,7 +144,7 @@ func TestWhatWaitsForAProcessHoldsNoDecodedPixels(t *testing.T) {
 	require.NoError(t, err)
 	s := process(t, python.Config{Processes: 1}, python.Options{Name: "threaded"})
 	warm(t, s)
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "k", Weight: 1, Required: true, Scorer: s}}})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "k", Weight: 1, Required: true, Scorer: s}}})
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	for range 12 {

@@ -18,7 +18,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
-func TestADeadHostFailsItsSampleAndIsReplaced(t *testing.T) {
+func TestADeadProcessFailsItsSampleAndIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := function(t, python.Config{MemoryBytes: 256 << 20}, "truth")
 	warm(t, s)
@@ -42,7 +42,7 @@ func TestADeadHostFailsItsSampleAndIsReplaced(t *testing.T) {
 	}
 	assert.Equal(t, uint64(2*len(tests)), stats(s).Crashes, "each once more, alone in a fresh process")
 	_, err := score(t, s, asks("os_exit"))
-	assert.ErrorContains(t, err, "about to go", "a dead host's last words")
+	assert.ErrorContains(t, err, "about to go", "a dead process's last words")
 }
 
 func TestAHangEndsAtTheDeadlineAndTheStepGoesOn(t *testing.T) {
@@ -97,7 +97,7 @@ func running(pid int) bool {
 	return fields[0] != 'Z'
 }
 
-func TestACallerWhoLeavesLeavesTheHostToFinish(t *testing.T) {
+func TestACallerWhoLeavesLeavesTheProcessToFinish(t *testing.T) {
 	t.Parallel()
 	s := function(t, python.Config{CallTimeout: 400 * time.Millisecond}, "truth")
 	warm(t, s)
@@ -110,7 +110,7 @@ func TestACallerWhoLeavesLeavesTheHostToFinish(t *testing.T) {
 	assert.InDelta(t, 5.0, got.Value, 0)
 }
 
-func TestAnIdleHostThatIsKilledCostsNoSample(t *testing.T) {
+func TestAnIdleProcessThatIsKilledCostsNoSample(t *testing.T) {
 	t.Parallel()
 	s := function(t, python.Config{}, "truth")
 	warm(t, s)
@@ -122,7 +122,7 @@ func TestAnIdleHostThatIsKilledCostsNoSample(t *testing.T) {
 	assert.Zero(t, stats(s).Crashes)
 }
 
-func TestCloseEndsHostsAndCalls(t *testing.T) {
+func TestCloseEndsProcessesAndCalls(t *testing.T) {
 	t.Parallel()
 	s := function(t, python.Config{Processes: 2}, "truth")
 	warm(t, s)
@@ -147,7 +147,7 @@ func TestCloseEndsHostsAndCalls(t *testing.T) {
 	assert.ErrorContains(t, err, "stopping")
 }
 
-func TestAsyncCallsRunAtTheSameTimeInOneHost(t *testing.T) {
+func TestAsyncCallsRunAtTheSameTimeInOneProcess(t *testing.T) {
 	t.Parallel()
 	s := function(t, python.Config{Concurrency: 16}, "judge")
 	warm(t, s)
@@ -185,7 +185,7 @@ func together(t *testing.T, s rewards.Scorer, words []string, otherwise string) 
 	return out
 }
 
-// TestOneBadCallHurtsOnlyItself: the others of its host are tried once more.
+// TestOneBadCallHurtsOnlyItself: the others of its process are tried once more.
 func TestOneBadCallHurtsOnlyItself(t *testing.T) {
 	t.Parallel()
 	tests := map[string]rewards.Class{
@@ -220,13 +220,13 @@ func TestOneBadCallHurtsOnlyItself(t *testing.T) {
 	}
 }
 
-// TestTheManagerFailsASampleByItsClass runs a host as a worker does: the manager's retry
+// TestTheManagerFailsASampleByItsClass runs a process as a worker does: the manager's retry
 // meets the crash, the sample fails by name.
 func TestTheManagerFailsASampleByItsClass(t *testing.T) {
 	t.Parallel()
 	s := function(t, python.Config{}, "truth")
 	m, err := rewards.NewManager(rewards.ManagerConfig{
-		Single: true, Terms: []rewards.Term{{Key: "acc", Weight: 1, Required: true, Scorer: s, Timeout: 20 * time.Second, Retries: 1}},
+		Single: true, Components: []rewards.Component{{Key: "acc", Weight: 1, Required: true, Scorer: s, Timeout: 20 * time.Second, Retries: 1}},
 	})
 	require.NoError(t, err)
 	r := m.Run(t.Context(), asks("os_exit")).Result

@@ -12,7 +12,7 @@ import (
 )
 
 // Bounds of a frame. A sample's header is at most 1 MiB on the wire; escapes may
-// write it longer here. A host's answer is at most 1 MiB and has no body.
+// write it longer here. A process's answer is at most 1 MiB and has no body.
 const (
 	maxCallHeader = 8 << 20
 	maxAnswer     = 1 << 20
@@ -20,12 +20,12 @@ const (
 )
 
 // protocol is the version that both sides must speak. Both are in one binary; the
-// number catches a host.py that was changed alone.
+// number catches a process.py that was changed alone.
 const protocol = 2
 
 var errFrame = errors.New("malformed frame")
 
-// load is the first frame to a host.
+// load is the first frame to a process.
 type load struct {
 	Protocol int              `json:"protocol"`
 	Path     string           `json:"path"`
@@ -39,11 +39,11 @@ type load struct {
 	AgentConcurrency int `json:"agent_concurrency,omitempty"`
 	// PostProcess says that groups will come.
 	PostProcess bool `json:"post_process,omitempty"`
-	// Inspect says that nothing will be called: the host says what the function takes.
+	// Inspect says that nothing will be called: the process says what the function takes.
 	Inspect bool `json:"inspect,omitempty"`
 }
 
-// call is a frame to a host: a sample to score, the scores of a group to work on, or
+// call is a frame to a process: a sample to score, the scores of a group to work on, or
 // a word to give one of them up.
 type call struct {
 	Op     string          `json:"op"` // "call", "group" or "cancel"
@@ -65,7 +65,7 @@ type tensor struct {
 	SampleRate int            `json:"sample_rate,omitempty"`
 }
 
-// reply is a frame from a host.
+// reply is a frame from a process.
 type reply struct {
 	Op      string         `json:"op"` // "ready", "inspected", "refused", "result", "error" or "stuck"
 	ID      uint64         `json:"id"`
@@ -120,7 +120,7 @@ func writeFrame(w net.Conn, head []byte, body [][]byte) (int64, error) {
 	return buffers.WriteTo(w)
 }
 
-// readReply reads a frame from a host and allocates only after its lengths are
+// readReply reads a frame from a process and allocates only after its lengths are
 // within the bounds.
 func readReply(r io.Reader) (reply, error) {
 	var sizes [8]byte

@@ -11,7 +11,7 @@ import (
 // postProcess is the post_process_scores of a user's class, which sees the scores of
 // a finished group. It has no processes of its own: those of its Scorer work for it.
 type postProcess struct {
-	of string // key of the Scorer's term
+	of string // key of the Scorer's component
 	s  *Scorer
 }
 
@@ -22,13 +22,13 @@ var (
 )
 
 // PostProcess returns what calls post_process_scores of the class, with the values
-// that the term with the key of, which is this Scorer's, gave the members of a group.
+// that the component with the key of, which is this Scorer's, gave the members of a group.
 // It comes before Warm and the first Score; from then on the class must have that
 // method, and Warm fails where it has not. Without PostProcess a class that has it is
 // refused, because nobody would call it.
 //
 // The class is called with one list of floats, a member's each, in the order of
-// Group.Members: its value as the term has it, clipped and scaled, or NaN where it has
+// Group.Members: its value as the component has it, clipped and scaled, or NaN where it has
 // none. It returns a list of the same length. None or NaN for a member is a failure of
 // class NoScore, anything else that is no finite number one of class InvalidScore, and
 // neither is the others'. A wrong length fails all, as do the errors of Score. It runs
@@ -43,7 +43,7 @@ func (s *Scorer) PostProcess(of string) (rewards.GroupScorer, error) {
 	return &postProcess{of, s}, nil
 }
 
-// DependsOn returns the key of the term whose values are worked on.
+// DependsOn returns the key of the component whose values are worked on.
 func (p *postProcess) DependsOn() []string { return []string{p.of} }
 
 // Queues implements rewards.Queuer, as Scorer does.

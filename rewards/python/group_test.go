@@ -25,7 +25,7 @@ func grouped(t *testing.T, cfg python.Config, name string) (rewards.Scorer, rewa
 	return s, g
 }
 
-// members is a group whose members have these values of the term mine; nil: none.
+// members is a group whose members have these values of the component mine; nil: none.
 func members(values ...any) *rewards.Group {
 	g := &rewards.Group{UID: "g", Size: len(values)}
 	for i, v := range values {
@@ -59,7 +59,7 @@ func valuesOf(t *testing.T, scores []rewards.MemberScore) (out []float64) {
 func TestAClassWorksOnItsFinishedGroups(t *testing.T) {
 	t.Parallel()
 	s, g := grouped(t, python.Config{}, "Grouped")
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{
 		{Key: "mine", Scorer: s, Timeout: 20 * time.Second},
 		{Key: "mine_group", Weight: 1, Required: true, Group: g, Timeout: 20 * time.Second},
 	}})
@@ -71,7 +71,7 @@ func TestAClassWorksOnItsFinishedGroups(t *testing.T) {
 		sample.ID, sample.UID, sample.GroupSize = strconv.Itoa(i), "g", 5
 		run := m.Run(t.Context(), sample)
 		require.NotNil(t, run.Result.Partial, "member %d waits for its group", i)
-		group = append(group, rewards.GroupMember{Sample: sample, Terms: run.Result.Partial})
+		group = append(group, rewards.GroupMember{Sample: sample, Components: run.Result.Partial})
 	}
 	run := m.RunGroup(t.Context(), group, 5, nil)
 	for i, want := range []float64{1, 0.5, 0.5, 0.25, 0.25} {
@@ -79,7 +79,7 @@ func TestAClassWorksOnItsFinishedGroups(t *testing.T) {
 		require.Equal(t, rewards.Scored, r.Outcome, "%+v", r.Errors)
 		assert.InDelta(t, want, r.Extra["reward/mine_group"], 1e-12, "member %d", i)
 	}
-	assert.Nil(t, run.Results[2].Extra["reward/mine"], "its own term failed, and says so")
+	assert.Nil(t, run.Results[2].Extra["reward/mine"], "its own component failed, and says so")
 	require.Len(t, run.Results[2].Errors, 1)
 	assert.Equal(t, rewards.InvalidScore, run.Results[2].Errors[0].Class)
 	printed := run.Results[0].Details["mine_group"].(map[string]any)["printed"]
@@ -156,7 +156,7 @@ func TestAnAsyncClassWorksOnGroupsBesideItsCalls(t *testing.T) {
 	assert.Equal(t, []int{pid}, stats(s).PIDs, "it was cancelled, not killed")
 }
 
-func TestAGroupTermWithoutWhatItNeedsIsRefusedAtTheStart(t *testing.T) {
+func TestAGroupComponentWithoutWhatItNeedsIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Grader", "length"} {
 		s, g := grouped(t, python.Config{}, name)
@@ -165,8 +165,8 @@ func TestAGroupTermWithoutWhatItNeedsIsRefusedAtTheStart(t *testing.T) {
 		assert.Equal(t, rewards.Unavailable, rewards.ClassOf(err), "%v", err)
 	}
 	_, g := grouped(t, python.Config{}, "Grouped")
-	_, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "mine_group", Weight: 1, Group: g}}})
-	require.ErrorContains(t, err, `the term "mine"`)
+	_, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "mine_group", Weight: 1, Group: g}}})
+	require.ErrorContains(t, err, `the component "mine"`)
 	s := function(t, python.Config{}, "length")
 	warm(t, s)
 	_, err = s.(*python.Scorer).PostProcess("mine")

@@ -18,6 +18,9 @@ import (
 // interpreter is REWARDLOOP_PYTHON, the project's own environment, or python3.
 func interpreter(tb testing.TB) string {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("SKIPPED: -short: it starts Python")
+	}
 	if named := os.Getenv("REWARDLOOP_PYTHON"); named != "" {
 		return named
 	}
@@ -40,7 +43,7 @@ func needs(tb testing.TB, module string) {
 	}
 }
 
-// function makes the scorer of a function of testdata/rewards.py, one host unless
+// function makes the scorer of a function of testdata/rewards.py, one process unless
 // cfg says otherwise, and closes it at the end of the test.
 func function(tb testing.TB, cfg python.Config, name string) rewards.Scorer {
 	tb.Helper()

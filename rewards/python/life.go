@@ -89,10 +89,10 @@ func (p *pool) failed(why string) error {
 	return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s: %s", rewards.Unavailable, p.opts.label(), why))
 }
 
-// refusedError is what a host says of a function that cannot be used, with its blame.
+// refusedError is what a process says of a function that cannot be used, with its blame.
 type refusedError struct{ error }
 
-// refusal is the error of a start that the host refused: what is not on this machine is
+// refusal is the error of a start that the process refused: what is not on this machine is
 // this worker's fault, and stays so until it starts again; a function that nobody can
 // call is its author's; a module or a constructor that raised may do better.
 func (p *pool) refusal(r reply) error {

@@ -14,28 +14,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
-//go:embed host.py
-var hostSource []byte
+//go:embed process.py
+var processSource []byte
 
-// process is a started keeper with the host that it forked, and what that starts.
+// process is a started keeper with the process that it forked, and what that starts.
 type process struct {
-	cmd    *exec.Cmd // the keeper; without one, the host itself
+	cmd    *exec.Cmd // the keeper; without one, the process itself
 	conn   net.Conn
-	output *slot.Output
+	output *subprocess.Output
 	group  *cgroup // nil: the memory is watched instead
 
-	mu     sync.Mutex
-	host   int         // guarded by mu: its pid; 0: it is not ready
-	ours   bool        // guarded by mu: kill was called
-	late   *time.Timer // guarded by mu: kills a keeper that does not end
-	reaped bool        // guarded by mu: the pid may belong to another process now
+	mu      sync.Mutex
+	process int         // guarded by mu: its pid; 0: it is not ready
+	ours    bool        // guarded by mu: kill was called
+	late    *time.Timer // guarded by mu: kills a keeper that does not end
+	reaped  bool        // guarded by mu: the pid may belong to another process now
 }
 
 // keeperGrace is what a keeper has to end everything below it: twice what it takes at
-// most (KEEP_SECONDS of host.py).
+// most (KEEP_SECONDS of process.py).
 const keeperGrace = 10 * time.Second
 
 // closedGrace is how long a process may live that has closed its socket.
@@ -48,16 +48,16 @@ func spawn(interpreter string, env []string, group *cgroup) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket pair: %w", err)
 	}
-	theirs, ours := os.NewFile(uintptr(fds[1]), "host"), os.NewFile(uintptr(fds[0]), "parent")
+	theirs, ours := os.NewFile(uintptr(fds[1]), "process"), os.NewFile(uintptr(fds[0]), "parent")
 	defer theirs.Close()
 	defer ours.Close() // FileConn duplicates it
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		return nil, fmt.Errorf("socket pair: %w", err)
 	}
-	p := &process{conn: conn, output: &slot.Output{}, group: group}
+	p := &process{conn: conn, output: &subprocess.Output{}, group: group}
 	p.cmd = exec.Command(interpreter, "-u", "-") //nolint:noctx // the configuration names it; kill ends it
-	p.cmd.Stdin = bytes.NewReader(hostSource)
+	p.cmd.Stdin = bytes.NewReader(processSource)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.ExtraFiles = []*os.File{theirs}
 	p.cmd.Env = env
@@ -82,21 +82,21 @@ func yield() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), nice) }
 // root is the keeper's pid: all processes of the function are below it.
 func (p *process) root() int { return p.cmd.Process.Pid }
 
-// ready keeps the pid of the host.
-func (p *process) ready(host int) {
+// ready keeps the pid of the process.
+func (p *process) ready(process int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.host = host
+	p.process = process
 }
 
-// pid is that of the host, which has the function; 0: it is not ready.
+// pid is that of the process, which has the function; 0: it is not ready.
 func (p *process) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.host
+	return p.process
 }
 
-// kill ends the host and whatever it has started. Killing one that has ended does nothing.
+// kill ends the process and whatever it has started. Killing one that has ended does nothing.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (p *process) kill() {
 	}
 	_ = syscall.Kill(p.root(), syscall.SIGTERM) // the keeper does it, and reaps
 	grace := keeperGrace
-	if p.host == p.root() {
+	if p.process == p.root() {
 		grace = 0
 	}
 	p.late = time.AfterFunc(grace, p.killGroup)

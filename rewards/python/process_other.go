@@ -6,12 +6,12 @@ import (
 	"errors"
 	"net"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
 type process struct {
 	conn   net.Conn
-	output *slot.Output
+	output *subprocess.Output
 	group  *cgroup
 }
 

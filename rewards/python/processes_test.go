@@ -29,6 +29,9 @@ func process(tb testing.TB, cfg python.Config, opts python.Options) rewards.Scor
 // functions makes scorers that share a server process, and closes them with the test.
 func functions(tb testing.TB, cfg python.Config, options ...string) (out []rewards.Scorer) {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("SKIPPED: -short: it starts Python")
+	}
 	cfg.Interpreter = interpreter(tb)
 	var reg rewards.Registry
 	reg.Register(python.NewFunctions(cfg).Spec())

@@ -95,7 +95,7 @@ func TestAFunctionMayScoreEveryStep(t *testing.T) {
 	assert.Len(t, got.Steps, rewards.MaxSteps)
 }
 
-// TestAFaultIsAFailedSampleByName holds every way to fail that leaves the host
+// TestAFaultIsAFailedSampleByName holds every way to fail that leaves the process
 // alive: same process, next sample fine.
 func TestAFaultIsAFailedSampleByName(t *testing.T) {
 	t.Parallel()
@@ -174,7 +174,7 @@ func TestWhatCannotBeUsedIsRefusedAtTheStartByName(t *testing.T) {
 		"no such function":   {python.Options{Path: "testdata/rewards.py", Name: "absent"}, "has no 'absent'"},
 		"no function":        {python.Options{Path: "testdata/rewards.py", Name: "not_callable"}, "want a function or a class"},
 		"argument":           {python.Options{Path: "testdata/rewards.py", Name: "needs_tokenizer"}, "needs reward_model_tokenizer, which nobody gives"},
-		"post_process_score": {python.Options{Path: "testdata/rewards.py", Name: "Grouped"}, "Grouped.post_process_scores works on finished groups, and no term calls it"},
+		"post_process_score": {python.Options{Path: "testdata/rewards.py", Name: "Grouped"}, "Grouped.post_process_scores works on finished groups, and no component calls it"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 	_, err := python.New(python.Config{Processes: -1, Files: 1}, python.Options{
 		Path: "testdata/absent.py", Pixels: "jax", ExtraKeys: map[string]rewards.FieldKind{"a": "float"},
 	})
-	for _, part := range []string{"-1 processes", "1 descriptors", "absent.py", "jax", "a is \"float\""} {
+	for _, part := range []string{"processes: want 0…1024, got -1", "files: want 16…1048576, got 1", "absent.py", "jax", "a is \"float\""} {
 		require.ErrorContains(t, err, part)
 	}
 	var reg rewards.Registry

@@ -229,7 +229,7 @@ func tensors(ctx context.Context, sample *rewards.Sample) (*payload, error) {
 	return p, nil
 }
 
-// reported is the failure that a host's answer tells of; nil for a result.
+// reported is the failure that a process's answer tells of; nil for a result.
 func (s *Scorer) reported(r reply) error {
 	if r.Op != "error" {
 		return nil
@@ -249,7 +249,7 @@ func (s *Scorer) reported(r reply) error {
 	return err
 }
 
-// score reads a host's result.
+// score reads a process's result.
 func (s *Scorer) score(r reply) (rewards.Score, error) {
 	if r.Op != "result" || r.Score == nil {
 		return rewards.Score{}, fmt.Errorf("%w: %s: the process answered %q", rewards.Internal, s.opts.label(), r.Op)
@@ -273,7 +273,7 @@ func (s *Scorer) score(r reply) (rewards.Score, error) {
 	return out, nil
 }
 
-// classes are what a host may say of a failure.
+// classes are what a process may say of a failure.
 //
 //nolint:gochecknoglobals // a table
 var classes = []rewards.Class{rewards.InvalidScore, rewards.BadInput, rewards.Unavailable, rewards.Internal, rewards.Panicked}

@@ -74,9 +74,9 @@ func TestTheBlameForAnAnswerOfAScorerServiceIsByTheTable(t *testing.T) {
 }
 
 // failure is what a sample fails with whose only component, with a timeout of 200 ms, is sc.
-func failure(t *testing.T, sc rewards.Scorer, s *rewards.Sample) rewards.TermError {
+func failure(t *testing.T, sc rewards.Scorer, s *rewards.Sample) rewards.ComponentError {
 	t.Helper()
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{{Key: "k", Weight: 1, Timeout: 200 * time.Millisecond, Scorer: sc}}})
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "k", Weight: 1, Timeout: 200 * time.Millisecond, Scorer: sc}}})
 	require.NoError(t, err)
 	r := m.Run(t.Context(), s)
 	<-r.Done()
@@ -89,7 +89,7 @@ func TestACaseThatTheSandboxCouldNotJudgeIsTheDependencysFailure(t *testing.T) {
 	transport, err := outbound.NewTransport(outbound.Policy{})
 	require.NoError(t, err)
 	t.Cleanup(transport.Close)
-	for body, want := range map[string]rewards.TermError{
+	for body, want := range map[string]rewards.ComponentError{
 		`{"status":"SandboxError"}`: {Class: rewards.Unavailable, Blame: rewards.BlameDependency},
 		`<html>`:                    {Class: rewards.Unavailable, Blame: rewards.BlameDependency},
 		`{"status":"Fine"}`:         {Class: rewards.InvalidScore, Blame: rewards.BlameReward},

@@ -31,7 +31,7 @@ const (
 
 // cosmosProtocol speaks to cosmos-rl's reward service: the picture is handed in,
 // and the result asked for until it is there. The service says neither that a
-// result was lost nor that it never will be, so that the term's deadline decides.
+// result was lost nor that it never will be, so that the component's deadline decides.
 type cosmosProtocol struct {
 	prompt service.Source
 	video  string

@@ -3,7 +3,7 @@
 // verl's code reward over a SandboxFusion server.
 //
 // The life of a score: [Specs] builds a scorer from its options and asks for the
-// group of endpoints it will use, without connecting. Score turns the sample into
+// upstream it will use, without connecting. Score turns the sample into
 // an item, which shares no byte with the sample: prompt, encoded picture, or a
 // whole request body. A protocol that takes lists may wait a moment for other
 // samples (batch.go); the items become one request, sent through an outbound.Doer,

@@ -28,10 +28,10 @@ import (
 type groups struct {
 	doer    outbound.Doer
 	urls    []string
-	options remote.GroupOptions
+	options remote.UpstreamOptions
 }
 
-func (g *groups) Group(urls []string, o remote.GroupOptions) (outbound.Doer, error) {
+func (g *groups) Upstream(urls []string, o remote.UpstreamOptions) (outbound.Doer, error) {
 	g.urls, g.options = urls, o
 	if g.doer != nil {
 		return g.doer, nil
@@ -147,7 +147,7 @@ func (o options) raw(t *testing.T) json.RawMessage {
 }
 
 // buildNamed makes a scorer by name; it is closed at the end of the test.
-func buildNamed(t *testing.T, name string, g remote.Groups, o options) (rewards.Scorer, error) {
+func buildNamed(t *testing.T, name string, g remote.Upstreams, o options) (rewards.Scorer, error) {
 	t.Helper()
 	var reg rewards.Registry
 	for _, s := range remote.Specs(g) {

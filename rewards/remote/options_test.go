@@ -101,13 +101,13 @@ func TestTheGroupIsAskedForByAddressesWithoutTheProtocolsPath(t *testing.T) {
 		})
 		require.NoError(t, err)
 		assert.Equal(t, []string{want}, g.urls)
-		assert.Equal(t, remote.GroupOptions{KeyFile: "/k", Attempts: 2, Timeout: 2500 * time.Millisecond, Concurrency: 7, RPM: 60, IdleTimeout: time.Minute}, g.options)
+		assert.Equal(t, remote.UpstreamOptions{KeyFile: "/k", Attempts: 2, Timeout: 2500 * time.Millisecond, Concurrency: 7, RPM: 60, IdleTimeout: time.Minute}, g.options)
 	}
 }
 
 type refusing struct{}
 
-func (refusing) Group([]string, remote.GroupOptions) (outbound.Doer, error) {
+func (refusing) Upstream([]string, remote.UpstreamOptions) (outbound.Doer, error) {
 	return nil, errors.New("the address is not on the list")
 }
 

@@ -14,11 +14,11 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/remote"
 )
 
-// network is what the program hands in: groups of package outbound.
+// network is what the program hands in: upstreams of package outbound.
 type network struct{ transport *outbound.Transport }
 
-func (n network) Group(urls []string, o remote.GroupOptions) (outbound.Doer, error) {
-	return n.transport.Group(outbound.GroupConfig{
+func (n network) Upstream(urls []string, o remote.UpstreamOptions) (outbound.Doer, error) {
+	return n.transport.Upstream(outbound.UpstreamConfig{
 		URLs: urls, KeyFile: o.KeyFile, Concurrency: o.Concurrency, RPM: o.RPM, Timeout: o.Timeout, Attempts: o.Attempts,
 		BackoffMin: time.Millisecond, BackoffMax: time.Millisecond,
 	})

@@ -139,13 +139,13 @@ func (s *sandbox) ConcurrencyReason() string {
 // Queues says that the component's time begins when a case has a place at the server.
 func (*sandbox) Queues() {}
 
-func buildSandbox(groups Groups, raw json.RawMessage) (rewards.Scorer, error) {
+func buildSandbox(upstreams Upstreams, raw json.RawMessage) (rewards.Scorer, error) {
 	o, err := parseSandboxOptions(raw)
 	if err != nil {
 		return nil, err
 	}
 	o.Concurrency, o.AttemptTimeout = o.MaxConcurrent, 2*o.Timeout+service.Duration(transferTime)
-	doer, err := o.Group(groups, "")
+	doer, err := o.Upstream(upstreams, "")
 	if err != nil {
 		return nil, err
 	}

@@ -196,7 +196,7 @@ func TestNoMoreThanMaxConcurrentCasesRunOverAllSamples(t *testing.T) {
 		gr := &groups{doer: g}
 		sc, err := buildNamed(t, "sandbox_fusion", gr, options{"url": "http://h/run_code", "max_concurrent": 3, "run_timeout": 7})
 		require.NoError(t, err)
-		assert.Equal(t, remote.GroupOptions{Concurrency: 3, Timeout: 24 * time.Second}, gr.options, "compile, run and verl's 10 s")
+		assert.Equal(t, remote.UpstreamOptions{Concurrency: 3, Timeout: 24 * time.Second}, gr.options, "compile, run and verl's 10 s")
 		done := make(chan rewards.Score)
 		for range 5 {
 			go func() {
@@ -239,6 +239,9 @@ func TestASampleWhoseTimeIsUpLeavesItsSlots(t *testing.T) {
 // The program that calls a function is run here, by a Python.
 func TestTheFunctionOfTheCodeIsCalledWithTheLinesOfTheInput(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("python3 is not installed")

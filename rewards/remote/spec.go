@@ -14,39 +14,39 @@ const (
 	sandboxName = "sandbox_fusion"
 )
 
-// Groups gives the endpoints behind addresses.
-type Groups = service.Groups
+// Upstreams gives the endpoints behind addresses.
+type Upstreams = service.Upstreams
 
-// GroupOptions are what options say of the endpoints.
-type GroupOptions = service.GroupOptions
+// UpstreamOptions are what options say of the endpoints.
+type UpstreamOptions = service.UpstreamOptions
 
-// Specs describes http and sandbox_fusion for a registry. With nil groups both are
+// Specs describes http and sandbox_fusion for a registry. With nil upstreams both are
 // listed, and building them says that nothing goes out from here.
-func Specs(groups Groups) []rewards.Spec {
+func Specs(upstreams Upstreams) []rewards.Spec {
 	return []rewards.Spec{
 		{
 			Name:        httpName,
 			Summary:     "asks a reward service over HTTP: " + strings.Join(protocols(), ", "),
 			Options:     documentation(),
 			Concurrency: "the requests of its concurrency (256), or this process's share of them; with batch_wait each has up to batch samples",
-			Build:       func(raw json.RawMessage) (rewards.Scorer, error) { return build(groups, raw) },
+			Build:       func(raw json.RawMessage) (rewards.Scorer, error) { return build(upstreams, raw) },
 		},
 		{
 			Name:        sandboxName,
 			Summary:     "share of the test cases that the response's code passes on a SandboxFusion server (verl)",
 			Options:     sandboxDocumentation(),
 			Concurrency: "as many samples as max_concurrent cases at a time are enough for, or this process's share of them",
-			Build:       func(raw json.RawMessage) (rewards.Scorer, error) { return buildSandbox(groups, raw) },
+			Build:       func(raw json.RawMessage) (rewards.Scorer, error) { return buildSandbox(upstreams, raw) },
 		},
 	}
 }
 
-func build(groups Groups, raw json.RawMessage) (rewards.Scorer, error) {
+func build(upstreams Upstreams, raw json.RawMessage) (rewards.Scorer, error) {
 	o, err := parseOptions(raw)
 	if err != nil {
 		return nil, err
 	}
-	doer, err := o.Group(groups, pathOf(o.Protocol))
+	doer, err := o.Upstream(upstreams, pathOf(o.Protocol))
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ type Deps struct {
 	Python *python.Functions
 	// Judges give the judges whom they ask.
 	Judges judge.Deps
-	// Groups give the scorers that ask other servers their way out.
-	Groups remote.Groups
+	// Upstreams give the scorers that ask other servers their way out.
+	Upstreams remote.Upstreams
 	// Preference gives the scorers of ONNX models the devices they run on.
 	Preference preference.Deps
 	// VLM are the vision-language models that run here; nil: none.
@@ -46,9 +46,9 @@ func Register(reg *rewards.Registry, deps Deps) {
 	}
 	reg.Register(deps.Python.Spec())
 	reg.Verifier = func(kind string, raw json.RawMessage) (rewards.Verifier, error) {
-		return verify.New(kind, raw, deps.Groups)
+		return verify.New(kind, raw, deps.Upstreams)
 	}
-	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), compare.Specs(deps.Judges.Clients), remote.Specs(deps.Groups), preference.Specs(deps.Preference), vlm.Specs(deps.VLM)) {
+	for _, s := range slices.Concat(jpeg.Specs(), text.Specs(), judge.Specs(deps.Judges), compare.Specs(deps.Judges.Clients), remote.Specs(deps.Upstreams), preference.Specs(deps.Preference), vlm.Specs(deps.VLM)) {
 		reg.Register(s)
 	}
 }

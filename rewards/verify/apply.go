@@ -18,7 +18,7 @@ type Named struct {
 	Key string
 	// Required makes its failure the sample's failure.
 	Required bool
-	// Timeout bounds it; at most rewards.MaxTermTimeout. Defaults to DefaultTimeout.
+	// Timeout bounds it; at most rewards.MaxComponentTimeout. Defaults to DefaultTimeout.
 	Timeout  time.Duration
 	Verifier rewards.Verifier
 }
@@ -59,8 +59,8 @@ func Check(verifiers []Named) error {
 		if n.Verifier == nil {
 			fault("verifier %q has nothing to run", n.Key)
 		}
-		if n.Timeout < 0 || n.Timeout > rewards.MaxTermTimeout {
-			fault("verifier %q: timeout of %v, want up to %v", n.Key, n.Timeout, rewards.MaxTermTimeout)
+		if n.Timeout < 0 || n.Timeout > rewards.MaxComponentTimeout {
+			fault("verifier %q: timeout of %v, want up to %v", n.Key, n.Timeout, rewards.MaxComponentTimeout)
 		}
 	}
 	return errors.Join(errs...)

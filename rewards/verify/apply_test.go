@@ -19,7 +19,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/verify"
 )
 
-func TestResultsStandInExtraInfoAndNothingElseChanges(t *testing.T) {
+func TestExtraInfoHoldsTheResultsAndNothingElseChanges(t *testing.T) {
 	t.Parallel()
 	s := sample()
 	before, media := *s, s.Media[0]

@@ -16,6 +16,9 @@ import (
 
 func TestTheBlameForAVerifierIsByTheTable(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts processes")
+	}
 	gone := filepath.Join(t.TempDir(), "tool")
 	require.NoError(t, os.WriteFile(gone, []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // it must be executable
 	missing, err := verify.New("command", options{"argv": []string{gone}}.raw(t), nil)

@@ -27,6 +27,9 @@ import (
 // shell makes a verifier whose program is a shell script; the sample is on its stdin.
 func shell(tb testing.TB, o options, script string, args ...string) rewards.Verifier {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("SKIPPED: -short: it starts processes")
+	}
 	all := options{"argv": append([]string{"sh", "-c", script, "sh"}, args...)}
 	maps.Copy(all, o)
 	v, err := verify.New("command", all.raw(tb), nil)
@@ -77,6 +80,9 @@ func TestACommandMayWriteText(t *testing.T) {
 
 func TestArgumentsReachTheCommandAsTheyAre(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a process")
+	}
 	hostile := `$(touch x) ; "quoted" 'and' *`
 	result, err := shell(t, options{"output": "text"}, `printf %s "$1"`, hostile).Verify(t.Context(), sample())
 	require.NoError(t, err)
@@ -308,6 +314,9 @@ func TestRunsBesideEachOtherDoNotTouchEachOther(t *testing.T) {
 // the test again as nobody.
 func TestAForkBombIsBounded(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts processes")
+	}
 	if os.Getuid() == 0 {
 		again := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestAForkBombIsBounded$", "-test.v")
 		again.Dir = "/"
@@ -380,6 +389,9 @@ func parent() {
 
 func TestAHangingCommandDiesWithTheServer(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts processes")
+	}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self, "parent")
@@ -418,6 +430,9 @@ func TestCommandOptionsThatAreWrongAreAllNamed(t *testing.T) {
 
 func TestAProgramThatCannotStartIsAFailure(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts a process")
+	}
 	path := filepath.Join(t.TempDir(), "tool")
 	require.NoError(t, os.WriteFile(path, []byte("neither a program nor a script"), 0o700)) // it must look like a program
 	v, err := verify.New("command", options{"argv": []string{path}}.raw(t), nil)

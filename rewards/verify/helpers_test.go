@@ -32,11 +32,11 @@ func (o options) raw(tb testing.TB) json.RawMessage {
 	return raw
 }
 
-// network is what the program hands in: groups of package outbound.
+// network is what the program hands in: upstreams of package outbound.
 type network struct{ transport *outbound.Transport }
 
-func (n network) Group(urls []string, o service.GroupOptions) (outbound.Doer, error) {
-	return n.transport.Group(outbound.GroupConfig{
+func (n network) Upstream(urls []string, o service.UpstreamOptions) (outbound.Doer, error) {
+	return n.transport.Upstream(outbound.UpstreamConfig{
 		URLs: urls, KeyFile: o.KeyFile, Concurrency: o.Concurrency, RPM: o.RPM, Timeout: o.Timeout, Attempts: o.Attempts,
 		BackoffMin: time.Millisecond, BackoffMax: time.Millisecond,
 	})
@@ -130,6 +130,9 @@ func fails(t *testing.T, want rewards.Class, result json.RawMessage, err error, 
 // python is the real program behind python3 on PATH, which may be a shim.
 func python(tb testing.TB) string {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("SKIPPED: -short: it starts Python")
+	}
 	named := os.Getenv("REWARDLOOP_PYTHON")
 	if named == "" {
 		named = "python3"

@@ -34,7 +34,7 @@ type httpVerifier struct {
 	template *template
 }
 
-func newHTTP(raw json.RawMessage, groups service.Groups) (rewards.Verifier, error) {
+func newHTTP(raw json.RawMessage, upstreams service.Upstreams) (rewards.Verifier, error) {
 	var o httpOptions
 	err := decode(raw, &o, httpDocumentation())
 	var f service.Faults
@@ -49,7 +49,7 @@ func newHTTP(raw json.RawMessage, groups service.Groups) (rewards.Verifier, erro
 	if err := errors.Join(err, f.Err()); err != nil {
 		return nil, err
 	}
-	h.doer, err = o.Group(groups, "")
+	h.doer, err = o.Upstream(upstreams, "")
 	return h, err
 }
 

@@ -132,10 +132,10 @@ func TestRequestsBesideEachOtherKeepTheirSamples(t *testing.T) {
 // noted keeps what a group was asked for.
 type noted struct {
 	urls    []string
-	options service.GroupOptions
+	options service.UpstreamOptions
 }
 
-func (n *noted) Group(urls []string, o service.GroupOptions) (outbound.Doer, error) {
+func (n *noted) Upstream(urls []string, o service.UpstreamOptions) (outbound.Doer, error) {
 	n.urls, n.options = urls, o
 	return nil, nil
 }
@@ -147,10 +147,10 @@ func TestAddressesReachTheGroup(t *testing.T) {
 		"concurrency": 4, "rpm": 60, "request": {}}`), &n)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"http://a", "http://b/x"}, n.urls)
-	assert.Equal(t, service.GroupOptions{KeyFile: "/k", Concurrency: 4, RPM: 60, Timeout: 5 * time.Second, Attempts: 3}, n.options)
+	assert.Equal(t, service.UpstreamOptions{KeyFile: "/k", Concurrency: 4, RPM: 60, Timeout: 5 * time.Second, Attempts: 3}, n.options)
 	_, err = verify.New("sandbox_fusion", json.RawMessage(`{"url": "http://a", "run_timeout": 3}`), &n)
 	require.NoError(t, err)
-	assert.Equal(t, service.GroupOptions{Timeout: 16 * time.Second}, n.options, "twice the time of a run, and ten seconds for the way")
+	assert.Equal(t, service.UpstreamOptions{Timeout: 16 * time.Second}, n.options, "twice the time of a run, and ten seconds for the way")
 }
 
 func TestOptionsThatAreWrongAreAllNamed(t *testing.T) {
@@ -190,7 +190,7 @@ func TestOptionsThatAreWrongAreAllNamed(t *testing.T) {
 		require.ErrorContains(t, err, "request: ")
 	}
 	_, err := verify.New("http", json.RawMessage(`{"url": "http://a", "request": {}}`), nil)
-	require.ErrorContains(t, err, "without endpoint groups")
+	require.ErrorContains(t, err, "without upstreams")
 	_, err = verify.New("http", json.RawMessage(`{} {}`), nil)
 	require.ErrorContains(t, err, "more than one JSON value")
 }

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -49,7 +49,7 @@ func (p *process) run(ctx context.Context) ending {
 	}
 	mark := marker + "=" + rand.Text()
 	gate := &gate{make(chan struct{}), bytes.NewReader(p.input)}
-	stdout, stderr := &bounded{over: make(chan struct{})}, &slot.Output{}
+	stdout, stderr := &bounded{over: make(chan struct{})}, &subprocess.Output{}
 	cmd := &exec.Cmd{
 		Path: p.program, Args: p.argv, Dir: p.folder, Env: append([]string{mark}, p.env...),
 		Stdin: gate, Stdout: stdout, Stderr: stderr,

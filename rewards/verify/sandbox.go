@@ -55,7 +55,7 @@ type sandboxVerifier struct {
 	options sandboxOptions
 }
 
-func newSandbox(raw json.RawMessage, groups service.Groups) (rewards.Verifier, error) {
+func newSandbox(raw json.RawMessage, upstreams service.Upstreams) (rewards.Verifier, error) {
 	o := sandboxDefaults()
 	err := decode(raw, &o, sandboxDocumentation())
 	var f service.Faults
@@ -69,7 +69,7 @@ func newSandbox(raw json.RawMessage, groups service.Groups) (rewards.Verifier, e
 	}
 	o.AttemptTimeout = 2*o.RunTimeout + service.Duration(transferTime)
 	v := &sandboxVerifier{header: header(&o.Addresses), options: o}
-	v.doer, err = o.Group(groups, "")
+	v.doer, err = o.Upstream(upstreams, "")
 	return v, err
 }
 

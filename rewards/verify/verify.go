@@ -37,16 +37,16 @@ func Specs() []Spec {
 }
 
 // New makes a verifier of a kind from its options, a JSON object or nil. It names
-// every fault of the options and neither connects nor starts anything. Nil groups
+// every fault of the options and neither connects nor starts anything. Nil upstreams
 // serve a configuration that asks nobody over HTTP.
-func New(kind string, raw json.RawMessage, groups service.Groups) (rewards.Verifier, error) {
+func New(kind string, raw json.RawMessage, upstreams service.Upstreams) (rewards.Verifier, error) {
 	var v rewards.Verifier
 	var err error
 	switch kind {
 	case kindHTTP:
-		v, err = newHTTP(raw, groups)
+		v, err = newHTTP(raw, upstreams)
 	case kindSandbox:
-		v, err = newSandbox(raw, groups)
+		v, err = newSandbox(raw, upstreams)
 	case kindCommand:
 		v, err = newCommand(raw)
 	default:

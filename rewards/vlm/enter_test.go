@@ -68,7 +68,7 @@ func TestNoPictureIsDecodedBeforeThereIsLeaveForIt(t *testing.T) {
 	require.NoError(t, err)
 	reads, err := ocr.New(judge, reader)
 	require.NoError(t, err)
-	m, err := rewards.NewManager(rewards.ManagerConfig{Terms: []rewards.Term{
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{
 		{Key: "asks", Weight: 1, Scorer: scorer(t, registry, map[string]any{"model": folder, "frames": 3})},
 		{Key: "reads", Weight: 1, Scorer: reads},
 		{Key: "chats", Weight: 1, Scorer: rewards.ScorerFunc(func(ctx context.Context, _ *rewards.Sample) (rewards.Score, error) {

@@ -16,16 +16,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
-	"github.com/rewardloop/rewardloop/internal/testkit/onnx"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/vlm"
+	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
 // TestExportsInOtherFormsWorkOrAreRefusedByName puts each of testdata/models/exotic in
 // the place of the file it is a variant of.
 func TestExportsInOtherFormsWorkOrAreRefusedByName(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	folder := tiny(t, "tiny-idefics3")
 	exotic := filepath.Join(models(), "exotic")
 	data, err := os.ReadFile(filepath.Join(exotic, "index.json"))

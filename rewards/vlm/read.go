@@ -20,8 +20,8 @@ const (
 
 var _ ocr.Named = (*Judge)(nil)
 
-// Engine implements ocr.Named.
-func (*Judge) Engine() string { return ocr.EngineVLM }
+// Reader implements ocr.Named.
+func (*Judge) Reader() string { return ocr.ReaderVLM }
 
 // ReadText has the model write down what is written in a frame. It is told nothing
 // else, neither prompt nor target. Every line of the answer is one of the frame, and

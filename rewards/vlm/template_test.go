@@ -142,6 +142,9 @@ func TestATemplateOfTheGreatestDepthIsAnErrorAndNotTheEndOfTheProcess(t *testing
 // TestATemplateWithoutAnEndIsAnError lets templates loop, recurse and include themselves.
 func TestATemplateWithoutAnEndIsAnError(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
 	loop, end := "{% for a in range(1000) %}", "{% endfor %}"
 	for source, want := range map[string]string{
 		"{% for a in range(1000000000000) %}{% endfor %}":                                 "steps",

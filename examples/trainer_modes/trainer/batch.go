@@ -138,7 +138,7 @@ const askMS = 30_000
 // there when the update before it has ended.
 func (b *batch) collect(ctx context.Context) error {
 	defer close(b.chunks)
-	take := wire.Take{Step: b.rec.Step, Order: b.cfg.Order, WaitMS: askMS}
+	take := wire.Fetch{Step: b.rec.Step, Order: b.cfg.Order, WaitMS: askMS}
 	if b.cfg.Mode.Pipelines() {
 		take.Groups = int64(b.cfg.Prompts / b.cfg.MiniBatches)
 	}

@@ -74,7 +74,7 @@ func (l *ideal) score(s *rewards.Sample) {
 	l.news = make(chan struct{})
 }
 
-func (l *ideal) Chunks(ctx context.Context, t wire.Take) iter.Seq2[*wire.Rewards, error] {
+func (l *ideal) Chunks(ctx context.Context, t wire.Fetch) iter.Seq2[*wire.Rewards, error] {
 	return func(yield func(*wire.Rewards, error) bool) {
 		for {
 			l.mu.Lock()
@@ -98,7 +98,7 @@ func (l *ideal) Chunks(ctx context.Context, t wire.Take) iter.Seq2[*wire.Rewards
 }
 
 // next is a chunk if its groups are complete. The caller holds mu.
-func (l *ideal) next(t wire.Take) *wire.Rewards {
+func (l *ideal) next(t wire.Fetch) *wire.Rewards {
 	st := l.steps[t.Step]
 	total := int(st.declared.Expected)
 	var ready []string

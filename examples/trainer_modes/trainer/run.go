@@ -18,7 +18,7 @@ import (
 type Loop interface {
 	Sender
 	// Chunks yields the rewards of a step in chunks of whole groups, until the last.
-	Chunks(ctx context.Context, t wire.Take) iter.Seq2[*wire.Rewards, error]
+	Chunks(ctx context.Context, t wire.Fetch) iter.Seq2[*wire.Rewards, error]
 }
 
 // Sender takes samples, and says before how many a step will have.

@@ -123,8 +123,8 @@ def _stand_in(result: Result, settings: Settings, grouped: bool) -> float:
         return fallback
     if settings.on_failed == "raise":
         raise RewardFailedError(f"sample {result.id}: {why(result)}")
-    if result.substitute is not None and result.substitute.value is not None:
-        return result.substitute.value
+    if result.fallback is not None and result.fallback.value is not None:
+        return result.fallback.value
     if not grouped:
         raise RewardFailedError(
             f"sample {result.id}: {why(result)}; it has no group whose mean could stand in for its score: "

@@ -9,7 +9,7 @@ type calipers struct {
 	inv  []float32 // 1 over its length
 }
 
-// rectangle is a rotated rectangle in RotatedRect's terms; angle is in degrees.
+// rectangle is a rotated rectangle in RotatedRect's components; angle is in degrees.
 type rectangle struct {
 	center        corner
 	width, height float32

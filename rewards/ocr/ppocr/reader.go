@@ -139,8 +139,8 @@ func (v visit) Done() { v.leave() }
 
 var _ ocr.Named = (*Reader)(nil)
 
-// Engine implements ocr.Named.
-func (*Reader) Engine() string { return ocr.EnginePPOCR }
+// Reader implements ocr.Named.
+func (*Reader) Reader() string { return ocr.ReaderPPOCR }
 
 // ReadText reads one frame. Errors are of class BadInput (beyond MaxPixels or
 // MaxDetectorPixels, or so flat that nothing would be left of it), Crashed, Timeout,

@@ -53,6 +53,9 @@ func strike(t *testing.T, r *tesseract.Reader, times int, signal syscall.Signal)
 
 func TestTheBlameForAChildIsByTheTable(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	for _, tt := range []struct {
 		event  string
 		signal syscall.Signal

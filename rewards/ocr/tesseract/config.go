@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
 )
 
 // Isolation says where Tesseract runs.
@@ -19,22 +21,20 @@ const (
 	Inline  Isolation = "inline"  // in this process: debugging and measuring only
 )
 
-// Config is what a Reader is made from. The zero value of a field means its default.
+// Config is what a Reader is made from. The zero value of a field means its default. What Keys
+// lists is set by the configuration file, and Keys says what it means; the rest is the program's.
 type Config struct {
-	// Slots is how many pictures are read at once; default: the number of CPUs.
-	// Tesseract runs on one thread per slot.
-	Slots int
+	// Slots defaults to the number of CPUs.
+	Slots    int
+	PSM      int
+	Language string
+	Timeout  time.Duration
 	// Isolation is "process" (default) or "inline". It means nothing without the
 	// build tag, where every look is a process.
 	Isolation Isolation
-	// Language is the traineddata's name, or several joined by +; default "eng".
-	Language string
 	// TessdataDir is the folder of the traineddata files; default: Tesseract's own
 	// choice, which TESSDATA_PREFIX changes.
 	TessdataDir string
-	// PSM is the page segmentation mode, 3 to 13; default 11, sparse text in no
-	// particular order.
-	PSM int
 	// Threshold is how the picture becomes black and white: "sauvola" (default;
 	// needs Tesseract 5), which adapts to the surroundings of a pixel, or "otsu",
 	// Tesseract's own default for scanned pages.
@@ -43,9 +43,6 @@ type Config struct {
 	// is read too and the more confident reading taken; default 0.8. Light text on
 	// a dark ground needs it. -1: never.
 	SecondLook float64
-	// Timeout bounds the reading of one frame; default 30 s. A pathological
-	// picture of 1024 pixels takes 2 to 5 s.
-	Timeout time.Duration
 	// MaxPixels bounds a frame in pixels; default 16 Mi, a square of 4096.
 	MaxPixels int
 	// Recycle replaces a child after so many frames, because gosseract leaks about
@@ -58,15 +55,27 @@ const (
 	otsu    = "otsu"
 )
 
+// Keys implements keys.Described: the section pool.tesseract.
+func (c *Config) Keys(k *keys.Set) {
+	k.Int(&c.Slots, "slots", 0, "Tesseract processes, each of which reads one picture at a time. 0: one for each CPU.").Max(1024)
+	k.Int(&c.PSM, "psm", 11, "Page segmentation mode: 11 sparse text, 6 one block, 7 one line.").Between(3, 13)
+	k.Text(&c.Language, "language", "eng", "Language data, such as eng or eng+chi_sim.")
+	k.Duration(&c.Timeout, "timeout", 30*time.Second, "One picture; a process that takes longer is killed and replaced. A hard picture of 1024² takes 2 to 5 s.").Min(time.Millisecond)
+	k.Check(func(r keys.Report) {
+		// It becomes an argument of a program and part of a file name.
+		if strings.Trim(c.Language, letters) != "" || strings.HasPrefix(c.Language, "-") {
+			r.Fault("language", "want names like eng or eng+deu, got %q", c.Language)
+		}
+	})
+}
+
 // WithDefaults fills what is not set.
 func (c Config) WithDefaults() Config {
+	keys.Fill(&c)
 	c.Slots = cmp.Or(c.Slots, runtime.NumCPU())
 	c.Isolation = cmp.Or(c.Isolation, Process)
-	c.Language = cmp.Or(c.Language, "eng")
-	c.PSM = cmp.Or(c.PSM, 11)
 	c.Threshold = cmp.Or(c.Threshold, sauvola)
 	c.SecondLook = cmp.Or(c.SecondLook, 0.8)
-	c.Timeout = cmp.Or(c.Timeout, 30*time.Second)
 	c.MaxPixels = cmp.Or(c.MaxPixels, 16<<20)
 	c.Recycle = cmp.Or(c.Recycle, 20_000)
 	return c
@@ -75,21 +84,16 @@ func (c Config) WithDefaults() Config {
 // Validate names everything that is wrong with a configuration whose defaults
 // are filled.
 func (c Config) Validate() error {
-	var errs []error
+	errs := []error{keys.Validate("tesseract", &c)}
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf("tesseract: "+format, args...))
 		}
 	}
-	bad(c.Slots < 1 || c.Slots > 1024, "slots: %d, want 1 to 1024", c.Slots)
 	bad(c.Isolation != Process && c.Isolation != Inline, "isolation: %q, want %s or %s", c.Isolation, Process, Inline)
-	// It becomes an argument of a program and part of a file name.
-	bad(strings.Trim(c.Language, letters) != "" || strings.HasPrefix(c.Language, "-"), "language: %q, want names like eng or eng+deu", c.Language)
 	bad(strings.HasPrefix(c.TessdataDir, "-"), "tessdata_dir: %q begins with a dash", c.TessdataDir)
-	bad(c.PSM < 3 || c.PSM > 13, "psm: %d, want 3 to 13", c.PSM)
 	bad(c.Threshold != sauvola && c.Threshold != otsu, "threshold: %q, want %s or %s", c.Threshold, sauvola, otsu)
 	bad(!(c.SecondLook <= 1), "second_look: %v, want at most 1", c.SecondLook)
-	bad(c.Timeout < 0, "timeout: %v is negative", c.Timeout)
 	bad(c.MaxPixels < 1 || c.MaxPixels > 1<<28, "max_pixels: %d, want 1 to %d", c.MaxPixels, 1<<28)
 	bad(c.Recycle < 1, "recycle: %d, want 1 or more", c.Recycle)
 	return errors.Join(errs...)

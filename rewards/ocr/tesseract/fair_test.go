@@ -17,7 +17,7 @@ import (
 // TestRealChildrenServeRunsByWeight holds the time that two runs of one profile, and runs of
 // two profiles, have had Tesseract to their weights.
 // The shares are those of times that a loaded machine stretches, so the bar is a quarter here;
-// internal/slot and internal/fair hold five percent in fake time.
+// internal/subprocess and internal/fair hold five percent in fake time.
 func TestRealChildrenServeRunsByWeight(t *testing.T) {
 	t.Parallel()
 	if len(tesseract.Kinds()) == 0 {

@@ -11,16 +11,16 @@ import (
 
 	"github.com/otiai10/gosseract/v2"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
 // kindName is the hidden argument of a child: "rewardloop slot tesseract".
 const kindName = "tesseract"
 
-// Kinds are the child processes this build can be; main hands them to slot.Main.
-func Kinds() []slot.Kind {
-	return []slot.Kind{{Name: kindName, New: newHandler}}
+// Kinds are the child processes this build can be; main hands them to subprocess.Main.
+func Kinds() []subprocess.Kind {
+	return []subprocess.Kind{{Name: kindName, New: newHandler}}
 }
 
 // size is the meta of a request.
@@ -37,7 +37,7 @@ type handler struct {
 	pgm    []byte
 }
 
-func newHandler(init []byte) (slot.Handler, error) {
+func newHandler(init []byte) (subprocess.Handler, error) {
 	var cfg Config
 	if err := json.Unmarshal(init, &cfg); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
@@ -71,7 +71,7 @@ func (h *handler) load() error {
 }
 
 // Handle answers with the lines as JSON.
-func (h *handler) Handle(c slot.Call) ([]byte, error) {
+func (h *handler) Handle(c subprocess.Call) ([]byte, error) {
 	var s size
 	if err := json.Unmarshal(c.Meta, &s); err != nil {
 		return nil, fmt.Errorf("size: %w", err)

@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/fair"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
 // Kinds is empty: without the build tag no child process of this binary reads text.
-func Kinds() []slot.Kind { return nil }
+func Kinds() []subprocess.Kind { return nil }
 
 // Bounds of what the program may say.
 const (
@@ -42,7 +42,7 @@ type program struct {
 	gate *fair.Gate // an executor per slot
 
 	mu     sync.Mutex
-	count  slot.Stats
+	count  subprocess.Stats
 	closed bool
 }
 
@@ -69,34 +69,34 @@ func (p *program) start(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: canary: %w", slot.ErrUnavailable, err)
+		return fmt.Errorf("%w: canary: %w", subprocess.ErrUnavailable, err)
 	}
 	return nil
 }
 
-func (p *program) take(ctx context.Context) (seat, error) {
-	if p.note(func(*slot.Stats) {}) {
-		return nil, fmt.Errorf("%w: closed", slot.ErrUnavailable)
+func (p *program) take(ctx context.Context) (place, error) {
+	if p.note(func(*subprocess.Stats) {}) {
+		return nil, fmt.Errorf("%w: closed", subprocess.ErrUnavailable)
 	}
 	turn, err := p.gate.Acquire(ctx, fair.Tenant(rewards.TenantOf(ctx)))
 	if err != nil {
-		return nil, p.ended(ctx, fmt.Errorf("all slots were busy: %w", slot.ErrWaiting))
+		return nil, p.ended(ctx, fmt.Errorf("all slots were busy: %w", subprocess.ErrWaiting))
 	}
-	return programSeat{p, turn}, nil
+	return programPlace{p, turn}, nil
 }
 
-// programSeat is the right to run the program.
-type programSeat struct {
+// programPlace is the right to run the program.
+type programPlace struct {
 	p    *program
 	turn fair.Turn
 }
 
-func (s programSeat) release() { s.turn.Release() }
+func (s programPlace) release() { s.turn.Release() }
 
-func (s programSeat) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
+func (s programPlace) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error) {
 	p := s.p
-	p.note(func(s *slot.Stats) { s.Busy++; s.Requests++ })
-	defer p.note(func(s *slot.Stats) { s.Busy-- })
+	p.note(func(s *subprocess.Stats) { s.Busy++; s.Requests++ })
+	defer p.note(func(s *subprocess.Stats) { s.Busy-- })
 	return twice(p.cfg, greymap(nil, rgb, width, height), width, height, func(pgm []byte) ([]ocr.Line, error) {
 		return p.again(ctx, pgm)
 	})
@@ -106,10 +106,10 @@ func (s programSeat) read(ctx context.Context, rgb []byte, width, height int) ([
 // whose fault that is.
 func (p *program) again(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 	lines, err := p.look(ctx, pgm)
-	if errors.Is(err, slot.ErrCrashed) {
+	if errors.Is(err, subprocess.ErrCrashed) {
 		lines, err = p.look(ctx, pgm)
 	}
-	if !errors.Is(err, slot.ErrCrashed) || errors.Is(err, slot.ErrHost) {
+	if !errors.Is(err, subprocess.ErrCrashed) || errors.Is(err, subprocess.ErrHost) {
 		return lines, err
 	}
 	px, cerr := canary()
@@ -117,7 +117,7 @@ func (p *program) again(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 		_, cerr = p.look(ctx, greymap(nil, px.RGB, px.Width, px.Height))
 	}
 	if cerr != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w; %w: canary: %w", err, slot.ErrHost, cerr)
+		err = fmt.Errorf("%w; %w: canary: %w", err, subprocess.ErrHost, cerr)
 	}
 	return nil, err
 }
@@ -150,22 +150,22 @@ func (p *program) look(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 	case ctx.Err() != nil:
 		return nil, p.ended(ctx, errors.New("the program was killed"))
 	case out.over:
-		return nil, fmt.Errorf("%w: %w", slot.ErrHandler, errTooMuch)
+		return nil, fmt.Errorf("%w: %w", subprocess.ErrHandler, errTooMuch)
 	case errors.As(err, &exit) && !exit.Exited():
-		p.note(func(s *slot.Stats) { s.Crashes++ })
-		err = fmt.Errorf("%w: %w: %s", slot.ErrCrashed, err, errs)
+		p.note(func(s *subprocess.Stats) { s.Crashes++ })
+		err = fmt.Errorf("%w: %w: %s", subprocess.ErrCrashed, err, errs)
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL { // not ours: ctx goes on
-			err = fmt.Errorf("%w; %w: it was killed from outside", err, slot.ErrHost)
+			err = fmt.Errorf("%w; %w: it was killed from outside", err, subprocess.ErrHost)
 		}
 		return nil, err
 	case err != nil && exit == nil && cmd.Process == nil: // it did not start
-		err = fmt.Errorf("%w: %w", slot.ErrUnavailable, err)
+		err = fmt.Errorf("%w: %w", subprocess.ErrUnavailable, err)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			err = fmt.Errorf("%w: %w", slot.ErrHandler, err) // it will not start either next time
+			err = fmt.Errorf("%w: %w", subprocess.ErrHandler, err) // it will not start either next time
 		}
 		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w: %s", slot.ErrHandler, err, errs)
+		return nil, fmt.Errorf("%w: %w: %s", subprocess.ErrHandler, err, errs)
 	}
 	return parseTSV(out.String())
 }
@@ -173,14 +173,14 @@ func (p *program) look(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 // ended turns the end of the context into an error.
 func (p *program) ended(ctx context.Context, when error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		p.note(func(s *slot.Stats) { s.Timeouts++ })
-		return fmt.Errorf("%w: %w: %w", slot.ErrTimeout, when, ctx.Err())
+		p.note(func(s *subprocess.Stats) { s.Timeouts++ })
+		return fmt.Errorf("%w: %w: %w", subprocess.ErrTimeout, when, ctx.Err())
 	}
 	return fmt.Errorf("%w: %w", when, ctx.Err())
 }
 
 // note changes the counters and reports whether the reader is closed.
-func (p *program) note(f func(*slot.Stats)) bool {
+func (p *program) note(f func(*subprocess.Stats)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f(&p.count)
@@ -193,13 +193,13 @@ func (p *program) stop(ctx context.Context) error {
 	p.mu.Unlock()
 	for range p.cfg.Slots {
 		if _, err := p.gate.Acquire(ctx, fair.Tenant{}); err != nil { // never released
-			return fmt.Errorf("%w: a program still runs: %w", slot.ErrTimeout, err)
+			return fmt.Errorf("%w: a program still runs: %w", subprocess.ErrTimeout, err)
 		}
 	}
 	return nil
 }
 
-func (p *program) stats() slot.Stats {
+func (p *program) stats() subprocess.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.count
@@ -226,7 +226,7 @@ func parseTSV(table string) ([]ocr.Line, error) {
 		}
 		w, err := parseWord(f)
 		if err != nil {
-			return nil, fmt.Errorf("%w: unexpected row %.100q: %w", slot.ErrHandler, row, err)
+			return nil, fmt.Errorf("%w: unexpected row %.100q: %w", subprocess.ErrHandler, row, err)
 		}
 		if key := strings.Join(f[1:5], " "); key != last { // page, block, paragraph, line
 			flush()

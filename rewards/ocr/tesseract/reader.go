@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
@@ -23,15 +23,15 @@ const minSide = 8
 // backend is the part that differs between the builds.
 type backend interface {
 	start(ctx context.Context) error
-	// take waits for a slot. Its errors wrap slot's sentinels or ctx's error.
-	take(ctx context.Context) (seat, error)
+	// take waits for a slot. Its errors wrap subprocess's sentinels or ctx's error.
+	take(ctx context.Context) (place, error)
 	stop(ctx context.Context) error
-	stats() slot.Stats
+	stats() subprocess.Stats
 }
 
-// seat is a slot that has nothing else to do.
-type seat interface {
-	// read answers from tight RGB bytes, once. Its errors wrap slot's sentinels or ctx's error.
+// place is a slot that has nothing else to do.
+type place interface {
+	// read answers from tight RGB bytes, once. Its errors wrap subprocess's sentinels or ctx's error.
 	read(ctx context.Context, rgb []byte, width, height int) ([]ocr.Line, error)
 	// release gives the slot back, if it has not read. It may be called twice.
 	release()
@@ -106,8 +106,8 @@ func (r *Reader) Warm(ctx context.Context) error {
 
 var _ ocr.Named = (*Reader)(nil)
 
-// Engine implements ocr.Named.
-func (*Reader) Engine() string { return ocr.EngineTesseract }
+// Reader implements ocr.Named.
+func (*Reader) Reader() string { return ocr.ReaderTesseract }
 
 // ReadText reads one frame: lines in Tesseract's order with boxes in pixels of
 // the frame. Errors are of class BadInput (a frame beyond MaxPixels), Crashed,
@@ -152,11 +152,11 @@ func (r *Reader) Turn(ctx context.Context) (ocr.Turn, error) {
 // turn is a slot for one frame.
 type turn struct {
 	reader *Reader
-	seat   seat
+	place  place
 }
 
 // Done implements ocr.Turn.
-func (t *turn) Done() { t.seat.release() }
+func (t *turn) Done() { t.place.release() }
 
 // ReadText implements ocr.Turn.
 func (t *turn) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
@@ -166,7 +166,7 @@ func (t *turn) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]o
 	if min(px.Width, px.Height) < minSide {
 		return nil, nil
 	}
-	lines, err := t.seat.read(ctx, px.Frame(frame), px.Width, px.Height)
+	lines, err := t.place.read(ctx, px.Frame(frame), px.Width, px.Height)
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
@@ -182,7 +182,7 @@ func (r *Reader) ConcurrencyReason() string {
 }
 
 // Stats says how the slots are.
-func (r *Reader) Stats() slot.Stats { return r.backend.stats() }
+func (r *Reader) Stats() subprocess.Stats { return r.backend.stats() }
 
 // Close lets running frames end for up to 5 s and ends the slots. Nothing can
 // be read afterwards.
@@ -203,7 +203,7 @@ func unstarted(ctx context.Context, err error) error {
 	switch failed := classify(ctx, err); {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return failed
-	case errors.Is(err, slot.ErrHandler):
+	case errors.Is(err, subprocess.ErrHandler):
 		return rewards.Permanent(rewards.BlameWorker, failed)
 	default:
 		return rewards.Blamed(rewards.BlameWorker, failed)
@@ -214,19 +214,19 @@ func unstarted(ctx context.Context, err error) error {
 func classify(ctx context.Context, err error) error {
 	failed := func(class rewards.Class) error { return fmt.Errorf("%w: tesseract: %w", class, err) }
 	switch {
-	case errors.Is(err, slot.ErrTimeout):
-		return rewards.Ended(ctx, !errors.Is(err, slot.ErrWaiting), rewards.BlameReward, failed(rewards.Timeout))
-	case errors.Is(err, slot.ErrCrashed) && errors.Is(err, slot.ErrHost):
+	case errors.Is(err, subprocess.ErrTimeout):
+		return rewards.Ended(ctx, !errors.Is(err, subprocess.ErrWaiting), rewards.BlameReward, failed(rewards.Timeout))
+	case errors.Is(err, subprocess.ErrCrashed) && errors.Is(err, subprocess.ErrHost):
 		return rewards.Blamed(rewards.BlameWorker, failed(rewards.Crashed))
-	case errors.Is(err, slot.ErrCrashed): // two of them, each of which had read the canary
+	case errors.Is(err, subprocess.ErrCrashed): // two of them, each of which had read the canary
 		return rewards.Blamed(rewards.BlameSample, failed(rewards.Crashed))
-	case errors.Is(err, slot.ErrTooLarge):
+	case errors.Is(err, subprocess.ErrTooLarge):
 		return failed(rewards.BadInput)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return fmt.Errorf("tesseract: %w", err)
-	case errors.Is(err, slot.ErrUnavailable) && errors.Is(err, slot.ErrHandler): // such as a language that is not installed
+	case errors.Is(err, subprocess.ErrUnavailable) && errors.Is(err, subprocess.ErrHandler): // such as a language that is not installed
 		return rewards.Permanent(rewards.BlameWorker, failed(rewards.Unavailable))
-	case errors.Is(err, slot.ErrUnavailable):
+	case errors.Is(err, subprocess.ErrUnavailable):
 		return rewards.Blamed(rewards.BlameWorker, failed(rewards.Unavailable))
 	}
 	return failed(rewards.Internal)

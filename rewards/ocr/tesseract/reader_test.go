@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
@@ -27,7 +27,7 @@ import (
 
 // TestMain makes the test binary its own child process.
 func TestMain(m *testing.M) {
-	if code, child := slot.Main(os.Args[1:], tesseract.Kinds()...); child {
+	if code, child := subprocess.Main(os.Args[1:], tesseract.Kinds()...); child {
 		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)
@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 
 func newReader(t *testing.T, cfg tesseract.Config) *tesseract.Reader {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if detail, err := tesseract.Available(); err != nil {
 		t.Skipf("SKIPPED: no Tesseract: %v", err)
 	} else {
@@ -226,6 +229,9 @@ func TestAnImpossibleFrameIsRefused(t *testing.T) {
 
 func TestAMissingLanguageIsNamedWhenTheReaderStarts(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts child processes")
+	}
 	if _, err := tesseract.Available(); err != nil {
 		t.Skipf("SKIPPED: no Tesseract: %v", err)
 	}

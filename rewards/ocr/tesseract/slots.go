@@ -11,17 +11,17 @@ import (
 	"github.com/otiai10/gosseract/v2"
 
 	"github.com/rewardloop/rewardloop/internal/fair"
-	"github.com/rewardloop/rewardloop/internal/slot"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
-// runner is what slot.Pool and slot.Inline have in common.
+// runner is what subprocess.Pool and subprocess.Inline have in common.
 type runner interface {
 	Start(ctx context.Context) error
-	Take(ctx context.Context, t fair.Tenant) (slot.Lease, error)
+	Take(ctx context.Context, t fair.Tenant) (subprocess.Lease, error)
 	Stop(ctx context.Context) error
-	Stats() slot.Stats
+	Stats() subprocess.Stats
 }
 
 // slots is the backend that links libtesseract. Its runner is made anew by every
@@ -29,7 +29,7 @@ type runner interface {
 type slots struct {
 	cfg  Config
 	run  chan runner // capacity 1: the current runner
-	slot slot.Config
+	slot subprocess.Config
 }
 
 func newBackend(cfg Config) (backend, error) {
@@ -42,7 +42,7 @@ func newBackend(cfg Config) (backend, error) {
 		return nil, fmt.Errorf("tesseract: %w", err)
 	}
 	s := &slots{cfg: cfg, run: make(chan runner, 1)}
-	s.slot = slot.Config{
+	s.slot = subprocess.Config{
 		Kind:           kindName,
 		Env:            environment(),
 		Slots:          cfg.Slots,
@@ -50,7 +50,7 @@ func newBackend(cfg Config) (backend, error) {
 		MaxPixels:      3 * cfg.MaxPixels,
 		RequestTimeout: cfg.Timeout,
 		Recycle:        cfg.Recycle,
-		Canary: &slot.Canary{
+		Canary: &subprocess.Canary{
 			Request: request(px.RGB, px.Width, px.Height),
 			Check: func(body []byte) error {
 				lines, err := parse(body)
@@ -71,9 +71,9 @@ func newBackend(cfg Config) (backend, error) {
 
 func (s *slots) make() (runner, error) {
 	if s.cfg.Isolation == Inline {
-		return slot.NewInline(s.slot, Kinds()[0])
+		return subprocess.NewInline(s.slot, Kinds()[0])
 	}
-	return slot.New(s.slot)
+	return subprocess.New(s.slot)
 }
 
 func (s *slots) runner() runner {
@@ -96,7 +96,7 @@ func (s *slots) start(ctx context.Context) error {
 	return err
 }
 
-func (s *slots) take(ctx context.Context) (seat, error) {
+func (s *slots) take(ctx context.Context) (place, error) {
 	l, err := s.runner().Take(ctx, fair.Tenant(rewards.TenantOf(ctx)))
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s *slots) take(ctx context.Context) (seat, error) {
 }
 
 // leased is a child, or an inline slot.
-type leased struct{ slot.Lease }
+type leased struct{ subprocess.Lease }
 
 func (l leased) release() { l.Release() }
 
@@ -119,10 +119,10 @@ func (l leased) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.
 
 func (s *slots) stop(ctx context.Context) error { return s.runner().Stop(ctx) }
 
-func (s *slots) stats() slot.Stats { return s.runner().Stats() }
+func (s *slots) stats() subprocess.Stats { return s.runner().Stats() }
 
-func request(rgb []byte, width, height int) slot.Request {
-	return slot.Request{
+func request(rgb []byte, width, height int) subprocess.Request {
+	return subprocess.Request{
 		Name:   fmt.Sprintf("%dx%d picture", width, height),
 		Meta:   fmt.Appendf(nil, `{"width":%d,"height":%d}`, width, height),
 		Pixels: [][]byte{rgb},

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/queue"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
+	"github.com/rewardloop/rewardloop/rewards/python"
+)
+
+// This file says which sections there are besides those of rewards and engines. What the keys
+// of a section are, the package says whose Config they set (config/keys); here are the few that
+// belong to the process as a whole.
+
+// sections are all settings of c outside of rewards and engines.
+func (c *Config) sections() []*keys.Section {
+	var all keys.Set
+	l := all.Section("loop", "How samples are accepted, queued and answered.", &c.Loop, keys.Func(c.Server.SampleKeys))
+	l.Section("workers", "The reward-loop workers of this process; reward.num_workers is their number.", &c.Workers, &c.Loop.Breaker)
+	all.Section("pool", "What scores samples.", &c.Pool)
+	all.Section("outbound", "What leaves this process by HTTP: engines, scorers on other servers, sandboxes.", &c.Outbound)
+	all.Section("server", "The HTTP route and the websocket.", &c.Server)
+	f := all.Section("queue", "Gateways and workers on several machines. Without it one process does it all.", &c.Queue)
+	f.Check(c.checkQueue)
+	return all.Sections
+}
+
+// Loop holds the settings of the section loop but for those of HTTP and of the workers.
+type Loop struct {
+	loop.Config
+
+	Deterministic                  bool
+	ComponentTimeout, DrainTimeout time.Duration
+}
+
+// Keys implements keys.Described.
+func (l *Loop) Keys(k *keys.Set) {
+	l.Config.Keys(k)
+	k.Bool(&l.Deterministic, "deterministic", "Results do not depend on which worker scores a sample, or beside which others: onnx runs batches of one, "+
+		"nothing is asked for twice, and questions to a judge without a seed have one of the sample's id. Slower.")
+	k.Duration(&l.ComponentTimeout, "component_timeout", rewards.DefaultComponentTimeout, "One scorer on one sample, retries included, where its entry has no timeout.").Min(time.Millisecond)
+	k.Duration(&l.DrainTimeout, "drain_timeout", 30*time.Second, "How long a process that was told to stop finishes what it has.")
+	k.AtMost("component_timeout", "claim_timeout")
+	// The lesser of these counts, so that a program may set them otherwise; in a file it is a slip.
+	k.AtMost("credit_bytes", "max_bytes")
+	k.AtMost("sample_timeout", "max_sample_timeout")
+	k.Check(func(r keys.Report) {
+		if l.Deterministic && l.Dispatch.BackupAfter > 0 {
+			r.Note("dispatch.backup_after", "without effect beside %s: of two answers the first would count", r.Path("deterministic"))
+		}
+	})
+}
+
+// Pool holds the settings of the section pool.
+type Pool struct {
+	// Isolation is one of the values of ort.Isolation, which are those of tesseract.Isolation.
+	Isolation string
+	ModelsDir string
+	ONNX      ort.Config
+	Tesseract tesseract.Config
+	Python    python.Config
+	Decode    media.Config
+}
+
+// Keys implements keys.Described.
+func (p *Pool) Keys(k *keys.Set) {
+	k.Choice(&p.Isolation, "isolation", []string{string(ort.Process), string(ort.Inline)},
+		"process: engines that can crash run in child processes. inline: in this one, for debugging.")
+	k.Text(&p.ModelsDir, "models_dir", "", "Folder of model files. Empty: REWARDLOOP_MODELS, else the clone's .cache/models, else rewardloop/models in the user's cache folder.")
+	k.Section("onnx", "ONNX Runtime, which runs models such as PP-OCR.", &p.ONNX)
+	k.Section("tesseract", "The text reader of builtin://ocr.", &p.Tesseract)
+	k.Section("python", "Processes that run Python reward functions (Linux only).", &p.Python)
+	k.Section("decode", "Pictures and videos on their way to pixels.", &p.Decode)
+}
+
+// Queue holds the settings of the section queue: where NATS is, who this process is
+// there, and what a durable gateway keeps.
+type Queue struct {
+	queue.Config
+
+	Spool spool.Config
+
+	ACLFile, NKeyFile, CredsFile string
+	TLSCA, TLSCert, TLSKey       string
+	TLSClients                   bool
+	// Advertise is where workers reach this gateway; "": it follows from server.listen.
+	Advertise string
+	// Rewards are those that this process's workers serve; none: all of the file.
+	Rewards  []string
+	ClaimTTL time.Duration
+}
+
+// Keys implements keys.Described.
+func (f *Queue) Keys(k *keys.Set) {
+	f.Config.Keys(k)
+	k.Text(&f.ACLFile, "acl_file", "", "Who may connect to the NATS of this gateway, as `rewardloop queue acl` writes it.")
+	k.Text(&f.NKeyFile, "nkey_file", "", "This process's key for NATS: gateway.nk or worker.nk.")
+	k.Text(&f.CredsFile, "creds_file", "", "This process's credentials, where NATS knows its users by JWT.")
+	k.Text(&f.TLSCA, "tls_ca", "", "CA file (PEM) by which the certificates of NATS and of gateways are checked. Empty: the system's.")
+	k.Text(&f.TLSCert, "tls_cert", "", "Certificate file (PEM): that of nats_listen, and what NATS and gateways that ask for one are shown.")
+	k.Text(&f.TLSKey, "tls_key", "", "Private key file (PEM) of tls_cert.")
+	k.Bool(&f.TLSClients, "tls_clients", "nats_listen takes only those who show a certificate that tls_ca has signed.")
+	k.Text(&f.Advertise, "advertise", "", "Where workers reach this gateway, such as ws://10.0.0.5:8080. Empty: it follows from server.listen.")
+	k.Texts(&f.Rewards, "rewards", "Rewards that the workers of this process serve, by the names of their sections. Empty: all of this file.")
+	k.Duration(&f.ClaimTTL, "claim_ttl", 2*time.Minute, "How long a ticket entitles a worker of another process to claim its sample.").Min(time.Second)
+	f.Spool.Keys(k)
+	k.Check(f.checkAccess)
+	k.Check(f.checkSpool)
+}
+
+// checkAccess checks how this process and others show who they are.
+func (f *Queue) checkAccess(r keys.Report) {
+	if (f.TLSCert == "") != (f.TLSKey == "") {
+		r.Fault("tls_cert", "%s and %s go together", r.Path("tls_cert"), r.Path("tls_key"))
+	}
+	if f.TLSClients && (f.TLSCA == "" || f.TLSCert == "" || f.Listen == "") {
+		r.Fault("tls_clients", "needs %s with %s, and %s to check by", r.Path("nats_listen"), r.Path("tls_cert"), r.Path("tls_ca"))
+	}
+	if f.NKeyFile != "" && f.CredsFile != "" {
+		r.Fault("creds_file", "%s is there as well: leave one of them out", r.Path("nkey_file"))
+	}
+	if f.ACLFile != "" && f.Listen != "" && f.NKeyFile == "" {
+		r.Fault("acl_file", "this process needs a key of the list itself: write %s, which is gateway.nk", r.Path("nkey_file"))
+	}
+	if f.ACLFile != "" && f.Listen == "" {
+		r.Fault("acl_file", "is for the NATS of this process: it needs %s", r.Path("nats_listen"))
+	}
+	if public, _ := keys.Public(f.Listen); public && f.ACLFile == "" {
+		r.Fault("nats_listen", "%s can be reached from other machines: write %s, which `rewardloop queue acl` makes", f.Listen, r.Path("acl_file"))
+	}
+	for _, u := range f.URLs { // a program may leave the scheme out; in a file it says whether there is TLS
+		if x, err := url.Parse(u); err != nil || (x.Scheme != "nats" && x.Scheme != "tls") || x.Host == "" {
+			r.Fault("nats", "want addresses such as nats://10.0.0.5:4222 or tls://nats.lab:4222, got %q", shorten(u))
+		}
+	}
+	if f.Advertise != "" {
+		if x, err := url.Parse(f.Advertise); err != nil || (x.Scheme != "ws" && x.Scheme != "wss") || x.Host == "" || strings.Trim(x.Path, "/") != "" || x.User != nil {
+			r.Fault("advertise", "want an address such as ws://10.0.0.5:8080, or wss:// where server.tls_cert is written, got %q", shorten(f.Advertise))
+		}
+	}
+}
+
+// checkSpool checks what a durable gateway keeps, and where.
+func (f *Queue) checkSpool(r keys.Report) {
+	if f.Durable && f.Spool.Dir == "" {
+		r.Fault("durable", "needs %s, a folder for the samples that are to survive the process", r.Path("spool_dir"))
+	}
+	if f.Spool.Dir != "" && !f.Durable {
+		r.Fault("spool_dir", "is for %s: true", r.Path("durable"))
+	}
+	if f.Spool.Fsync != spool.FsyncNone && !f.Durable {
+		r.Fault("spool_fsync", "is for %s: true", r.Path("durable"))
+	}
+}
+
+// checkQueue checks what the section means beside others.
+func (c *Config) checkQueue(r keys.Report) {
+	f := c.Queue
+	if f.Durable && f.Spool.MaxBytes-f.Spool.MaxBytes/8 < c.Loop.MessageBytes {
+		r.Fault("spool_bytes", "seven eighths of it are less than one sample may have (loop.message_bytes: %s)", keys.FormatSize(c.Loop.MessageBytes))
+	}
+	for _, name := range f.Rewards {
+		if c.Profiles[name] == nil {
+			r.Fault("rewards", "there is no reward %q; known are %s", shorten(name), strings.Join(slices.Sorted(maps.Keys(c.Profiles)), ", "))
+		}
+	}
+}

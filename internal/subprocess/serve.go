@@ -1,0 +1,130 @@
+package subprocess
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"time"
+)
+
+// Call is a request as the child's handler sees it. Both slices are read-only
+// and valid only until Handle returns.
+type Call struct {
+	// Meta is the request's Meta.
+	Meta []byte
+	// Pixels are the parts of the request's Pixels, one after the other. In a child
+	// they lie in memory shared with the parent, mapped read-only: writing them
+	// is a fault. The first byte lies at a multiple of 8.
+	Pixels []byte
+	// Deadline is when the answer will no longer be waited for and the child be
+	// killed. A handler that can end its work by itself does so a moment before.
+	// Zero: none.
+	Deadline time.Time
+}
+
+// Handler does the work of a kind. A child has one handler, Inline one per slot.
+// It is built and called on one goroutine that is locked to its thread, because
+// CUDA keeps memory per thread that calls it. A handler that is also an
+// io.Closer is closed there when an Inline ends or replaces it; a child simply
+// ends.
+type Handler interface {
+	// Handle answers a call with at most MaxAnswer bytes. An error is the request's
+	// alone and the child goes on, unless it is [Fatal]; [Classed] gives it a word
+	// by which callers tell it from others. A panic ends the child.
+	Handle(c Call) ([]byte, error)
+}
+
+// Kind is what a child process can be.
+type Kind struct {
+	// Name is the argument after "slot".
+	Name string
+	// New builds the handler from Config.Init. It may load models.
+	New func(init []byte) (Handler, error)
+}
+
+// Main is called first thing in main with os.Args[1:]. If they ask for a child
+// process ("slot <kind>") it serves until the parent is gone and returns the exit
+// code and true; main must then exit with it. Otherwise it returns false at once.
+func Main(args []string, kinds ...Kind) (code int, child bool) {
+	if len(args) != 2 || args[0] != "slot" {
+		return 0, false
+	}
+	for _, k := range kinds {
+		if k.Name != args[1] {
+			continue
+		}
+		if err := serveInherited(k); errors.Is(err, errSpoilt) {
+			return 3, true // the parent has been told why
+		} else if err != nil {
+			fmt.Fprintf(os.Stderr, "slot %s: %v\n", k.Name, err)
+			return 1, true
+		}
+		return 0, true
+	}
+	fmt.Fprintf(os.Stderr, "slot: this binary has no kind of child process named %q\n", args[1])
+	return 2, true
+}
+
+// view maps the shared memory at a capacity and returns its first length bytes.
+type view func(capacity, length int) ([]byte, error)
+
+// serve answers frames until the connection ends. Everything that is wrong with
+// a frame ends the child: parent and child are the same binary, so a malformed
+// frame means that one of them is broken.
+func serve(conn io.ReadWriter, pixels view, kind Kind) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var h Handler
+	for {
+		f, err := readFrame(conn, maxBody)
+		if errors.Is(err, io.EOF) && !errors.Is(err, errFrame) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var answer []byte
+		switch {
+		case f.Op == opInit && h == nil:
+			h, err = kind.New(f.body)
+		case f.Op == opPing:
+		case f.Op == opDo && h != nil:
+			answer, err = handle(h, f, pixels)
+		default:
+			return fmt.Errorf("%w: operation %q out of order", errFrame, f.Op)
+		}
+		out := header{Op: opOK, Seq: f.Seq}
+		if err == nil && len(answer) > MaxAnswer {
+			err = errTooLong(len(answer))
+		}
+		fatal := false
+		if err != nil {
+			var e *Error
+			e, fatal = crossing(err)
+			out.Op, out.Message, out.Class, answer = opError, e.Message, e.Class, nil
+		}
+		if fatal {
+			out.Op = opFatal
+		}
+		if err := writeFrame(conn, out, answer, MaxAnswer); err != nil {
+			return fmt.Errorf("answering: %w", err)
+		}
+		if fatal {
+			return errSpoilt
+		}
+	}
+}
+
+func handle(h Handler, f frame, pixels view) ([]byte, error) {
+	var deadline time.Time
+	if f.BudgetMS > 0 {
+		deadline = time.Now().Add(time.Duration(f.BudgetMS) * time.Millisecond)
+	}
+	px, err := pixels(f.Capacity, f.Length)
+	if err != nil {
+		return nil, err
+	}
+	return h.Handle(Call{Meta: f.body, Pixels: px, Deadline: deadline})
+}

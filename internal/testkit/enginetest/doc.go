@@ -1,8 +1,0 @@
-// Package enginetest is the contract of an engine as tests: what loop and workers
-// rely on, whatever carries the tickets. Package fabric is held to it in real time,
-// package memengine in the fake time of testing/synctest.
-//
-// The life of a case: Run makes it a subtest and asks the caller to set an engine
-// up; the case gets it as a Harness, publishes tickets as a gateway would, and takes
-// them as workers would. No case waits longer than a few leases.
-package enginetest

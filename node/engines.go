@@ -1,0 +1,241 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/chat"
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/judge"
+	"github.com/rewardloop/rewardloop/rewards/remote"
+	"github.com/rewardloop/rewardloop/rewards/vlm"
+)
+
+// Engines are all that is asked: the configuration's engines, which judges and the
+// reward router share, some of them models that run here, and the servers that scorers
+// name themselves. Nothing connects or loads before the first question.
+type Engines struct {
+	seeded    bool // questions about a sample have a seed of its id
+	transport *outbound.Transport
+	judges    *vlm.Judges // for engines that are a model here
+	engines   []engine    // in the order of their names, reward_model's first
+
+	mu    sync.Mutex
+	chats map[chat.Endpoint]*chat.Client // guarded by mu; by engine and model
+}
+
+// engine is one of the configuration.
+type engine struct {
+	cfg   *config.Engine
+	group *outbound.Switch // nil: a model that runs here
+}
+
+var (
+	_ chat.Clients     = (*Engines)(nil)
+	_ judge.Engines    = (*Engines)(nil)
+	_ remote.Upstreams = (*Engines)(nil)
+)
+
+// newEngines makes the groups of the configuration's engines, or says everything that
+// is wrong with them. Judges have the models that run here.
+func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
+	transport, err := outbound.NewTransport(c.Outbound)
+	if err != nil {
+		return nil, fmt.Errorf("the section outbound: %w", err)
+	}
+	e := &Engines{seeded: c.Loop.Deterministic, transport: transport, judges: judges, chats: map[chat.Endpoint]*chat.Client{}}
+	var faults []error
+	for _, name := range c.EngineNames() {
+		cfg := c.Engines[name]
+		if cfg.ONNX != "" {
+			e.engines = append(e.engines, engine{cfg: cfg})
+			continue
+		}
+		group, err := transport.Upstream(groupOf(cfg))
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: engine %s: %w", cfg.Place, name, err))
+			continue
+		}
+		e.engines = append(e.engines, engine{cfg, outbound.NewSwitch(group)})
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	slices.SortStableFunc(e.engines, func(a, b engine) int { return cmp.Compare(rank(a), rank(b)) })
+	return e, nil
+}
+
+// groupOf is how an engine is asked.
+func groupOf(cfg *config.Engine) outbound.UpstreamConfig {
+	g := cfg.UpstreamConfig
+	g.MaxBytes, g.HealthPath = engineAnswer, "/v1/models"
+	return g
+}
+
+// replace has an engine be asked by another configuration from the next question on.
+func (e *Engines) replace(cfg *config.Engine) error {
+	x, err := e.find(cfg.Name)
+	if err == nil {
+		err = e.transport.Replace(x.group, groupOf(cfg))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: engine %s: %w", cfg.Place, cfg.Name, err)
+	}
+	return nil
+}
+
+// engineAnswer bounds an answer: 4,096 tokens with 20 log probabilities each take 9 MB.
+const engineAnswer = 16 << 20
+
+// rank puts the engines of reward models before the others.
+func rank(e engine) int {
+	if strings.HasPrefix(e.cfg.Name, "reward_model") {
+		return 0
+	}
+	return 1
+}
+
+// find looks up an engine by its name; "" is reward_model's.
+func (e *Engines) find(name string) (engine, error) {
+	name = cmp.Or(name, "reward_model")
+	for _, x := range e.engines {
+		if x.cfg.Name == name {
+			return x, nil
+		}
+	}
+	known := make([]string, 0, len(e.engines))
+	for _, x := range e.engines {
+		known = append(known, x.cfg.Name)
+	}
+	if len(known) == 0 {
+		return engine{}, fmt.Errorf("there is no engine %q: write reward_model with enable: true, model_path and rollout: {name: external, base_urls: […]}, "+
+			"or a section engines with engines.%s.base_urls and .model", name, name)
+	}
+	return engine{}, fmt.Errorf("there is no engine %q; known are %s", name, strings.Join(known, ", "))
+}
+
+// Client implements chat.Clients: one client, with one memory, for each engine and model.
+func (e *Engines) Client(at chat.Endpoint) (chat.Chatter, error) {
+	x, err := e.find(at.Engine)
+	if err != nil {
+		return nil, err
+	}
+	if x.group == nil {
+		return e.judges.Judge(vlm.Options{Model: cmp.Or(at.Model, x.cfg.ONNX), Device: x.cfg.Device})
+	}
+	at = chat.Endpoint{Engine: x.cfg.Name, Model: cmp.Or(at.Model, x.cfg.Model)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.chats[at]; c != nil {
+		return e.chatter(c), nil
+	}
+	cfg := x.cfg.Chat
+	cfg.Model, cfg.MaxAnswerBytes = at.Model, engineAnswer
+	if cfg.CacheBytes == 0 {
+		cfg.CacheEntries = -1
+	}
+	c, err := chat.New(cfg, x.group)
+	if err != nil {
+		return nil, fmt.Errorf("engine %s: %w", x.cfg.Name, err)
+	}
+	e.chats[at] = c
+	return e.chatter(c), nil
+}
+
+func (e *Engines) chatter(c *chat.Client) chat.Chatter {
+	if e.seeded {
+		return chat.Seeded{Client: c}
+	}
+	return c
+}
+
+// Engine implements judge.Engines.
+func (e *Engines) Engine(at chat.Endpoint) (outbound.Doer, string, error) {
+	x, err := e.find(at.Engine)
+	if err != nil {
+		return nil, "", err
+	}
+	if x.group == nil {
+		return nil, "", fmt.Errorf("engine %s is a model that runs here and chats only; this scorer needs a server: write its base_urls", x.cfg.Name)
+	}
+	return x.group, cmp.Or(at.Model, x.cfg.Model), nil
+}
+
+// Upstream implements remote.Upstreams.
+func (e *Engines) Upstream(urls []string, o remote.UpstreamOptions) (outbound.Doer, error) {
+	return e.transport.Upstream(outbound.UpstreamConfig{
+		URLs: urls, KeyFile: o.KeyFile, Concurrency: o.Concurrency, RPM: o.RPM, Timeout: o.Timeout, Attempts: o.Attempts,
+		IdleTimeout: o.IdleTimeout,
+	})
+}
+
+// Router is the reward router's way to the engines; nil where there is none.
+func (e *Engines) Router() outbound.Doer {
+	servers := slices.DeleteFunc(slices.Clone(e.engines), func(x engine) bool { return x.group == nil })
+	if len(servers) == 0 {
+		return nil
+	}
+	return router{servers}
+}
+
+// asks reports whether anything is asked by HTTP.
+func (e *Engines) asks() bool { return len(e.transport.Upstreams()) > 0 }
+
+// chatStats are the counters of the judges' clients.
+func (e *Engines) chatStats() map[chat.Endpoint]chat.Stats {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make(map[chat.Endpoint]chat.Stats, len(e.chats))
+	for at, c := range e.chats {
+		out[at] = c.Stats()
+	}
+	return out
+}
+
+// Close ends the questions under way and the connections.
+func (e *Engines) Close() error {
+	e.mu.Lock()
+	chats := e.chats
+	e.chats = map[chat.Endpoint]*chat.Client{}
+	e.mu.Unlock()
+	var errs []error
+	for _, c := range chats {
+		errs = append(errs, c.Close())
+	}
+	e.transport.Close()
+	return errors.Join(errs...)
+}
+
+// router hands a call to the engine whose model it names.
+type router struct{ engines []engine }
+
+// Do implements outbound.Doer. A call that names no model goes to the first engine, one
+// that names an unknown one to the only engine, which knows best what it serves.
+func (r router) Do(ctx context.Context, c *outbound.Call) (*outbound.Answer, error) {
+	var asked struct {
+		Model string `json:"model"`
+	}
+	if len(c.Body) > 0 {
+		// Whatever else is in it is the engine's to judge.
+		_ = json.Unmarshal(c.Body, &asked)
+	}
+	if asked.Model == "" || len(r.engines) == 1 {
+		return r.engines[0].group.Do(ctx, c)
+	}
+	known := make([]string, len(r.engines))
+	for i, e := range r.engines {
+		if e.cfg.Model == asked.Model {
+			return e.group.Do(ctx, c)
+		}
+		known[i] = e.cfg.Model
+	}
+	return nil, fmt.Errorf("%w: no engine serves the model %.200q; known are %s", rewards.BadInput, asked.Model, strings.Join(slices.Compact(known), ", "))
+}

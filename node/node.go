@@ -1,0 +1,322 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/spool"
+	"github.com/rewardloop/rewardloop/internal/subprocess"
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/queue"
+	"github.com/rewardloop/rewardloop/queue/acl"
+	"github.com/rewardloop/rewardloop/queue/payload"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// Options are what a node is made from.
+type Options struct {
+	Config *config.Config
+	Log    *slog.Logger // nil: discarded
+	// Version is announced by workers and shown on the status page.
+	Version string
+	// Scorers are registered beside those that ship.
+	Scorers []rewards.Spec
+	// Load reads the configuration anew, for Reload; nil: there is no reload.
+	Load func() (*config.Config, error)
+	// Examine is where the first samples of a step are printed (loop.num_examine); nil:
+	// nowhere.
+	Examine io.Writer
+	// NoServer leaves the HTTP edge out: samples come from inside the process alone,
+	// and Listen must not be called. No function is called with known samples.
+	NoServer bool
+
+	// beside says that other processes score as well: a reward for which this machine lacks
+	// something is left to them, and is no reason not to start.
+	beside bool
+}
+
+// Node is one process: gateway, workers, queue and HTTP routes.
+type Node struct {
+	*parts
+
+	// Loop is the gateway.
+	Loop *loop.Manager
+
+	noServer bool
+	queue    *queue.Queue
+	spool    *spool.Spool    // nil: nothing survives the process
+	key      *payload.Key    // signs tickets for workers of other processes; nil: none can join
+	claims   *payload.Server // gives them what they claim; likewise
+	others   *payload.Client // what the workers of this process claim of other gateways; likewise
+	server   *server.Server  // nil with NoServer
+	// printing keeps examined samples apart.
+	printing sync.Mutex
+	examined io.Writer
+}
+
+// New builds the rewards. Nothing runs yet; Close or Stop gives back what it made.
+func New(o Options) (*Node, error) {
+	p, err := newParts(o)
+	if err != nil {
+		return nil, err
+	}
+	p.calls = !o.NoServer
+	return &Node{parts: p, noServer: o.NoServer, examined: o.Examine}, nil
+}
+
+// Start brings everything up. On an error what was started is stopped again.
+func (n *Node) Start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			n.Stop()
+		}
+	}()
+	if n.cfg.NumWorkers > 0 { // else whoever scores readies its own
+		if err := n.warm(ctx); err != nil {
+			return err
+		}
+	}
+	if err := n.openQueue(ctx); err != nil {
+		return err
+	}
+	if err := n.openSpool(); err != nil {
+		return err
+	}
+	if err := n.startLoop(ctx); err != nil {
+		return err
+	}
+	if err := n.openClaims(); err != nil {
+		return err
+	}
+	if err := n.startWorkers(ctx, n.queue.NewSource, route{n.Loop.Gateway(), n.Loop, n.others}); err != nil {
+		return err
+	}
+	if n.noServer && n.local == nil {
+		return nil
+	}
+	o := server.Options{
+		Config: n.serverConfig(), Loop: n.Loop, Presence: n.queue, Profiles: n.profiles(), Gatherer: n.metrics,
+		Metrics: n.metrics, Log: n.log, Version: n.version,
+		SelfTest: n.SelfTest, Router: n.scorers.Engines.Router(),
+	}
+	if n.claims != nil {
+		o.Claims = n.claims
+	}
+	if n.load != nil {
+		o.Reload = n.Reload
+	}
+	n.server, err = server.New(o)
+	if err != nil || n.local == nil {
+		return err
+	}
+	err = n.server.ServeRouter(n.local, n.localKey)
+	if err == nil {
+		n.local = nil // the server's now
+	}
+	return err
+}
+
+// openQueue starts NATS, or connects to it. Where workers of other processes may
+// join, the gateway has a name that no other has, and a key for its tickets.
+func (n *Node) openQueue(ctx context.Context) error {
+	cfg, err := queueConfig(n.cfg, acl.Gateway)
+	if err != nil {
+		return err
+	}
+	cfg.Log = n.log
+	if n.cfg.Queue.Networked() {
+		cfg.Metrics = n.metrics
+	}
+	if n.cfg.Queue.Networked() {
+		n.key = payload.NewKey()
+		n.name = lifeName(cfg.Name)
+		cfg.Name, cfg.Sign = n.name, signer(n.key, n.cfg.Queue.ClaimTTL)
+	}
+	if n.queue, err = queue.Open(ctx, cfg); err != nil || n.key == nil {
+		return err
+	}
+	if n.others, err = n.claimClient(n.queue.Alive); err != nil {
+		return err
+	}
+	return n.joinFleet(ctx, n.queue.Fleet)
+}
+
+// openClaims answers workers of other processes.
+func (n *Node) openClaims() (err error) {
+	if n.key == nil {
+		return nil
+	}
+	n.queue.OnRestored(n.Loop.Republish)
+	n.claims, err = payload.NewServer(payload.ServerOptions{
+		Gateway: n.Loop, Name: n.name, Key: n.key, Version: n.version,
+		Lost: n.Loop.Lost, Log: n.log, Metrics: n.metrics,
+	})
+	return err
+}
+
+func (n *Node) startLoop(ctx context.Context) error {
+	cfg := n.cfg.Loop.Config
+	cfg.Gateway, cfg.Profiles, cfg.Queues, cfg.OnSampleFailure = n.name, sortedKeys(n.managers), n.queues(n.cfg), map[string]rewards.SamplePolicy{}
+	for name, p := range n.cfg.Profiles {
+		if p.GroupByPrompt {
+			cfg.GroupByPrompt = append(cfg.GroupByPrompt, name)
+			if name == config.DefaultProfile {
+				cfg.GroupByPrompt = append(cfg.GroupByPrompt, "")
+			}
+		}
+	}
+	for _, name := range cfg.Profiles {
+		if n.managers[name].Grouped() {
+			cfg.GroupProfiles = append(cfg.GroupProfiles, name)
+		}
+	}
+	for name, p := range n.cfg.Profiles {
+		cfg.OnSampleFailure[name] = p.OnSampleFailure
+	}
+	cfg.OnSampleFailure[""] = cfg.OnSampleFailure[config.DefaultProfile]
+	if n.cfg.Loop.Deterministic {
+		cfg.Dispatch.BackupAfter = 0 // of two answers the one that is first would count
+	}
+	err := n.newLoop(ctx, loop.Options{Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
+	if err != nil {
+		return err
+	}
+	n.presence = n.queue
+	n.Loop.Start(ctx)
+	return nil
+}
+
+// profiles describes the rewards that requests may ask for. The self-test's is none. The caller
+// holds reloading, or nothing serves yet.
+func (n *Node) profiles() []server.Profile {
+	var out []server.Profile
+	for _, name := range sortedKeys(n.running.Profiles) {
+		p := n.running.Profiles[name]
+		d := server.Profile{Name: name, Aggregation: string(p.Aggregation)}
+		for _, t := range p.Components {
+			d.Components = append(d.Components, server.Component{Key: t.Key, Scorer: t.ShownPath(), Weight: t.Weight, Required: t.Required})
+		}
+		for _, f := range n.managers[name].Columns() {
+			d.Extra = append(d.Extra, wire.ExtraKey{Name: f.Name, Kind: f.Kind})
+		}
+		out = append(out, d)
+		if name == config.DefaultProfile {
+			d.Name = ""
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func (n *Node) serverConfig() server.Config {
+	cfg, l := n.cfg.Server, n.cfg.Loop
+	cfg.BodiesBytes, cfg.MaxSampleTimeout = max(l.MaxBytes, 2*cfg.JSONBytes), l.MaxSampleTimeout
+	// A sample beyond message_bytes is read to its end and answered by name; only
+	// one far beyond costs its sender the connection.
+	cfg.Stream.MessageBytes = 4 * l.MessageBytes
+	return cfg
+}
+
+// SelfTest sends a known picture through the loop and reports an error unless it
+// comes back with its known score. The node must have been started.
+func (n *Node) SelfTest(ctx context.Context) error {
+	if !n.queue.Connected() {
+		return errors.New("NATS cannot be reached") // the picture would wait for it
+	}
+	return n.test.run(ctx, n.Loop)
+}
+
+// Listen opens the edge and returns its address.
+func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
+	if err := n.server.Start(ctx, nil); err != nil {
+		return nil, err
+	}
+	addr := n.server.Addr()
+	if n.key == nil {
+		return addr, nil
+	}
+	at, reachable := claimURL(n.cfg, addr)
+	n.queue.Advertise(at)
+	joins := []any{"nats", cmp.Or(n.queue.Address(), strings.Join(n.cfg.Queue.URLs, ",")), "claims", at, "gateway", n.name}
+	if f := n.cfg.Queue; f.Listen != "" && f.ACLFile == "" {
+		dir, _ := acl.OwnDir() // openQueue has found it
+		joins = append(joins, "join", "rewardloop worker --join nats://"+n.queue.Address(), "nkey_file", filepath.Join(dir, acl.SeedFile(acl.Worker)))
+	}
+	n.log.InfoContext(ctx, "workers may join", joins...)
+	if !reachable {
+		n.log.WarnContext(ctx, "only workers on this machine reach it: write server.listen with an address of the network, or queue.advertise", "claims", at)
+	}
+	return addr, nil
+}
+
+// NATS is where this process's own NATS takes workers and other gateways, as host:port; ""
+// where it takes nobody.
+func (n *Node) NATS() string { return n.queue.Address() }
+
+// Children says how the scorers' child processes are; see Scorers.Children.
+func (n *Node) Children() map[string]subprocess.Stats { return n.scorers.Children() }
+
+// Drain refuses new samples and returns when nothing is in flight, or when ctx or
+// the configured drain_timeout ends.
+func (n *Node) Drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(n.cfg.Loop.DrainTimeout, time.Millisecond))
+	defer cancel()
+	var both errgroup.Group
+	both.Go(func() error {
+		if err := n.Loop.Drain(ctx); err != nil {
+			return fmt.Errorf("%d samples were still in flight: %w", n.Loop.InFlight(), err)
+		}
+		return nil
+	})
+	both.Go(func() error { return n.server.Drain(ctx) })
+	return both.Wait()
+}
+
+// stopTimeout is how long Stop lets requests finish; after a Drain there are none.
+const stopTimeout = 2 * time.Second
+
+// Stop takes everything down, the edge first and the scorers last.
+func (n *Node) Stop() {
+	if n.claims != nil {
+		n.claims.Close() // the edge waits for its connections
+	}
+	if n.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		if err := n.server.Stop(ctx); err != nil {
+			n.log.Warn("stopping the edge", "error", err)
+		}
+	}
+	if n.Loop != nil {
+		n.Loop.Stop()
+	}
+	if n.spool != nil {
+		if err := n.spool.Close(); err != nil {
+			n.log.Warn("closing the spool", "error", err)
+		}
+	}
+	n.stopWorkers()
+	if n.others != nil {
+		n.others.Close()
+	}
+	if err := n.closeScorers(); err != nil {
+		n.log.Warn("closing the scorers", "error", err)
+	}
+	if n.queue != nil {
+		n.queue.Close()
+	}
+}

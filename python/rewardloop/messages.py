@@ -1,0 +1,117 @@
+"""What a client says, a function for each message, and the welcome that it hears.
+
+wire/messages.json describes every message and field; tests hold this module to it. Fields that may be left out
+are left out where they are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: A control message: one JSON object.
+Message = dict[str, Any]
+
+
+def hello(
+    run: str,
+    *,
+    client: str = "",
+    lane: int = 0,
+    reward: str = "",
+    epoch: int = 0,
+    on_sample_failure: str = "",
+    resume: Mapping[str, Any] | None = None,
+) -> Message:
+    """Opens a session; resume has the session and the highest seq that the client has every result below."""
+    return _message(
+        "hello",
+        {"run": run},
+        client=client,
+        lane=lane,
+        reward=reward,
+        epoch=epoch,
+        on_sample_failure=on_sample_failure,
+        resume=resume,
+    )
+
+
+def step(
+    split: str,
+    step: int,
+    expected: int,
+    *,
+    total: bool = False,
+    ids: Sequence[str] = (),
+    deadline_ms: int = 0,
+    on_deadline: str = "",
+) -> Message:
+    """Declares a step."""
+    declared = {"split": split, "step": step, "expected": expected}
+    return _message("step", declared, total=total, ids=ids, deadline_ms=deadline_ms, on_deadline=on_deadline)
+
+
+def end_of_step(split: str, step: int) -> Message:
+    """Says that no more samples of a step come from here."""
+    return _message("end_of_step", {"split": split, "step": step})
+
+
+def cancel(ids: Sequence[str]) -> Message:
+    """Takes samples back."""
+    return _message("cancel", {"ids": ids})
+
+
+def confirm(seq: int) -> Message:
+    """Confirms every result up to seq."""
+    return _message("confirm", {"seq": seq})
+
+
+def want(samples: int, bytes: int) -> Message:
+    """Says how much is ready beyond the credit."""
+    return _message("want", {"samples": samples, "bytes": bytes})
+
+
+def yield_(samples: int, bytes: int) -> Message:
+    """Hands credit back: totals since the welcome."""
+    return _message("yield", {"samples": samples, "bytes": bytes})
+
+
+def fetch(req: int, split: str, step: int, chunk: int, *, groups: int = 0, order: str = "", wait_ms: int = 0) -> Message:
+    """Asks for a chunk of a step's rewards."""
+    asked = {"req": req, "split": split, "step": step, "chunk": chunk}
+    return _message("fetch", asked, groups=groups, order=order, wait_ms=wait_ms)
+
+
+def _message(kind: str, given: Message, **may_be_empty: Any) -> Message:
+    return {"type": kind, **given, **{name: value for name, value in may_be_empty.items() if value}}
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The gateway's answer to a hello, as much of it as the client uses."""
+
+    session: str
+    epoch: int
+    resumed: bool
+    credit_samples: int
+    credit_bytes: int
+    message_bytes: int
+    header_bytes: int
+    profiles: tuple[str, ...]
+
+    @staticmethod
+    def from_wire(m: Mapping[str, Any]) -> Welcome:
+        """Reads a message of type welcome; KeyError, TypeError, ValueError or OverflowError if it is none."""
+        if not isinstance(m["session"], str) or not isinstance(m["resumed"], bool):
+            raise TypeError(f"session {m['session']!r}, resumed {m['resumed']!r}")
+        return Welcome(
+            session=m["session"],
+            epoch=int(m["epoch"]),
+            resumed=m["resumed"],
+            credit_samples=int(m["credit"]["samples"]),
+            credit_bytes=int(m["credit"]["bytes"]),
+            message_bytes=int(m["limits"]["message_bytes"]),
+            header_bytes=int(m["limits"]["header_bytes"]),
+            profiles=tuple(str(r["name"]) for r in m.get("rewards") or ()),
+        )

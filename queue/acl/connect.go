@@ -1,0 +1,159 @@
+package acl
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+)
+
+// NKey returns the option to connect with the user seed in file, as Create wrote it.
+// The file is read for each connection and the seed then forgotten. A file that others
+// can read or that holds anything but a user's seed is refused with ErrFile; the error
+// never quotes it.
+func NKey(file string) (nats.Option, error) {
+	pair, err := userKey(file)
+	if err != nil {
+		return nil, err
+	}
+	defer pair.Wipe()
+	publicKey, err := pair.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("%w %s: its seed is damaged", ErrFile, file)
+	}
+	return nats.Nkey(publicKey, func(nonce []byte) ([]byte, error) {
+		pair, err := userKey(file)
+		if err != nil {
+			return nil, err
+		}
+		defer pair.Wipe()
+		if now, err := pair.PublicKey(); err != nil || now != publicKey {
+			return nil, fmt.Errorf("%w %s: it holds another key than when this process started; restart it to use that one", ErrFile, file)
+		}
+		return pair.Sign(nonce)
+	}), nil
+}
+
+// Creds returns the option to connect with the JWT and seed in file, as Create wrote
+// them. The file is read for each connection, so that it may be replaced meanwhile.
+// Files are refused as by NKey, and JWTs that have ended.
+func Creds(file string) (nats.Option, error) {
+	refuse := func(why string, args ...any) (nats.Option, error) {
+		return nil, fmt.Errorf("%w %s: %s", ErrFile, file, fmt.Sprintf(why, args...))
+	}
+	data, err := readSecret(file)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(data)
+	if kind, _ := kindOf(data); kind != kindCreds {
+		return refuse("it is %s; want credentials (a .creds file). A seed goes into queue.nkey_file", kind)
+	}
+	// The errors of the parsers are left out: they may quote what they were given.
+	token, err := nkeys.ParseDecoratedJWT(data)
+	if err != nil {
+		return refuse("its JWT cannot be read")
+	}
+	claims, err := jwt.Decode(token)
+	if err != nil {
+		return refuse("its JWT cannot be read")
+	}
+	if claims.ClaimType() != jwt.UserClaim {
+		return refuse("its JWT is of the kind %q; want a user's", claims.ClaimType())
+	}
+	if until := claims.Claims().Expires; until > 0 && time.Now().Unix() >= until {
+		return refuse("its JWT ended on %s", time.Unix(until, 0).UTC().Format("2 January 2006, 15:04 MST"))
+	}
+	pair, err := nkeys.ParseDecoratedUserNKey(data)
+	if err != nil {
+		return refuse("it has no user's seed")
+	}
+	defer pair.Wipe()
+	if publicKey, err := pair.PublicKey(); err != nil || publicKey != claims.Claims().Subject {
+		return refuse("its seed is not the one its JWT is for")
+	}
+	return nats.UserCredentials(file), nil
+}
+
+// userKey reads the key of a user.
+func userKey(file string) (nkeys.KeyPair, error) {
+	data, err := readSecret(file)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(data)
+	kind, seed := kindOf(data)
+	switch kind {
+	case kindUser:
+		pair, err := nkeys.FromSeed(seed) // a copy
+		if err != nil {                   // it may quote what it was given
+			return nil, fmt.Errorf("%w %s: its seed is damaged", ErrFile, file)
+		}
+		return pair, nil
+	case kindCreds:
+		return nil, fmt.Errorf("%w %s: it is %s; name it in queue.creds_file", ErrFile, file, kind)
+	default:
+		return nil, fmt.Errorf("%w %s: it is %s; want the seed of a user (SU…)", ErrFile, file, kind)
+	}
+}
+
+// readSecret reads a file that nobody but its owner may touch.
+func readSecret(file string) ([]byte, error) {
+	data, err := readBounded(file, func(info os.FileInfo) error {
+		if othersMay(info) {
+			return fmt.Errorf("others than its owner may read or change it (mode %#o); run: chmod 600 %s", info.Mode().Perm(), file)
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf(`%w %s: %w; "rewardloop queue acl" makes such files`, ErrFile, file, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w %s: %w", ErrFile, file, err)
+	}
+	return data, nil
+}
+
+// kinds of files that are met where a key is wanted.
+const (
+	kindUser  = "the seed of a user"
+	kindCreds = "a credentials file"
+)
+
+// kindOf says what a file holds, without a word of it, and where a seed is in it.
+func kindOf(data []byte) (kind string, seed []byte) {
+	switch {
+	case len(bytes.TrimSpace(data)) == 0:
+		return "empty", nil
+	case bytes.Contains(data, []byte("-BEGIN NATS USER JWT-")):
+		return kindCreds, nil
+	case bytes.Contains(data, []byte(" PRIVATE KEY-")):
+		return "a TLS key", nil
+	case bytes.Contains(data, []byte("-BEGIN CERTIFICATE-")):
+		return "a certificate", nil
+	}
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSpace(line)
+		if prefix, raw, err := nkeys.DecodeSeed(line); err == nil {
+			clear(raw)
+			return "the seed of " + article(prefix), line
+		}
+		if text := string(line); nkeys.IsValidPublicKey(text) {
+			return "the public key of " + article(nkeys.Prefix(text)), nil
+		}
+	}
+	return "no key that could be read", nil
+}
+
+func article(p nkeys.PrefixByte) string {
+	switch p {
+	case nkeys.PrefixByteOperator, nkeys.PrefixByteAccount:
+		return "an " + p.String()
+	}
+	return "a " + p.String()
+}

@@ -1,0 +1,100 @@
+package payload
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/wsconn"
+)
+
+// Config bounds both sides. Zero fields mean the defaults.
+type Config struct {
+	// ReadTimeout is how long the peer may be silent, PingInterval how often it is asked.
+	// Default to 15 s and 5 s.
+	ReadTimeout, PingInterval time.Duration
+
+	// BulkBytes is the size from which a payload has the second connection; default 1 MiB.
+	BulkBytes int64
+	// MaxOpen bounds the claims that a worker process has open; default 4096.
+	MaxOpen int
+	// MaxConns bounds a gateway's connections; default 4096.
+	MaxConns int
+
+	// LostAfter is how long a worker process may be without a connection before it is lost;
+	// default 1 s.
+	LostAfter time.Duration
+	// DialTimeout bounds one attempt to connect; default 5 s.
+	DialTimeout time.Duration
+	// DialPatience is how long a claim waits for a connection; default 2 s.
+	DialPatience time.Duration
+	// BackoffMin and BackoffMax bound the pause between two attempts, which doubles and of
+	// which up to half is random; default 50 ms and 2 s.
+	BackoffMin, BackoffMax time.Duration
+	// StallTimeout is how long a claim may go without an answer or a byte; default 30 s.
+	StallTimeout time.Duration
+}
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 15*time.Second)
+	c.PingInterval = cmp.Or(c.PingInterval, c.ReadTimeout/3)
+	c.BulkBytes = cmp.Or(c.BulkBytes, 1<<20)
+	c.MaxOpen = cmp.Or(c.MaxOpen, 4096)
+	c.MaxConns = cmp.Or(c.MaxConns, 4096)
+	c.LostAfter = cmp.Or(c.LostAfter, time.Second)
+	c.DialTimeout = cmp.Or(c.DialTimeout, 5*time.Second)
+	c.DialPatience = cmp.Or(c.DialPatience, 2*time.Second)
+	c.BackoffMin = cmp.Or(c.BackoffMin, 50*time.Millisecond)
+	c.BackoffMax = cmp.Or(c.BackoffMax, 2*time.Second)
+	c.StallTimeout = cmp.Or(c.StallTimeout, 30*time.Second)
+	return c
+}
+
+// Validate returns every fault.
+func (c Config) Validate() error {
+	var errs []error
+	for _, d := range [...]struct {
+		name string
+		v    time.Duration
+	}{
+		{"lost_after", c.LostAfter},
+		{"dial_timeout", c.DialTimeout},
+		{"dial_patience", c.DialPatience},
+		{"backoff_min", c.BackoffMin},
+		{"stall_timeout", c.StallTimeout},
+	} {
+		if d.v <= 0 {
+			errs = append(errs, fmt.Errorf("%s is %s, want more than 0", d.name, d.v))
+		}
+	}
+	if c.BackoffMax < c.BackoffMin {
+		errs = append(errs, fmt.Errorf("backoff_max of %s is below backoff_min of %s", c.BackoffMax, c.BackoffMin))
+	}
+	if c.BulkBytes < 1 {
+		errs = append(errs, fmt.Errorf("bulk_bytes is %d, want 1 or more", c.BulkBytes))
+	}
+	if c.MaxOpen < 1 || c.MaxConns < 1 {
+		errs = append(errs, fmt.Errorf("max_open %d and max_conns %d must be 1 or more", c.MaxOpen, c.MaxConns))
+	}
+	return errors.Join(append(errs, c.conn(1, 1).Validate())...)
+}
+
+// conn returns the bounds of a connection that receives texts and binary messages of at most
+// so many bytes.
+func (c Config) conn(textBytes, messageBytes int64) wsconn.Config {
+	return wsconn.Config{
+		ReadTimeout: c.ReadTimeout, PingInterval: c.PingInterval, CloseTimeout: time.Second,
+		TextBytes: textBytes, MessageBytes: messageBytes, OutboxBytes: outboxBytes,
+	}.WithDefaults()
+}
+
+const (
+	// groupBytes bounds the payload of a prompt group; that of a sample is bounded by its ticket.
+	groupBytes = 1 << 30
+	// outboxBytes bounds the texts that wait for the peer. Results on their way are bounded
+	// by resultBytes, so that a worker never overfills its own.
+	outboxBytes = 64 << 20
+	resultBytes = 32 << 20
+)

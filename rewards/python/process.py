@@ -1,0 +1,848 @@
+"""The process process of Python reward functions.
+
+The Go package beside this file starts it as ``python3 -`` with this text on
+standard input and a socket as descriptor 3. It needs the standard library only;
+numpy or torch are imported when a sample carries pixels.
+
+Protocol: one frame is a little-endian uint32 length of the header, a uint32
+length of the body, the header (JSON) and the body (raw tensors). Nothing is ever
+unpickled. The parent sends ``load`` once, then ``call``, ``group`` and ``cancel``;
+the process answers ``ready`` or ``refused`` to the first and ``result`` or ``error``
+to every call and group, exactly once, and says ``stuck`` of one that blocks the event
+loop of an async function. To a ``load`` with ``inspect`` it answers ``inspected`` or
+``refused``, makes no class, and ends. A plain function runs on the main thread, one call at a
+time, so that code using signals for its own time limits works; with a concurrency
+above one it runs in that many threads. An ``async def`` runs as many calls at a time
+as the parent sends.
+
+Between the server and the process stands a keeper, the process that the server started:
+it forks the process, and ends whatever the process leaves behind.
+"""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import datetime
+import difflib
+import functools
+import importlib
+import importlib.util
+import inspect
+import io
+import json
+import math
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+
+PROTOCOL = 2
+MAX_ANSWER = 1 << 20  # bytes of a reply's header
+MAX_TEXT = 3000  # bytes of a message; the parent cuts at 4096
+MAX_OUTPUT = 2048  # characters kept of what a call printed
+MAX_STEPS = 4096  # scores of single steps
+OOM_SCORE = 500  # of 1000: the kernel that lacks memory ends a function before the server
+KEEP_SECONDS = 5  # for processes that were killed to end
+
+# What a function may ask for besides the keys of its own configuration.
+ALWAYS = ("data_source", "ground_truth", "extra_info")
+OFFERED = ALWAYS + ("solution_str", "solution_image", "prompt", "media")
+ROUTER = ("reward_router_address", "reward_router_api_key", "model_name")
+
+
+class Refused(Exception):
+    """The function cannot be used; the text says why and what to do."""
+
+
+class Missing(Refused):
+    """The function is not on this machine."""
+
+
+class BadResult(Exception):
+    """The function returned something that is no score."""
+
+
+class BadSample(Exception):
+    """The sample lacks what the function needs."""
+
+
+# --- frames -----------------------------------------------------------------
+
+
+def read_exactly(sock, size):
+    data = bytearray(size)
+    view, at = memoryview(data), 0
+    while at < size:
+        n = sock.recv_into(view[at:])
+        if n == 0:
+            raise EOFError
+        at += n
+    return data
+
+
+def read_frame(sock):
+    head, body = struct.unpack("<II", read_exactly(sock, 8))
+    header = json.loads(read_exactly(sock, head).decode("utf-8"))
+    return header, read_exactly(sock, body)
+
+
+def write_frame(sock, header):
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    data = text.encode("utf-8", "replace")
+    if len(data) > MAX_ANSWER:
+        raise BadResult(f"an answer of {len(data)} bytes is over the limit of {MAX_ANSWER}")
+    sock.sendall(struct.pack("<II", len(data), 0) + data)
+
+
+# --- output -----------------------------------------------------------------
+
+_printed = contextvars.ContextVar("printed", default=None)
+
+
+class Output:
+    """The first and the last characters a call printed."""
+
+    def __init__(self):
+        self.head, self.tail, self.cut = "", "", False
+
+    def add(self, text):
+        room = MAX_OUTPUT // 2 - len(self.head)
+        if room > 0:
+            self.head, text = self.head + text[:room], text[room:]
+        joined = self.tail + text
+        self.cut = self.cut or len(joined) > MAX_OUTPUT // 2
+        self.tail = joined[-(MAX_OUTPUT // 2) :]
+
+    def text(self):
+        return self.head + (" … " if self.cut else "") + self.tail
+
+
+class Tee(io.TextIOBase):
+    """Standard output and error: to the call that prints, and to the descriptor."""
+
+    def __init__(self, descriptor):
+        self.descriptor = descriptor
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.descriptor
+
+    def write(self, text):
+        printed = _printed.get()
+        if printed is not None:
+            printed.add(text)
+        data = text.encode("utf-8", "replace")[: 1 << 16]
+        while data:
+            data = data[os.write(self.descriptor, data) :]
+        return len(text)
+
+
+# --- the keeper -------------------------------------------------------------
+
+
+def keep():
+    """Goes on as the process, in a child process. The process that was started stays behind as its keeper and
+    ends as the process ends, after every process that the process has left, in whatever session. It ends them all
+    on SIGTERM, which is the server's word or, by the parent-death signal, the server's end."""
+    try:
+        import ctypes
+
+        prctl = ctypes.CDLL(None).prctl
+    except (ImportError, OSError, AttributeError):
+        return  # a Python without ctypes: what leaves the process group is not ended
+    process = 0
+
+    def end(*_):
+        if process == 0:
+            os._exit(1)
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has just ended
+
+    prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans become the keeper's children
+    signal.signal(signal.SIGTERM, end)
+    keeper, process = os.getpid(), os.fork()
+    if process == 0:
+        prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != keeper:
+            os._exit(1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        return
+    os.close(3)
+    ended = 0
+    while ended != process:
+        ended, status = os.waitpid(-1, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    end_orphans()
+    if os.WIFSIGNALED(status):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [os.WTERMSIG(status)])
+        if os.WTERMSIG(status) != signal.SIGKILL:
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        no_core()
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def end_orphans():
+    """Kills the children of this process until there are none: the children of one that ends are next."""
+    until = time.monotonic() + KEEP_SECONDS
+    while time.monotonic() < until:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] != 0:
+                continue
+        except ChildProcessError:
+            return
+        for child in children_of(os.getpid()):
+            try:
+                os.kill(child, signal.SIGKILL)
+            except OSError:
+                pass  # it runs as another user
+        time.sleep(0.002)
+
+
+def children_of(parent):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as stat:
+                if int(stat.read().rpartition(b")")[2].split()[1]) == parent:
+                    yield int(pid)
+        except OSError:
+            pass  # it has ended
+
+
+def no_core():
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def go_first():
+    """Where the machine lacks memory the kernel ends the function before the server."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write(str(OOM_SCORE))
+    except OSError:
+        pass  # a sandbox may forbid it
+
+
+# --- loading ----------------------------------------------------------------
+
+
+def limit(limits):
+    """Sets the resource limits that the configuration names, in bytes or counts."""
+    import resource
+
+    no_core()
+    for name, value in limits.items():
+        which = getattr(resource, "RLIMIT_" + name)
+        hard = resource.getrlimit(which)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (value, hard))
+
+
+def load_module(path):
+    if path.startswith("pkg://"):
+        return importlib.import_module(path[len("pkg://") :].replace("/", "."))
+    path = path[len("file://") :] if path.startswith("file://") else path
+    if not os.path.isfile(path):
+        raise Missing(f"no file {path}")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    name = os.path.splitext(os.path.basename(path))[0]
+    if not name.isidentifier() or name in sys.modules:
+        name = "rewardloop_user_function"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def attribute(module, path, name):
+    """What a module has under a name."""
+    if hasattr(module, name):
+        return getattr(module, name)
+    own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", None) == module.__name__]
+    near = difflib.get_close_matches(name, own, 1)
+    raise Refused(f"{path} has no {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def no_method(name):
+    return f"post_process: {name} is no class with a method post_process_scores"
+
+
+def uncalled(name):
+    return (
+        f"{name}.post_process_scores works on finished groups, and no component calls it: add one to "
+        "reward_functions with post_process: and the key of this component, whose weight may then be 0; "
+        "or remove the method and let failed samples take the group's mean (on_failure: group_mean)"
+    )
+
+
+class Signature:
+    """What a function may be called with. The first parameter of a method that has no object yet is left out."""
+
+    def __init__(self, target, unbound=False):
+        self.names, self.needed, self.everything, self.nameless = set(), set(), True, False
+        try:
+            parameters = list(inspect.signature(target).parameters.values())[int(unbound) :]
+        except (TypeError, ValueError):  # built in; it gets everything
+            return
+        self.everything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        self.names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        self.needed = {p.name for p in parameters if p.name in self.names and p.default is p.empty}
+        self.nameless = any(p.kind is p.POSITIONAL_ONLY and p.default is p.empty for p in parameters)
+
+    def faults(self, options):
+        """Why no sample can satisfy it."""
+        if self.nameless:
+            yield "the function takes positional-only arguments; it is called by keyword"
+        missing = self.needed - set(OFFERED) - set(options)
+        if missing:
+            yield (
+                f"the function needs {', '.join(sorted(missing))}, which nobody gives; "
+                f"it may ask for {', '.join(OFFERED + ROUTER)} and the keys of its configuration"
+            )
+
+    def told(self):
+        return {"names": sorted(self.names), "needed": sorted(self.needed), "everything": self.everything}
+
+
+class Function:
+    """The user's function, or an object of the user's class, ready to be called."""
+
+    def __init__(self, spec):
+        self.options = spec.get("kwargs") or {}
+        self.pixels = spec.get("pixels") or "auto"
+        self.log = self.post_process = None
+        self.made = False  # from a class
+        target = self.find(load_module(spec["path"]), spec["path"], spec["name"])
+        self.check_group(spec["name"], bool(spec.get("post_process")))
+        self.target = target
+        self.is_async = inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
+            getattr(target, "__call__", None)
+        )
+        # How many calls run at a time in threads. An async function has no use for them.
+        agent = (spec.get("agent_concurrency") or 1) if self.made else 1
+        self.threads = 1 if self.is_async else spec.get("concurrency") or agent
+        self.check()
+
+    def find(self, module, path, name):
+        target = attribute(module, path, name)
+        if inspect.isclass(target):
+            made, self.made = target(), True
+            self.post_process = getattr(made, "post_process_scores", None)
+            self.log = getattr(made, "log", None)
+            target = getattr(made, "compute_score", made)
+        if not callable(target):
+            raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
+        return target
+
+    def check_group(self, name, asked):
+        """Refuses a post_process_scores that nobody would call, and the wish for one that is not there."""
+        if asked and not callable(self.post_process):
+            raise Refused(no_method(name))
+        if not asked and self.post_process is not None:
+            raise Refused(uncalled(name))
+
+    def check(self):
+        """Refuses a signature that no sample can satisfy."""
+        self.takes = takes = Signature(self.target)
+        self.names, self.needed, self.everything = takes.names, takes.needed, takes.everything
+        for fault in takes.faults(self.options):
+            raise Refused(fault)
+
+    def begin(self, header, body):
+        """Does what a frame asks for; the result may have to be awaited."""
+        if header["op"] == "group":
+            return self.post_process([math.nan if s is None else float(s) for s in header["scores"]])
+        return self.target(**self.arguments(header, body))
+
+    def arguments(self, header, body):
+        sample = header["sample"]
+        values = {
+            "data_source": sample.get("data_source", ""),
+            "ground_truth": sample.get("ground_truth"),
+            "extra_info": dict(sample.get("extra_info") or {}),
+        }
+        extra = values["extra_info"]
+        tensors, names = self.tensors(header, body), list(extra.pop("rewardloop_tensors", None) or [])
+        media = []
+        for entry, tensor in tensors:
+            media.append({**entry, "data": tensor})
+            kind = entry["kind"]
+            if kind == "audio":
+                extra["audio"], extra["audio_sample_rate"] = tensor, entry.get("sample_rate")
+            elif kind == "latent" and "solution_image" in values and names:
+                extra[names.pop(0)] = tensor
+            else:
+                values.setdefault("solution_image", tensor)
+        if sample.get("response") or not media:
+            values["solution_str"] = sample.get("response", "")
+        if "prompt" in self.names:
+            values["prompt"] = sample.get("prompt", "")
+        if "media" in self.names:
+            values["media"] = media
+        values.update(self.options)
+        if "reward_router_api_key" not in self.names:
+            values.pop("reward_router_api_key", None)  # **kwargs may be printed or sent
+        lacking = sorted(getattr(self, "needed", set()) - set(values))
+        if lacking:
+            raise BadSample(f"the function needs {', '.join(lacking)}, which the sample does not have")
+        return values if self.everything else {k: v for k, v in values.items() if k in self.names}
+
+    def tensors(self, header, body):
+        entries = header.get("media") or []
+        if not entries:
+            return []
+        use_torch = self.pixels == "torch" or (self.pixels == "auto" and "torch" in sys.modules)
+        make = torch_tensor if use_torch else numpy_array
+        view = memoryview(body)
+        return [(e, make(e, view[e["at"] : e["at"] + e["size"]])) for e in entries]
+
+
+def inspected(spec):
+    """What the function takes, or the compute_score of a class, which is not made: its constructor may load a model."""
+    path, name = spec["path"], spec["name"]
+    target, unbound = attribute(load_module(path), path, name), False
+    groups, faults = bool(spec.get("post_process")), []
+    if inspect.isclass(target):
+        if not groups and hasattr(target, "post_process_scores"):
+            faults.append(uncalled(name))
+        method = next((m for m in ("compute_score", "__call__") if inspect.getattr_static(target, m, None) is not None), None)
+        if method is None:  # the constructor may make one
+            return {"op": "inspected", "everything": True, "faults": faults}
+        unbound = not isinstance(inspect.getattr_static(target, method), (staticmethod, classmethod))
+        target = getattr(target, method)
+    elif groups:
+        faults.append(no_method(name))
+    if not callable(target):
+        raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
+    takes = Signature(target, unbound)
+    faults.extend(takes.faults(spec.get("kwargs") or {}))
+    return {"op": "inspected", **takes.told(), "at": place(target), "faults": faults}
+
+
+def place(target):
+    """The file and line where a function is defined; "" if that is not known."""
+    code = getattr(inspect.unwrap(target), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+
+
+# --- tensors ----------------------------------------------------------------
+
+# Axes of a raw picture or video to those the trainers use: CHW and TCHW.
+ORDER = {"HWC": (2, 0, 1), "THWC": (0, 3, 1, 2), "CTHW": (1, 0, 2, 3)}
+NUMPY = {"U8": "uint8", "I16": "<i2", "F16": "<f2", "F32": "<f4"}
+TORCH = {"U8": "uint8", "I16": "int16", "F16": "float16", "BF16": "bfloat16", "F32": "float32"}
+
+
+def axes(entry):
+    return ORDER.get(entry.get("layout")) if entry["kind"] in ("image", "video") else None
+
+
+def numpy_array(entry, data):
+    import numpy
+
+    if entry["dtype"] == "BF16":  # the upper half of a float32
+        array = (numpy.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+    else:
+        array = numpy.frombuffer(data, NUMPY[entry["dtype"]])
+    array, order = array.reshape(entry["shape"]), axes(entry)
+    return numpy.ascontiguousarray(array.transpose(order)) if order else array
+
+
+def torch_tensor(entry, data):
+    import torch
+
+    tensor = torch.frombuffer(data, dtype=getattr(torch, TORCH[entry["dtype"]]))
+    tensor, order = tensor.reshape(entry["shape"]), axes(entry)
+    return tensor.permute(order).contiguous() if order else tensor
+
+
+# --- results ----------------------------------------------------------------
+
+
+def plain(value):
+    """A NumPy scalar or a tensor of one element as Python's own; else the value itself."""
+    if hasattr(value, "item") and (getattr(value, "size", None) == 1 or getattr(value, "ndim", None) == 0):
+        return value.item()
+    if callable(getattr(value, "numel", None)) and value.numel() == 1:
+        return value.item()
+    return value
+
+
+def number(value):
+    value = plain(value)
+    if value is None:
+        raise BadResult("the function returned None; it must return a number, or raise")
+    if isinstance(value, list):
+        raise BadResult("the score is a list; put the scores of single steps into 'step_scores'")
+    if not isinstance(value, (bool, int, float)):
+        raise BadResult(f"the score is a {type(value).__name__}; want a number")
+    value = float(value)
+    if not math.isfinite(value):
+        raise BadResult(f"the score is {value}")
+    return value
+
+
+def step_scores(value):
+    """The scores of single steps, in their order, as a list of floats."""
+    if callable(getattr(value, "tolist", None)):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        raise BadResult(f"the step scores are a {type(value).__name__}; want a list of numbers")
+    if len(value) > MAX_STEPS:
+        raise BadResult(f"{len(value)} step scores, at most {MAX_STEPS}")
+    steps = []
+    for i, step in enumerate(map(plain, value), 1):
+        if not isinstance(step, (bool, int, float)) or not math.isfinite(step):
+            shown = step if isinstance(step, float) else type(step).__name__
+            raise BadResult(f"the score of step {i} of {len(value)} is {shown}; want a finite number")
+        steps.append(float(step))
+    return steps
+
+
+def is_steps(value):
+    """Whether a function returned the scores of single steps: a list, or an array or tensor with one axis."""
+    value = plain(value)
+    return isinstance(value, list) or (callable(getattr(value, "tolist", None)) and getattr(value, "ndim", None) == 1)
+
+
+def total(steps):
+    """The score of a response of which only the steps have one: their sum. RL-Factory (d0abc1db) writes the
+    scores of the steps into reward_tensor (_set_reward_tensor of verl/workers/reward_manager/parallel.py), and
+    verl takes the sum of its row for the response's (compute_grpo_outcome_advantage, critic/score)."""
+    if not steps:
+        raise BadResult("the function returned an empty list; want a score for each step")
+    return sum(steps)
+
+
+def scalar(value):
+    """(True, value) for what may stand in reward_extra_info."""
+    value = plain(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return True, None
+    return isinstance(value, (bool, int, float, str)) or value is None, value
+
+
+def showable(value):
+    """What JSON can say of a value; else how Python prints it."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)[:MAX_TEXT]
+
+
+def answer(result):
+    """A number, a list with a score for each step, a dict with one or both, or (one of them, query, answer) as a reply."""
+    details, extra, steps = {}, {}, []
+    if isinstance(result, tuple):
+        if not result:
+            raise BadResult("the function returned an empty tuple")
+        rest = result[1:]
+        names = ("query", "answer") if len(rest) == 2 else [f"item{i}" for i in range(1, len(result))]
+        details = {name: showable(v) for name, v in zip(names, rest)}
+        result = result[0]
+    if is_steps(result):
+        steps = step_scores(result)
+        result = total(steps)
+    elif isinstance(result, dict):
+        if result.get("step_scores") is not None:
+            steps = step_scores(result["step_scores"])
+            result = {"score": total(steps), **result} if steps else result
+        if "score" not in result:
+            raise BadResult(f"the dict has no 'score'; its keys are {', '.join(map(str, result))[:200] or 'none'}")
+        for key, value in result.items():
+            if key in ("score", "step_scores"):
+                continue
+            ok, value = scalar(value)
+            (extra if ok else details)[str(key)] = value if ok else showable(value)
+        result = result["score"]
+    reply = {"op": "result", "score": number(result), "extra": extra, "details": details}
+    return {**reply, "steps": steps} if steps else reply
+
+
+def group_answer(result, members):
+    """What post_process_scores made of a group: for each member a number, null for none, or what is wrong with it."""
+    if callable(getattr(result, "tolist", None)):
+        result = result.tolist()
+    if not isinstance(result, (list, tuple)):
+        raise BadResult(f"post_process_scores returned a {type(result).__name__}; want a list with a score for each member")
+    if len(result) != members:
+        raise BadResult(f"post_process_scores returned {len(result)} scores for {members} members")
+    return {"op": "result", "scores": [member_score(value) for value in result]}
+
+
+def member_score(value):
+    value = plain(value)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    try:
+        return number(value)
+    except (BadResult, OverflowError) as error:
+        return str(error)[:200]
+
+
+# Exceptions of HTTP clients that mean "not now", by their names.
+PASSING = ("ConnectionError", "ConnectError", "TimeoutException", "ServerDisconnectedError", "ClientConnectorError")
+
+
+def class_of(error):
+    names = [c.__name__ for c in type(error).__mro__]
+    if isinstance(error, BadResult):
+        return "invalid_score"
+    if isinstance(error, BadSample):
+        return "bad_input"
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)) or any(n in PASSING for n in names):
+        return "unavailable"
+    return "internal" if isinstance(error, Exception) else "panic"
+
+
+def describe(error):
+    """The exception's name and text, then the user's part of the traceback."""
+    if isinstance(error, (BadResult, BadSample, Refused)):
+        return str(error)[:MAX_TEXT]
+    try:
+        said = str(error)
+    except Exception as second:  # an exception's own __str__ is user code too
+        said = f"(its text raised {type(second).__name__})"
+    first = f"{type(error).__name__}: {said}"[: MAX_TEXT // 2]
+    if isinstance(error, SystemExit):
+        first = f"the function called sys.exit({error.code!r})"[: MAX_TEXT // 2]
+    lines = where(error.__traceback__)
+    return first + ("\n" + lines if lines else "")
+
+
+_where = {}  # texts of tracebacks by their frames: reading the source again takes longer than a short function
+
+
+def where(trace):
+    """The user's part of a traceback: its last 12 frames, with their lines of source."""
+    key, at = [], trace
+    while at is not None and len(key) < 1000:
+        key.append((at.tb_frame.f_code, at.tb_lineno))
+        at = at.tb_next
+    key = tuple(key)
+    text = _where.get(key)
+    if text is None:
+        frames = [f for f in traceback.extract_tb(trace) if f.filename != "<stdin>" and not f.filename.startswith("<frozen ")]
+        text = "".join(traceback.format_list(frames[-12:]))[-MAX_TEXT // 2 :]
+        if len(_where) >= 64:
+            _where.clear()
+        _where[key] = text
+    return text
+
+
+def failure(error):
+    reply = {"op": "error", "class": class_of(error), "message": describe(error)}
+    if isinstance(error, ImportError):
+        reply["module"] = error.name or "?"
+    return reply
+
+
+# --- the process ---------------------------------------------------------------
+
+
+class Process:
+    def __init__(self, sock, function):
+        self.sock, self.function = sock, function
+        self.tasks = {}  # of calls, by id; only the event loop's thread changes it
+        self.beat = 0
+        self.writing, self.logging = threading.Lock(), threading.Lock()
+
+    def reply(self, call, header, printed):
+        header["id"] = call
+        if printed.text():
+            header["output"] = printed.text()
+        with self.writing:
+            try:
+                write_frame(self.sock, header)
+            except (BadResult, ValueError, RecursionError) as error:
+                write_frame(self.sock, {"id": call, **failure(BadResult(str(error)))})
+
+    def finish(self, header, result, began):
+        """The reply to a frame that was answered with result."""
+        if header["op"] == "group":
+            return group_answer(result, len(header["scores"]))
+        reply = answer(result)
+        self.record(header, result, began)
+        return reply
+
+    def record(self, header, result, began):
+        """Calls the class's log, if it has one; its faults are printed, not the sample's."""
+        if self.function.log is None:
+            return
+        parts = result if isinstance(result, tuple) and len(result) == 3 else (result, "", "")
+        try:
+            when = datetime.datetime.now().isoformat()
+            with self.logging:
+                self.function.log([when], [parts[1]], [parts[2]], [time.time() - began], [header["sample"].get("uid", "")])
+        except Exception as error:
+            print("log:", describe(error), file=sys.stderr)
+
+    # One call after the other on the main thread, or several in threads.
+
+    def serve_plain(self):
+        work = self.work
+        if self.function.threads > 1:
+            threads = concurrent.futures.ThreadPoolExecutor(self.function.threads, "rewardloop")
+            work = functools.partial(threads.submit, self.work)
+        while True:
+            header, body = read_frame(self.sock)
+            if header["op"] in ("call", "group"):
+                work(header, body)
+            del header, body
+
+    def work(self, header, body):
+        """Answers a call on the thread that calls it."""
+        printed = Output()
+        _printed.set(printed)
+        began = time.time()
+        try:
+            result = self.function.begin(header, body)
+            if inspect.isawaitable(result):
+                result = asyncio.run(awaited(result))
+            reply = self.finish(header, result, began)
+        except BaseException as error:  # sys.exit and KeyboardInterrupt as well
+            reply = failure(error)
+        _printed.set(None)
+        self.reply(header["id"], reply, printed)
+
+    # As many calls at a time as the parent sends.
+
+    async def serve_async(self, stall):
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        threading.Thread(target=self.watch, args=(loop, stall), name="rewardloop-watch", daemon=True).start()
+
+        def read():
+            try:
+                while True:
+                    header, body = read_frame(self.sock)
+                    loop.call_soon_threadsafe(self.receive, header, body)
+            except (EOFError, OSError, RuntimeError):
+                pass
+            try:
+                loop.call_soon_threadsafe(gone.set)
+            except RuntimeError:
+                pass
+
+        threading.Thread(target=read, name="rewardloop-reader", daemon=True).start()
+        await gone.wait()
+
+    def watch(self, loop, stall):
+        """Names the call that blocks the event loop of all for too long. The parent ends the process."""
+        seen, task, since = -1, None, time.monotonic()
+        while True:
+            time.sleep(stall / 8)
+            now = asyncio.current_task(loop)
+            if now is None or now is not task or self.beat != seen:
+                seen, task, since = self.beat, now, time.monotonic()
+                try:
+                    loop.call_soon_threadsafe(self.tick)
+                except RuntimeError:
+                    return  # the loop has ended
+            elif time.monotonic() - since > stall:
+                call = next((i for i, t in list(self.tasks.items()) if t is task), 0)
+                with self.writing:
+                    write_frame(self.sock, {"op": "stuck", "id": call})
+                return
+
+    def tick(self):
+        self.beat += 1
+
+    def receive(self, header, body):
+        if header["op"] in ("call", "group"):
+            printed = Output()
+            task = asyncio.get_running_loop().create_task(self.one(header, body, printed))
+            self.tasks[header["id"]] = task
+            task.add_done_callback(lambda task: self.ended(header["id"], task, printed))
+        elif header["op"] == "cancel" and header["id"] in self.tasks:
+            self.tasks[header["id"]].cancel()
+
+    async def one(self, header, body, printed):
+        _printed.set(printed)  # each task has a context of its own
+        began = time.time()
+        try:
+            result = self.function.begin(header, body)
+            if inspect.isawaitable(result):
+                result = await result
+            return self.finish(header, result, began)
+        except BaseException as error:
+            return failure(error)
+
+    def ended(self, call, task, printed):
+        """Answers a call, whatever ended its task: one that is cancelled before its first step never runs."""
+        self.tasks.pop(call, None)
+        self.reply(call, failure(asyncio.CancelledError()) if task.cancelled() else task.result(), printed)
+
+
+async def awaited(value):
+    return await value
+
+
+def refusal(error):
+    """Why there is no function: it is not on this machine, nobody can use it, or it failed to load this time."""
+    kind = "failed"
+    if isinstance(error, (ImportError, Missing)):
+        kind = "missing"
+    elif isinstance(error, (Refused, SyntaxError)):
+        kind = "refused"
+    reply = {"op": "refused", "kind": kind, "message": describe(error), "brief": brief(error)}
+    ours = ("<stdin>", importlib.__file__)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in ours and not f.filename.startswith("<frozen ")]
+    if isinstance(error, SyntaxError) and error.filename:
+        reply["at"] = f"{error.filename}:{error.lineno}"
+    elif frames and not isinstance(error, Refused):
+        reply["at"] = f"{frames[0].filename}:{frames[0].lineno}"
+    return reply
+
+
+def brief(error):
+    """An exception in one line."""
+    text = error.msg if isinstance(error, SyntaxError) else describe(error).split("\n")[0]
+    name = type(error).__name__ + ": "
+    return text if isinstance(error, Refused) or text.startswith(name) else name + text
+
+
+def main():
+    keep()
+    go_first()
+    sock = socket.socket(fileno=3)
+    os.set_inheritable(3, False)
+    sys.stdout, sys.stderr = Tee(1), Tee(2)
+    try:
+        spec, _ = read_frame(sock)
+        if spec.get("protocol") != PROTOCOL:
+            raise Refused(f"protocol {spec.get('protocol')}, this process speaks {PROTOCOL}")
+        limit(spec.get("limits") or {})
+        if spec.get("inspect"):
+            write_frame(sock, inspected(spec))
+            os._exit(0)
+        function = Function(spec)
+    except EOFError:
+        return
+    except BaseException as error:
+        write_frame(sock, refusal(error))
+        return
+    about = {"async": function.is_async, "threads": function.threads, "python": sys.version.split()[0], **function.takes.told()}
+    write_frame(sock, {"op": "ready", "pid": os.getpid(), **about})
+    process = Process(sock, function)
+    try:
+        if function.is_async:
+            asyncio.run(process.serve_async(spec.get("stall_seconds") or 10))
+        else:
+            process.serve_plain()
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    os._exit(0)  # threads and exit handlers of the user's code have no say
+
+
+if __name__ == "__main__":
+    main()

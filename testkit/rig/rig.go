@@ -1,0 +1,262 @@
+// Package rig puts a gateway and workers together over any queue, for tests: the
+// shipped loop.Manager and workers.Worker with scorers that fail on demand and
+// buffers that are poisoned when released.
+package rig
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/workers"
+)
+
+// Queue is what a rig needs of a queue.
+type Queue interface {
+	loop.Queue
+	loop.Presence
+}
+
+// Rig is a gateway with workers.
+type Rig struct {
+	Manager *loop.Manager
+	Buffers *wire.Buffers
+	Workers []*Worker
+	source  func(worker string) workers.Source
+	profile func(worker string) map[string]*rewards.Manager
+	worker  Settings
+	t       testing.TB
+}
+
+// Settings are a worker's.
+type Settings struct {
+	ID string
+	// Places is how many samples of each profile it can use at a time; 0: one.
+	Places       int
+	MaxAbandoned int
+	Heartbeat    time.Duration
+}
+
+// Worker is one worker of a rig; Kill makes it vanish as kill -9 would.
+type Worker struct {
+	*workers.Worker
+	ID   string
+	dead atomic.Bool
+}
+
+// Options of a rig.
+type Options struct {
+	Loop     loop.Config
+	Worker   Settings // ID is set by the rig
+	Workers  int
+	Queue    Queue
+	Source   func(worker string) workers.Source
+	Profiles map[string]*rewards.Manager
+	// ProfilesOf gives a worker profiles of its own, under the names of Profiles; nil
+	// means Profiles for all.
+	ProfilesOf func(worker string) map[string]*rewards.Manager
+	// StepArrived and Log are the manager's.
+	StepArrived func()
+	Log         *slog.Logger
+	// Spool is the manager's; what it has is restored first.
+	Spool loop.Spool
+}
+
+// Replace starts a worker like the others under a new name.
+func (r *Rig) Replace(id string) {
+	cfg := r.worker
+	cfg.ID = id
+	r.Add(r.t, cfg)
+}
+
+// New starts a gateway and its workers.
+func New(t testing.TB, o Options) *Rig {
+	t.Helper()
+	r := &Rig{Buffers: &wire.Buffers{Poison: true}, source: o.Source, profile: o.ProfilesOf, worker: o.Worker, t: t}
+	if r.profile == nil {
+		r.profile = func(string) map[string]*rewards.Manager { return o.Profiles }
+	}
+	for name := range o.Profiles {
+		o.Loop.Profiles = append(o.Loop.Profiles, name)
+	}
+	m, err := loop.New(loop.Options{Config: o.Loop, Queue: o.Queue, Presence: o.Queue, Buffers: r.Buffers, StepArrived: o.StepArrived, Spool: o.Spool, Log: o.Log})
+	require.NoError(t, err)
+	_, err = m.Restore()
+	require.NoError(t, err)
+	r.Manager = m
+	m.Start(t.Context())
+	for i := range o.Workers {
+		o.Worker.ID = fmt.Sprintf("w%d", i)
+		r.Add(t, o.Worker)
+	}
+	return r
+}
+
+// Source connects a worker of the test's own.
+func (r *Rig) Source(worker string) workers.Source { return r.source(worker) }
+
+// Add starts one more worker.
+func (r *Rig) Add(t testing.TB, cfg Settings) *Worker {
+	t.Helper()
+	w := &Worker{ID: cfg.ID}
+	inner, err := workers.New(workers.Options{
+		Config: workers.Config{ID: cfg.ID, MaxAbandoned: cfg.MaxAbandoned, Heartbeat: cfg.Heartbeat}, Source: &mortal{Source: r.source(cfg.ID), w: w}, Gateway: &reach{m: r.Manager, w: w},
+		Profiles: Served(r.profile(cfg.ID), max(cfg.Places, 1)), Decoder: noDecoder{},
+	})
+	require.NoError(t, err)
+	w.Worker = inner
+	inner.Start(t.Context())
+	r.Workers = append(r.Workers, w)
+	return w
+}
+
+// Queues are those of the queues of tickets of these profiles.
+func Queues(managers map[string]*rewards.Manager) []string {
+	var queues []string
+	for name := range managers {
+		queues = append(queues, wire.QueueName(name, ""))
+	}
+	return queues
+}
+
+// Served are the profiles of these managers, as a worker with so many places for each has them.
+func Served(managers map[string]*rewards.Manager, places int) map[string]workers.Profile {
+	out := make(map[string]workers.Profile, len(managers))
+	for name, m := range managers {
+		out[name] = workers.Profile{Manager: m, Queue: wire.QueueName(name, ""), Capacity: places}
+	}
+	return out
+}
+
+// Kill cuts a worker off: nothing it says arrives any more.
+func (w *Worker) Kill() { w.dead.Store(true) }
+
+// Stop ends workers and gateway.
+func (r *Rig) Stop() {
+	var wg sync.WaitGroup
+	for _, w := range r.Workers {
+		wg.Go(w.Stop)
+	}
+	r.Manager.Stop()
+	wg.Wait()
+}
+
+var errDead = errors.New("worker is dead")
+
+// mortal cuts a worker's source off once it is dead.
+type mortal struct {
+	workers.Source
+	w *Worker
+}
+
+func (m *mortal) Take(ctx context.Context, queue string, n int) ([]workers.Lease, error) {
+	if m.w.dead.Load() {
+		<-ctx.Done()
+		return nil, nil
+	}
+	got, err := m.Source.Take(ctx, queue, n)
+	for i, l := range got {
+		got[i] = &mortalLease{l, m.w}
+	}
+	return got, err
+}
+
+func (m *mortal) Announce(info wire.WorkerInfo) {
+	if !m.w.dead.Load() {
+		m.Source.Announce(info)
+	}
+}
+
+type mortalLease struct {
+	workers.Lease
+	w *Worker
+}
+
+func (l *mortalLease) Extend(ctx context.Context) error {
+	if l.w.dead.Load() {
+		return errDead
+	}
+	return l.Lease.Extend(ctx)
+}
+
+func (l *mortalLease) Done() {
+	if !l.w.dead.Load() {
+		l.Lease.Done()
+	}
+}
+
+func (l *mortalLease) Return(after time.Duration) {
+	if !l.w.dead.Load() {
+		l.Lease.Return(after)
+	}
+}
+
+// reach cuts a worker's gateway off once it is dead.
+type reach struct {
+	m *loop.Manager
+	w *Worker
+}
+
+func (g *reach) ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (*wire.Group, error) {
+	if g.w.dead.Load() {
+		return nil, errDead
+	}
+	return g.m.ClaimGroup(ctx, t, worker)
+}
+
+func (g *reach) Claim(ctx context.Context, t wire.Ticket, worker string) (*wire.Frame, []rewards.ComponentResult, error) {
+	if g.w.dead.Load() {
+		return nil, nil, errDead
+	}
+	return g.m.Claim(ctx, t, worker)
+}
+
+func (g *reach) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error {
+	if g.w.dead.Load() {
+		return errDead
+	}
+	return g.m.Finish(ctx, t, res)
+}
+
+type noDecoder struct{}
+
+func (noDecoder) Decode(context.Context, *rewards.Media) (*rewards.Pixels, error) {
+	return nil, fmt.Errorf("%w: the rig has no decoder", rewards.BadInput)
+}
+
+// Sample makes a sample with a raw payload of n bytes (a multiple of 3) that
+// follows from its id, so that its score can be computed from its own bytes.
+func Sample(id string, n int) *rewards.Sample {
+	data := make([]byte, n)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id)) // never fails
+	x := h.Sum64()
+	for i := range data {
+		x = x*6364136223846793005 + 1442695040888963407
+		data[i] = byte(x >> 56)
+	}
+	return &rewards.Sample{ID: id, Media: []*rewards.Media{{
+		Kind: rewards.Image, Layout: rewards.HWC, Encoding: rewards.Raw, DType: "U8", Shape: []int{1, n / 3, 3}, Data: data,
+	}}}
+}
+
+// Hash is the score of a sample: a number in [0, 1) that its bytes determine.
+func Hash(s *rewards.Sample) float64 {
+	h := fnv.New64a()
+	for _, m := range s.Media {
+		_, _ = h.Write(m.Data) // never fails
+	}
+	return float64(binary.BigEndian.Uint64(h.Sum(nil))>>11) / (1 << 53)
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/tools/bench/report"
+)
+
+// TestAQuickRunOfTheCarrierWorks starts a broker, and the program as it was built.
+func TestAQuickRunOfTheCarrierWorks(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it takes seconds")
+	}
+	root, err := report.Repository()
+	require.NoError(t, err)
+	if _, err := rewardloopProgram(root); err != nil {
+		t.Skipf("SKIPPED: %v: the benchmarks of the carrier were not tried", err)
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skipf("SKIPPED: %v: the benchmarks of the carrier were not tried", err)
+	}
+	var out, stderr bytes.Buffer
+	code := run(t.Context(), suites(), []string{"-quick", "-suite", "carrier"}, &out, &stderr)
+	require.Equal(t, exitHeld, code, stderr.String())
+	for _, row := range names([]Suite{carrier()}) {
+		assert.Contains(t, out.String(), row)
+	}
+}

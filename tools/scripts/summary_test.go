@@ -1,0 +1,78 @@
+package scripts_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// makeTest runs scripts/test.sh in a folder that holds the scripts alone, with a go that
+// answers what its case statement says and succeeds otherwise.
+func makeTest(t *testing.T, cases string) (said string, code int) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
+	root, bin := t.TempDir(), t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(root, "scripts"), os.DirFS("scripts")))
+	require.NoError(t, os.MkdirAll(filepath.Join(root, ".ci"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(root, ".ci", "run"), nil, 0o600))
+	put := func(name, body string) {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/usr/bin/env bash\n"+body+"\n"), 0o755)) //nolint:gosec // A program must be executable.
+	}
+	put("gofmt", "exit 0")
+	put("gotestsum", "echo DONE 1 tests")
+	put("go", "case \"$*\" in\n*'tool -n gotestsum') echo "+filepath.Join(bin, "gotestsum")+" ;;\n'list -C tools '*) echo example.org/tools/x ;;\n"+cases+"\nesac")
+	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "scripts", "test.sh"))
+	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "GO=go", "REQUIRE_ORT=0", "PYTHON=false", "ORT_TIMEOUT=1", "VERSION=v1",
+		"ONNXRUNTIME_SHARED_LIBRARY_PATH="+filepath.Join(bin, "none"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		require.IsType(t, &exec.ExitError{}, err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+func TestMakeTestEndsWithTheLastLinesOfWhatFailedFirstAndTheNamesOfAllThatFailed(t *testing.T) {
+	t.Parallel()
+	// Two steps fail; the Go tests, which say more, do not.
+	said, code := makeTest(t, "'-C tools build ./...') echo 'tools/x.go:1:1: syntax error' >&2; exit 1 ;;\n'build ./...') echo 'it does not build'; exit 1 ;;")
+	require.Equal(t, 1, code, said)
+	_, end, found := strings.Cut(said, "==> what failed first: ")
+	require.True(t, found, said)
+	lines := strings.Split(strings.TrimSpace(end), "\n")
+	require.GreaterOrEqual(t, len(lines), 4, end)
+	assert.Equal(t, "go build of tools; its last lines, and all of it in .cache/test/5.log:", lines[0])
+	assert.Equal(t, "      tools/x.go:1:1: syntax error", lines[1])
+	assert.Equal(t, []string{"==> FAILED: go build of tools", "==> FAILED: go build without tags"}, lines[2:4])
+	assert.Equal(t, 1, strings.Count(end, "syntax error"), "the first failure alone is repeated")
+}
+
+func TestMakeTestFailsWherePackagesHoldNoTest(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
+	root := t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(root, "scripts"), os.DirFS("scripts")))
+	for said, want := range map[string]int{"DONE 0 tests in 0.1s": 1, "DONE 12 tests, 1 skipped in 0.1s": 0} {
+		bin := t.TempDir()
+		sum := filepath.Join(bin, "gotestsum")
+		require.NoError(t, os.WriteFile(sum, []byte("#!/bin/sh\necho '"+said+"'\n"), 0o755))                                                      //nolint:gosec // A program must be executable.
+		require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\ncase \"$*\" in *gotestsum) echo "+sum+" ;; esac\n"), 0o755)) //nolint:gosec // A program must be executable.
+		cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "scripts", "gotest.sh"))
+		cmd.Env = append(os.Environ(), "GO="+filepath.Join(bin, "go"))
+		out, err := cmd.CombinedOutput()
+		if want == 0 {
+			require.NoError(t, err, "%s", out)
+			continue
+		}
+		require.Error(t, err, "%s", out)
+		assert.Contains(t, string(out), "no test was run")
+	}
+}
