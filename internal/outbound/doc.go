@@ -55,9 +55,9 @@
 // shares sum to the limit at most as long as nobody comes or goes, however late reports
 // are. The processes need no agreement, no clock but their own, and no message for a
 // request. Who comes starts with a tenth of its part and an empty bucket of that size;
-// who falls silent for 5 s is counted out. Who has not heard a report of its own for 3 s is
-// partitioned, and has the limit by the number of processes it knew, counting 2 at least, or by 8
-// if it never knew any. In any time, all processes together send at most what the limit
+// a process of which no report came for 5 s has no part any more. A process that has not got its
+// own report back for 3 s counts as partitioned: its part is the limit divided by the number of
+// processes that it knew, by 2 at least, or by 8 if it never knew any. In any time, all processes together send at most what the limit
 // allows in it, one bucket for the burst, and a tenth of a part for each that came;
 // more only where some are partitioned and others are not.
 // There is at least one place for each process, also where there are fewer than processes.

@@ -209,7 +209,7 @@ func (m *member) note(now time.Time, from string, r *Report) (counts bool) {
 	return true
 }
 
-// expire forgets the processes that have fallen silent, and names them. One that hears
+// expire forgets the processes of which no report comes any more, and names them. One that hears
 // nothing itself forgets nobody. The caller holds mu.
 func (m *member) expire(now time.Time) (gone []string) {
 	if m.listen(now); m.partitioned {
