@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
 // Config is what a Pool is made from. The zero value of a field means its default.
@@ -78,11 +80,51 @@ type ModelOptions struct {
 	// the pool's. A model whose file fixes the batch axis at 1 has batches of 1.
 	MaxBatch int
 	// Devices are those that the model runs on, each with the whole model, when the
-	// model's own Device is "cuda". Empty: the one device that the model names.
+	// model's own Device is "cuda". Empty: the one device that the model names. Those of a model in
+	// Python are any.
 	Devices []string
+
+	// What follows is for models in Python (infer.Model.Entry) alone, each of which has
+	// processes, slots and a policy of its own on a device. 0: as the pool's Config has it.
+
+	// BatchBytes and MaxWait are those of Config; a negative MaxWait: never wait.
+	BatchBytes int
+	MaxWait    time.Duration
+	// BatchTimeout and LoadTimeout are those of Config.
+	BatchTimeout, LoadTimeout time.Duration
+	// Memory is how many bytes of a card's memory the model is taken to need, on each device;
+	// 0: it is not known before it was loaded.
+	Memory int64
 }
 
-// equal says whether two handles of a model would be the same.
-func (o ModelOptions) equal(p ModelOptions) bool {
-	return o.MaxBatch == p.MaxBatch && slices.Equal(o.Devices, p.Devices)
+// alike says whether two handles of a model would be the same.
+func (o ModelOptions) alike(p ModelOptions) bool {
+	devices := slices.Equal(o.Devices, p.Devices)
+	o.Devices, p.Devices = nil, nil
+	return devices && reflect.DeepEqual(o, p)
+}
+
+// check says what is wrong with the options of a model.
+func (o ModelOptions) check(entry bool) error {
+	own := o
+	own.MaxBatch, own.Devices = 0, nil
+	switch {
+	case o.MaxBatch < 0 || o.MaxBatch > largestBatch:
+		return fmt.Errorf("%w: max_batch is %d, want 0 to %d", infer.ErrModel, o.MaxBatch, largestBatch)
+	case !entry && !own.alike(ModelOptions{}):
+		return fmt.Errorf("%w: it has options that are for models in Python: %+v", infer.ErrModel, own)
+	case o.BatchBytes < 0 || o.BatchTimeout < 0 || o.LoadTimeout < 0 || o.Memory < 0 || o.MaxWait > time.Second:
+		return fmt.Errorf("%w: an option is negative, or max_wait above 1s: %+v", infer.ErrModel, own)
+	}
+	return nil
+}
+
+// config is that of the device of a model in Python.
+func (o ModelOptions) config(c Config) Config {
+	c.MaxBatch = cmp.Or(o.MaxBatch, c.MaxBatch)
+	c.BatchBytes = cmp.Or(o.BatchBytes, c.BatchBytes)
+	c.MaxWait = cmp.Or(o.MaxWait, c.MaxWait)
+	c.BatchTimeout = cmp.Or(o.BatchTimeout, c.BatchTimeout)
+	c.LoadTimeout = cmp.Or(o.LoadTimeout, c.LoadTimeout)
+	return c
 }

@@ -21,6 +21,8 @@ type device struct {
 	// foreseen are the slots that it will have; 0: nobody knows before it is open.
 	foreseen int
 
+	memory *memory // of the card; it has a mutex of its own, which is taken after mu
+
 	open    shared[*opened]
 	bounded func(time.Duration) (context.Context, context.CancelFunc) // of a run
 
@@ -33,7 +35,6 @@ type device struct {
 	timer  *time.Timer
 	closed bool // nothing is run any more
 	gone   bool // the runner has been closed, or was never open
-	memory memory
 	relief relief
 	out    time.Time // models that have other devices leave it alone before
 	failed int       // times in a row that it was left alone
@@ -229,7 +230,7 @@ func (d *device) call(ctx context.Context, b *batch) (names []string, outputs []
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(reqs) > 1 { // they were copied: callers that left may have their tensors back
+	if len(reqs) > 1 && stacked.Messages == nil { // they were copied: callers that left may have their tensors back
 		d.mu.Lock()
 		b.release()
 		d.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 type Executors struct {
 	// Device is "cpu" or "cuda:<n>".
 	Device string
+	// Python says that the slots are processes of a model in Python, and not sessions.
+	Python bool
 	// Slots is how many batches it runs at a time, MaxBatch how many items one may have.
 	Slots, MaxBatch int
 }
@@ -31,16 +33,23 @@ const cpu = "cpu"
 // batches, and as many that are being prepared while those run.
 func (e Executors) Concurrency() int {
 	n := max(e.Slots, 1)
-	if e.Device != cpu {
+	if e.batches() {
 		n *= 2 * max(e.MaxBatch, 1)
 	}
 	return n
 }
 
-// ConcurrencyReason counts the sessions.
+// batches says whether a batch takes less time than its items one by one.
+func (e Executors) batches() bool { return e.Device != cpu || e.Python }
+
+// ConcurrencyReason counts the sessions or processes.
 func (e Executors) ConcurrencyReason() string {
-	why := rewards.Count(max(e.Slots, 1), "session") + " on " + e.Device
-	if e.Device != cpu {
+	what := "session"
+	if e.Python {
+		what = "Python process"
+	}
+	why := rewards.Count(max(e.Slots, 1), what) + " on " + e.Device
+	if e.batches() {
 		why += fmt.Sprintf(" with batches of up to %d, while as many are prepared", max(e.MaxBatch, 1))
 	}
 	return why
@@ -70,7 +79,7 @@ func (r *replica) executors() Executors {
 	d := r.device
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e := Executors{Device: d.name, Slots: d.foreseen, MaxBatch: d.cfg.MaxBatch}
+	e := Executors{Device: r.model.Device, Python: r.model.Entry != "", Slots: d.foreseen, MaxBatch: d.cfg.MaxBatch}
 	if d.runner != nil {
 		e.Slots = d.runner.slots
 	}
@@ -97,7 +106,8 @@ func (f Fleet) ConcurrencyReason() string {
 	var kinds []Executors
 	names := make(map[Executors][]string)
 	for _, e := range f {
-		kind := Executors{Slots: e.Slots, MaxBatch: e.MaxBatch}
+		kind := e
+		kind.Device = ""
 		if names[kind] == nil {
 			kinds = append(kinds, kind)
 		}

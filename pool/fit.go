@@ -25,6 +25,10 @@ const (
 // A size counts from its second batch on, because the first of a new shape pays
 // for what the runtime sets up.
 type fit struct {
+	// eager has a size count from its first batch on, and sizes tried in steps of four: for models in
+	// Python, of which no shape is set up at its first batch, and each of whose first batches is a
+	// large part of a step of some hundred samples.
+	eager bool
 	sizes []sizeCost // by batch size
 	runs  int        // batches taken in
 	solid int        // sizes that count
@@ -52,7 +56,7 @@ func (f *fit) observe(b int, s float64) {
 	k.times[k.n%fitMemory] = max(s, 1e-9) // a clock may say 0, and costs divide
 	k.n++
 	k.last = f.runs
-	if k.n == 2 {
+	if k.n == f.counts() {
 		f.solid++
 		f.most = max(f.most, b)
 	}
@@ -65,7 +69,7 @@ func (f *fit) observe(b int, s float64) {
 
 // solve computes a and c, neither below 0.
 func (f *fit) solve() {
-	counts := 2
+	counts := f.counts()
 	if f.solid == 0 {
 		counts = 1
 	}
@@ -93,6 +97,14 @@ func (f *fit) solve() {
 	}
 }
 
+// counts is the batch of a size with which it counts.
+func (f *fit) counts() int {
+	if f.eager {
+		return 1
+	}
+	return 2
+}
+
 // known says whether a and c can be told apart.
 func (f *fit) known() bool { return f.solid >= 2 }
 
@@ -101,9 +113,13 @@ func (f *fit) seconds(b int) float64 { return f.a + f.c*float64(b) }
 
 // size is the batch that is big enough: the smallest b with a/b ≤ worth·c, at
 // most limit and at most twice the largest size that counts, so that sizes are
-// tried one doubling at a time.
+// tried one doubling at a time (eager: four times).
 func (f *fit) size(limit int) int {
-	limit = min(limit, max(1, 2*f.most))
+	step := 2
+	if f.eager {
+		step = 4
+	}
+	limit = min(limit, max(1, step*f.most))
 	if !f.known() {
 		return limit
 	}

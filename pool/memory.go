@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
@@ -17,8 +18,12 @@ const memoryFactor = 2
 
 // Estimate is how many bytes a model is taken to need on a device before it was loaded there:
 // twice what its files have. Data in other files count where these are beside the model and
-// their names begin with its own, such as decoder.onnx_data. 0: there is no such file.
+// their names begin with its own, such as decoder.onnx_data. 0: there is no such file, or it is a model in
+// Python, whose file says nothing about it.
 func Estimate(m infer.Model) int64 {
+	if m.Entry != "" {
+		return 0
+	}
 	var sum int64
 	for _, path := range []string{m.Path, m.Embed} {
 		if path == "" {
@@ -42,19 +47,22 @@ func Estimate(m infer.Model) int64 {
 // of its time on loading them.
 const stayMin = time.Second
 
-// residence is whether a model is in a device's memory. Guarded by the device's mutex.
+// residence is whether a model is in a device's memory. Guarded by the memory's mutex, but for on
+// and forget, which do not change.
 type residence struct {
+	on    *device
 	place place
 	bytes int64 // that it takes there, or did, or is to
 	said  bool  // the runner has said how many bytes, else they are estimated
 	asked bool  // somebody has asked for it
 	// users are calls that need it, from the moment at which they ask for it until they are
 	// answered, and runs.
-	users   int
-	used    time.Time // when it had its last user
-	stays   time.Time // it is not evicted before
-	evicted bool      // since it was loaded last
-	forget  func()    // has the next call load it again
+	users     int
+	used      time.Time // when it had its last user
+	stays     time.Time // it is not evicted before
+	evicted   bool      // since it was loaded last
+	evictions uint64
+	forget    func() // has the next call load it again
 }
 
 // place is where a model is.
@@ -68,18 +76,20 @@ const (
 	leaving // it is being unloaded
 )
 
-// memory is the book of the models in a device's memory. It is a plain object, as the policy is.
+// memory is the book of the models in the memory of a card, or of the CPU, which all devices there
+// share. Who uses several of its methods for one decision holds mu meanwhile.
 type memory struct {
-	budget    int64 // bytes; 0: not bounded
-	here      []*account
-	taken     int64 // by models that arrive or are present
-	evictions uint64
-	changed   chan struct{} // closed when there may be room; nil: nobody waits
+	mu sync.Mutex // guards what follows
+
+	budget  int64 // bytes; 0: not bounded
+	here    []*account
+	taken   int64         // by models that arrive or are present
+	changed chan struct{} // closed when there may be room; nil: nobody waits
 }
 
 // claim books the room for a model that is to be loaded, and takes out of the book those that
 // have to be unloaded before. Without room it returns false, and how long to wait before
-// asking again; 0: until something changes.
+// asking again; 0: until something changes. The caller holds mu, as for all methods up to change.
 func (m *memory) claim(a *account, now time.Time) (evict []*account, wait time.Duration, ok bool) {
 	if a.place == leaving {
 		return nil, 0, false
@@ -136,7 +146,7 @@ func (m *memory) expel(a *account) {
 	m.remove(a)
 	a.place, a.evicted = leaving, true
 	a.forget()
-	m.evictions++
+	a.evictions++
 }
 
 func (m *memory) remove(a *account) {
@@ -167,13 +177,19 @@ func (m *memory) failed(a *account) {
 	m.unloaded(a)
 }
 
-// hold keeps a model from being evicted until release.
-func (m *memory) hold(a *account) {
+// hold keeps a model from being evicted until release. Crowded says that it was evicted, and that
+// there is no room for it.
+func (m *memory) hold(a *account) (crowded bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	a.asked = true
 	a.users++
+	return a.evicted && m.lack(a) > 0
 }
 
 func (m *memory) release(a *account, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	a.used = now
 	if a.users--; a.users == 0 {
 		m.change()
@@ -196,7 +212,15 @@ func (m *memory) next() <-chan struct{} {
 	return m.changed
 }
 
+// isShared is shared for one who does not hold mu.
+func (m *memory) isShared(a *account) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.shared(a)
+}
+
 // shared reports whether other models are loaded on the device beside a, or are being loaded.
+// The caller holds mu, as for full.
 func (m *memory) shared(a *account) bool {
 	return slices.ContainsFunc(m.here, func(o *account) bool { return o != a && o.place != starving })
 }

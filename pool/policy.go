@@ -46,6 +46,7 @@ type policy struct {
 	worth        int    // items of the largest batch that a batch queue may be about to make
 	seq          uint64 // of the newest item
 	round        uint64 // of choosing
+	eager        bool   // sizes are trusted at their first batch, see fit.eager
 	flushed      uint64 // items up to this seq wait for no company,
 	flushedUntil time.Time
 }
@@ -131,12 +132,13 @@ func (p *policy) batchQueue(it *item) *batchQueue {
 	if it.req.Whole {
 		top = 1
 	}
-	if it.bytes > 0 { // all items of a batch queue are of the same size
+	if it.bytes > 0 && it.req.Message == nil { // all items of a batch queue are of the same size
 		top = min(top, max(1, p.cfg.BatchBytes/it.bytes))
 	}
 	l := &batchQueue{
 		account: it.account, key: it.key, top: top, limit: top, queues: make(map[*holder]*queue, 1), turns: fair.NewLine(&p.book),
 	}
+	l.fit.eager = p.eager
 	p.batchQueues[k] = l
 	return l
 }
@@ -379,15 +381,19 @@ func (p *policy) again(x *part, now time.Time) *batch {
 	return p.handOut(b, now)
 }
 
-// take makes a batch of n items of a queue's batch queue: the queue's first item, and then of the
-// tenant that has had least, those of the batch counted; nil if all had expired.
+// take makes a batch of n items of a queue's batch queue, or of as many as have BatchBytes: the
+// queue's first item, and then of the tenant that has had least, those of the batch counted; nil if
+// all had expired.
 func (p *policy) take(q *queue, n int, now time.Time) *batch {
 	l := q.batchQueue
 	b := &batch{batchQueue: l, items: make([]*item, 0, n)}
 	l.waiting = false
 	l.open++
-	for ; len(b.items) < n; q = l.queues[l.turns.First(0, now)] {
+	for bytes := 0; len(b.items) < n; q = l.queues[l.turns.First(0, now)] {
 		it := q.head
+		if bytes += it.bytes; bytes > p.cfg.BatchBytes && len(b.items) > 0 {
+			break
+		}
 		p.leave(it)
 		l.counts.Queue += now.Sub(it.at)
 		if !p.expired(it, now) {

@@ -34,7 +34,8 @@ type Pool struct {
 
 	loads sync.WaitGroup // goroutines that open or load; none is added once closed is set
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex         // guards what follows
+	memories map[string]*memory // by card
 	models   map[infer.Model]*Model
 	replicas map[infer.Model]*replica // by the model with the device's name
 	devices  map[string]*device
@@ -54,7 +55,7 @@ func New(cfg Config, open Opener) (*Pool, error) {
 		return nil, errors.New("pool: no opener of devices")
 	}
 	p := &Pool{
-		cfg: cfg, open: open,
+		cfg: cfg, open: open, memories: make(map[string]*memory),
 		models: make(map[infer.Model]*Model), replicas: make(map[infer.Model]*replica), devices: make(map[string]*device),
 	}
 	p.runContext, p.endRuns = contexts()
@@ -77,8 +78,8 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 	if m.Name == "" || m.Path == "" || m.Device == "" {
 		return nil, fmt.Errorf("pool: %w: name %q, path %q and device %q must be set", infer.ErrModel, m.Name, m.Path, m.Device)
 	}
-	if o.MaxBatch < 0 || o.MaxBatch > largestBatch {
-		return nil, fmt.Errorf("pool: model %s: %w: max_batch is %d, want 0 to %d", m.Name, infer.ErrModel, o.MaxBatch, largestBatch)
+	if err := o.check(m.Entry != ""); err != nil {
+		return nil, fmt.Errorf("pool: model %s: %w", m.Name, err)
 	}
 	if len(o.Devices) == 0 {
 		o.Devices = []string{m.Device}
@@ -93,7 +94,7 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 		return nil, fmt.Errorf("pool: model %s: %w", m.Name, errClosed)
 	}
 	if h := p.models[m]; h != nil {
-		if !h.options.equal(o) {
+		if !h.options.alike(o) {
 			return nil, fmt.Errorf("pool: model %s on %s: %w: asked for with options %+v and %+v", m.Name, m.Device, infer.ErrModel, h.options, o)
 		}
 		return h, nil
@@ -102,7 +103,7 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 	for _, device := range o.Devices {
 		on := m
 		on.Device = device
-		r := p.replica(on, o.MaxBatch)
+		r := p.replica(on, o)
 		if r.most != o.MaxBatch {
 			return nil, fmt.Errorf("pool: model %s on %s: %w: asked for with max_batch %d and %d", m.Name, device, infer.ErrModel, r.most, o.MaxBatch)
 		}
@@ -113,14 +114,14 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 }
 
 // replica finds or makes a model on a device. Called with mu held.
-func (p *Pool) replica(m infer.Model, most int) *replica {
+func (p *Pool) replica(m infer.Model, o ModelOptions) *replica {
 	if r := p.replicas[m]; r != nil {
 		return r
 	}
-	r := &replica{model: m, most: most, device: p.device(m.Device), account: &account{model: m, top: most}}
-	r.account.forget = r.load.forget
+	r := &replica{model: m, most: o.MaxBatch, memory: o.Memory, device: p.device(m, o), account: &account{model: m, top: o.MaxBatch}}
+	r.account.on, r.account.forget = r.device, r.load.forget
 	r.load.what = "loading " + m.Path
-	r.load.do, r.load.start, r.load.look = r.bringUp, p.start, r.fileState
+	r.load.do, r.load.start, r.load.look = r.bringUp, p.starter(r.device.cfg), r.fileState
 	r.load.after = func() { p.joined(r) }
 	r.load.min, r.load.max = reloadMin, reloadMax
 	p.replicas[m] = r
@@ -162,42 +163,66 @@ func (p *Pool) joined(r *replica) {
 	}
 }
 
-// device finds or makes a device. Called with mu held.
-func (p *Pool) device(name string) *device {
+// device finds or makes the device of a model: that of its name for ONNX models, which share it;
+// one of its own, "<name>/<entry>", for a model in Python. All that are on one card share the book
+// of its memory. Called with mu held.
+func (p *Pool) device(m infer.Model, o ModelOptions) *device {
+	name, cfg := m.Device, p.cfg
+	if m.Entry != "" {
+		name, cfg = m.Device+"/"+m.Entry, o.config(p.cfg)
+	}
 	if d := p.devices[name]; d != nil {
 		return d
 	}
-	d := &device{name: name, cfg: p.cfg, policy: newPolicy(p.cfg, name), bounded: p.runContext}
-	d.memory.budget, d.relief.seed = p.cfg.Memory[name], maphash.MakeSeed()
+	d := &device{name: name, cfg: cfg, policy: newPolicy(cfg, name), bounded: p.runContext}
+	d.policy.eager = m.Entry != ""
+	d.memory, d.relief.seed = p.book(m.Device, name), maphash.MakeSeed()
 	if f, ok := p.open.(Foreseer); ok {
 		d.foreseen = f.Slots(name)
 	}
 	d.timer = time.AfterFunc(time.Hour, d.wake)
 	d.timer.Stop()
-	d.open.what = "opening device " + name
+	d.open.what = "opening device " + m.Device
 	d.open.do = func(ctx context.Context) (*opened, error) { return d.bringUp(ctx, p.open) }
-	d.open.start, d.open.look = p.start, func() string { return "" }
+	d.open.start, d.open.look = p.starter(cfg), func() string { return "" }
 	d.open.after = func() { p.opened(d) }
 	d.open.min, d.open.max = reopenMin, reopenMax
 	p.devices[name] = d
 	return d
 }
 
-// start runs work that opens or loads on a goroutine of the pool, with a context
+// book is the memory that a device's models are in: a card's, which all devices on it share, or
+// that of a device on the CPU, where the processes of each model have a limit of their own. Called
+// with mu held.
+func (p *Pool) book(on, device string) *memory {
+	if on == cpu {
+		on = device
+	}
+	m := p.memories[on]
+	if m == nil {
+		m = &memory{budget: p.cfg.Memory[on]}
+		p.memories[on] = m
+	}
+	return m
+}
+
+// starter runs work that opens or loads on a goroutine of the pool, with a context
 // that ends when its time is up or the pool closes. It does not when the pool is
 // closed.
-func (p *Pool) start(work func(context.Context)) (context.Context, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, false
+func (p *Pool) starter(cfg Config) func(func(context.Context)) (context.Context, bool) {
+	return func(work func(context.Context)) (context.Context, bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.closed {
+			return nil, false
+		}
+		ctx, cancel := p.loadContext(cfg.LoadTimeout)
+		p.loads.Go(func() {
+			defer cancel()
+			work(ctx)
+		})
+		return ctx, true
 	}
-	ctx, cancel := p.loadContext(p.cfg.LoadTimeout)
-	p.loads.Go(func() {
-		defer cancel()
-		work(ctx)
-	})
-	return ctx, true
 }
 
 // Flush says that a step's last sample has arrived: for the next second nothing

@@ -60,6 +60,12 @@ func (r *relief) fingerprint(b *batch) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)
 	_, _ = h.WriteString(b.batchQueue.account.model.Path + "\x00" + b.batchQueue.key)
+	if m := b.items[0].req.Message; m != nil {
+		_, _ = h.Write(m.Head)
+		for _, blob := range m.Blobs {
+			_, _ = h.Write(blob)
+		}
+	}
 	for _, t := range b.items[0].req.Inputs {
 		for _, data := range []any{t.F32, t.I64, t.I32, t.U8} {
 			raw, _ := binary.Append(nil, binary.LittleEndian, data) // numbers, which it knows
@@ -94,8 +100,8 @@ func (d *device) relieve(b *batch, o outcome) outcome {
 	if restarted {
 		d.relief.ended(key, !lacks, time.Now())
 	}
-	o.shared = d.memory.shared(b.batchQueue.account)
 	d.mu.Unlock()
+	o.shared = d.memory.isShared(b.batchQueue.account)
 	if !lacks {
 		return o
 	}

@@ -14,6 +14,7 @@ import (
 type replica struct {
 	model   infer.Model // with the device's name
 	most    int         // ModelOptions.MaxBatch
+	memory  int64       // ModelOptions.Memory
 	device  *device
 	account *account // guarded by the device's mutex
 	load    shared[infer.Info]
@@ -25,9 +26,8 @@ func (r *replica) hold() standing {
 	d := r.device
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.memory.hold(r.account)
 	switch {
-	case r.account.evicted && d.memory.lack(r.account) > 0:
+	case d.memory.hold(r.account):
 		return crowded
 	case now.Before(d.out):
 		return resting
@@ -37,18 +37,14 @@ func (r *replica) hold() standing {
 
 // asked reports whether it was held before.
 func (r *replica) asked() bool {
-	r.device.mu.Lock()
-	defer r.device.mu.Unlock()
+	m := r.device.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return r.account.asked
 }
 
 // release ends a hold.
-func (r *replica) release() {
-	d := r.device
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.memory.release(r.account, time.Now())
-}
+func (r *replica) release() { r.device.memory.release(r.account, time.Now()) }
 
 // poll begins to open the device and to load the model if need be, and waits for nothing:
 // it returns what shared.poll does.
@@ -70,7 +66,7 @@ func (r *replica) bringUp(ctx context.Context) (info infer.Info, err error) {
 	if err != nil {
 		return infer.Info{}, err
 	}
-	if err := d.reserve(ctx, r.account, int64(run.slots)*Estimate(r.model)); err != nil {
+	if err := d.reserve(ctx, r.account, int64(run.slots)*max(r.memory, Estimate(r.model))); err != nil {
 		return infer.Info{}, err
 	}
 	begun, there := time.Now(), false
@@ -129,7 +125,7 @@ func (r *replica) fileState() string {
 		}
 		return fmt.Sprint(fi.Size(), fi.ModTime().Format(time.RFC3339Nano))
 	}
-	if r.model.Embed == "" {
+	if r.model.Embed == "" { // of a module in Python it is always "absent"
 		return state(r.model.Path)
 	}
 	return state(r.model.Path) + state(r.model.Embed)

@@ -16,7 +16,7 @@ func (d *device) reserve(ctx context.Context, a *account, estimate int64) error 
 	patience, cancel := context.WithTimeout(ctx, d.cfg.LoadTimeout/2)
 	defer cancel()
 	for {
-		d.mu.Lock()
+		d.memory.mu.Lock()
 		if !a.said {
 			a.bytes = estimate
 		}
@@ -25,7 +25,8 @@ func (d *device) reserve(ctx context.Context, a *account, estimate int64) error 
 		if !ok {
 			full = d.memory.full(a)
 		}
-		d.mu.Unlock()
+		budget, bytes := d.memory.budget, a.bytes
+		d.memory.mu.Unlock()
 		if ok {
 			err := d.unload(ctx, evict)
 			if err != nil {
@@ -33,7 +34,7 @@ func (d *device) reserve(ctx context.Context, a *account, estimate int64) error 
 			}
 			return err
 		}
-		if d.memory.budget > 0 && a.bytes > d.memory.budget {
+		if budget > 0 && bytes > budget {
 			return full
 		}
 		if err := sleep(patience, changed, wait); err != nil && ctx.Err() == nil {
@@ -49,10 +50,10 @@ func (d *device) reserve(ctx context.Context, a *account, estimate int64) error 
 func (d *device) unload(ctx context.Context, evicted []*account) error {
 	var errs []error
 	for _, v := range evicted {
-		err := d.unloadOne(ctx, v.model)
-		d.mu.Lock()
+		err := v.on.unloadOne(ctx, v.model)
+		d.memory.mu.Lock()
 		d.memory.unloaded(v)
-		d.mu.Unlock()
+		d.memory.mu.Unlock()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("unloading %s to make room: %w", v.model.Name, err))
 		}
@@ -68,8 +69,8 @@ func (d *device) unloadOne(ctx context.Context, m infer.Model) (err error) {
 // settle notes what became of a load for which room was reserved. Bytes is what the model takes;
 // 0: the runner did not say.
 func (d *device) settle(a *account, loaded bool, bytes int64, took time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.memory.mu.Lock()
+	defer d.memory.mu.Unlock()
 	if loaded {
 		d.memory.loaded(a, bytes, took, time.Now())
 	} else {
@@ -116,8 +117,8 @@ func (d *device) yield(ctx context.Context, a *account) error {
 }
 
 func (d *device) place(a *account, p place) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.memory.mu.Lock()
+	defer d.memory.mu.Unlock()
 	a.place = p
 }
 
@@ -127,8 +128,8 @@ var errAlone = errors.New("there is nothing else to unload")
 // expel takes the models beside a out of the book that nobody needs. Wait is how long it is until
 // another one may go, 0: there is none; changed is closed when more may, and nil where none will.
 func (d *device) expel(a *account) (idle []*account, wait time.Duration, changed <-chan struct{}) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.memory.mu.Lock()
+	defer d.memory.mu.Unlock()
 	idle, wait = d.memory.idle(a, time.Now())
 	for _, v := range idle {
 		d.memory.expel(v)

@@ -25,8 +25,8 @@ type DeviceStats struct {
 	Queued, QueuedBytes, Waiting int
 	// Inside callers of Model.Enter make something ready, AtIngress callers wait for leave.
 	Inside, AtIngress int
-	// Budget bounds the bytes of models there, 0: nothing does, and Taken is what those take
-	// that are loaded or being loaded.
+	// Budget bounds the bytes of models on the card, 0: nothing does, and Taken is what those of the
+	// device take that are loaded or being loaded.
 	Budget, Taken int64
 	// Evictions counts models that were unloaded to make room, Restarts how often the device's
 	// processes were started anew for want of memory.
@@ -142,10 +142,18 @@ func (d *device) stats(models []*replica) DeviceStats {
 	}
 	s.Queued, s.QueuedBytes, s.Waiting = d.policy.items, d.policy.bytes, d.policy.full
 	s.Inside, s.AtIngress = d.policy.inside, d.policy.atIngress
-	s.Budget, s.Taken = d.memory.budget, d.memory.taken
-	s.Evictions, s.Restarts = d.memory.evictions, d.relief.restarts
+	s.Restarts = d.relief.restarts
+	d.memory.mu.Lock()
+	s.Budget = d.memory.budget
 	for _, m := range models {
 		of[m.account].Bytes = m.account.bytes
+		s.Evictions += m.account.evictions
+		if m.account.place != absent && m.account.place != leaving {
+			s.Taken += m.account.bytes
+		}
+	}
+	d.memory.mu.Unlock()
+	for _, m := range models {
 		of[m.account].Total.add(m.account.past)
 	}
 	for _, l := range d.policy.batchQueues {

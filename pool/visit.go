@@ -36,10 +36,14 @@ const batchesAhead = 2
 
 // bound is how many visits there may be at a time. On the CPU it is as many as there are
 // slots: a larger batch takes longer there, who makes one ready takes the time from those that
-// run, and so what enters is what the device does, in the order of turns.
+// run, and so what enters is what the device does, in the order of turns. For a model in Python it
+// is what fills two of its largest batches for each of its processes.
 func (p *policy) bound() int {
-	if p.device == cpu {
+	switch {
+	case p.device == cpu:
 		return max(1, p.slots)
+	case p.eager:
+		return batchesAhead * max(1, p.slots) * p.cfg.MaxBatch
 	}
 	return batchesAhead * max(1, p.slots) * p.worth
 }

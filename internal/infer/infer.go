@@ -79,9 +79,11 @@ const (
 	// F16 is a type of ports alone: tensors of F32 go in and come out, and are converted
 	// where the model runs.
 	F16 DType = "F16"
+	// Text elements are strings, of any length: what a model in Python answers.
+	Text DType = "TEXT"
 )
 
-// Size is the number of bytes of an element; 0 for an unknown type.
+// Size is the number of bytes of an element; 0 for an unknown type, and for Text.
 func (d DType) Size() int {
 	switch d {
 	case F32, I32:
@@ -108,6 +110,8 @@ type Tensor struct {
 	I64 []int64
 	I32 []int32
 	U8  []byte
+	// Texts are the elements of a Text tensor.
+	Texts []string
 
 	// Norm makes an F32 or F16 input of a U8 tensor where the model runs, so that a quarter
 	// of the bytes travel. Nil: the tensor goes in as it is.
@@ -145,6 +149,8 @@ func (t Tensor) Len() int {
 		return len(t.I32)
 	case U8, Bool:
 		return len(t.U8)
+	case Text:
+		return len(t.Texts)
 	}
 	return 0
 }
@@ -212,11 +218,35 @@ type Request struct {
 	// Generate is what a language model does with the item (Model.Embed is set); nil
 	// for every other model.
 	Generate *Generate
+	// Message is the item of a model in Python (Model.Entry is set), which has no Inputs; nil
+	// for every other model. The answer is one Text tensor "reply" without axes.
+	Message *Message
+}
+
+// Message is an item for a model in Python.
+type Message struct {
+	// Head is a JSON object that says what the item is, and what its blobs are.
+	Head []byte
+	// Blobs are tensors' bytes. What runs the batch puts them into shared memory one after
+	// the other.
+	Blobs [][]byte
+}
+
+// Size is how many bytes the head and the blobs have.
+func (m *Message) Size() int {
+	n := len(m.Head)
+	for _, b := range m.Blobs {
+		n += len(b)
+	}
+	return n
 }
 
 // Key is what items have in common that may share a batch: names, types and shapes of
 // the inputs, the outputs that are wanted, the reduction, and what is generated.
 func (r Request) Key() string {
+	if r.Message != nil {
+		return messages
+	}
 	b := make([]byte, 0, 64)
 	if r.Whole {
 		b = append(b, '=')
@@ -235,9 +265,16 @@ func (r Request) Key() string {
 	return string(r.Generate.append(b))
 }
 
-// Bytes is the size of the item's inputs.
+// messages is the Key of all items of models in Python: what a batch of them may have is the
+// model's own affair.
+const messages = "{"
+
+// Bytes is the size of the item's inputs or of its message.
 func (r Request) Bytes() int {
 	n := 0
+	if r.Message != nil {
+		n = r.Message.Size()
+	}
 	for _, t := range r.Inputs {
 		n += t.Len() * t.DType.Size()
 	}
@@ -258,6 +295,8 @@ type Batch struct {
 	Whole bool
 	// Generate is that of the items.
 	Generate *Generate
+	// Messages are those of the items of a model in Python, which have no Inputs.
+	Messages []*Message
 	// Began is called by what runs the batch, when it begins; it may be called again, and
 	// may be nil.
 	Began func()
@@ -318,6 +357,9 @@ type Model struct {
 	// and values (decoder_model_merged.onnx), Embed the file that makes embeddings of
 	// token ids (embed_tokens.onnx). Items then have a Generate. "": a plain graph.
 	Embed string `json:"embed,omitempty"`
+	// Entry makes it a model in Python: what tells its entry in the configuration from all
+	// others. Path is its file or module, and items have a Message. "": an ONNX model.
+	Entry string `json:"entry,omitempty"`
 	// Device is "cpu", "cuda" for every card of the reward pool, or "cuda:<n>".
 	Device string `json:"device"`
 }
@@ -342,6 +384,8 @@ func (t Tensor) Row(i int) (Tensor, error) {
 		row.I32 = t.I32[i*n : (i+1)*n : (i+1)*n]
 	case U8, Bool:
 		row.U8 = t.U8[i*n : (i+1)*n : (i+1)*n]
+	case Text:
+		row.Texts = t.Texts[i*n : (i+1)*n : (i+1)*n]
 	}
 	return row, nil
 }
@@ -361,6 +405,12 @@ func Stack(items []Request) (Batch, error) {
 			}
 			b.Names = append(b.Names, it.Name)
 		}
+	}
+	if items[0].Message != nil {
+		for _, it := range items {
+			b.Messages = append(b.Messages, it.Message)
+		}
+		return b, nil
 	}
 	if b.Whole = items[0].Whole; b.Whole {
 		if len(items) > 1 {

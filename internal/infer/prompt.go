@@ -26,6 +26,9 @@ const (
 // Check says everything that is wrong with the item itself, whatever the model,
 // wrapping ErrInput.
 func (r Request) Check() error {
+	if r.Message != nil {
+		return r.Message.check(r)
+	}
 	if len(r.Inputs) == 0 {
 		return fmt.Errorf("%w: no inputs", ErrInput)
 	}
@@ -38,6 +41,17 @@ func (r Request) Check() error {
 		return err
 	}
 	return r.checkPrompt()
+}
+
+// check says what is wrong with an item of a model in Python.
+func (m *Message) check(r Request) error {
+	switch {
+	case len(m.Head) == 0:
+		return fmt.Errorf("%w: a message without a head", ErrInput)
+	case len(r.Inputs) > 0 || len(r.Outputs) > 0 || r.Reduce != "" || r.Whole || r.Generate != nil:
+		return fmt.Errorf("%w: a message has no inputs, outputs, reduction or generation beside it", ErrInput)
+	}
+	return nil
 }
 
 // checkPrompt looks at the inputs of a language model.
