@@ -48,6 +48,8 @@ type batchQueue struct {
 	open    int                // its batches that run or are to be run again
 	running int                // its batches that run
 
+	longest float64 // seconds that a batch may take as far as is known; 0: not bounded
+
 	top   int // items a batch may have at most
 	limit int // the same, lowered while memory is short
 	good  int // batches that went well since limit changed
@@ -81,6 +83,9 @@ func (l *batchQueue) came(it *item, now time.Time) {
 // size is how many items the next batch should have; it may be more than there are.
 func (l *batchQueue) size() int {
 	b := l.fit.size(l.limit)
+	if l.longest > 0 && l.fit.c > 0 && l.fit.seconds(b) > l.longest {
+		return max(1, int((l.longest-l.fit.a)/l.fit.c))
+	}
 	if l.probe >= probeEvery && l.n >= 2*b {
 		return min(2*b, l.limit)
 	}

@@ -21,7 +21,8 @@ type item struct {
 	deadline time.Time     // of the caller's context; zero: none
 	begun    chan struct{} // closed when what runs it has begun
 	done     chan struct{}
-	mobile   bool // its model has other devices, to which it may move
+	read     chan struct{} // of a message: closed when no run reads it any more; else nil
+	mobile   bool          // its model has other devices, to which it may move
 
 	state      state
 	at         time.Time   // when it came into its batch queue
@@ -72,16 +73,28 @@ func (*moved) Error() string { return "the item moves to another device" }
 func (it *item) again(mobile bool) *item {
 	return &item{
 		req: it.req, tenant: it.tenant, key: it.key, bytes: it.bytes, deadline: it.deadline,
-		begun: it.begun, running: it.running, done: make(chan struct{}), mobile: mobile,
+		begun: it.begun, running: it.running, done: make(chan struct{}), read: unread(it.req), mobile: mobile,
 	}
 }
 
+// unread is item.read of an item of a request.
+func unread(req infer.Request) chan struct{} {
+	if req.Message == nil {
+		return nil
+	}
+	return make(chan struct{})
+}
+
 // answer settles an item. Its caller is let go as soon as nothing reads its
-// inputs any more: now, or when its batch lets go of them.
+// inputs any more: now, or when its batch lets go of them. That of a message is let go now.
 func (it *item) answer(out []infer.Tensor, err error) {
 	it.state, it.out, it.err = settled, out, err
-	if it.batch == nil || !it.batch.reading {
+	reading := it.batch != nil && it.batch.reading
+	if it.read != nil || !reading {
 		close(it.done)
+	}
+	if it.read != nil && !reading {
+		close(it.read)
 	}
 }
 
@@ -108,7 +121,12 @@ func (b *batch) release() {
 	}
 	b.reading = false
 	for _, it := range b.items {
-		if it.state == settled { // its caller left during the run
+		if it.state != settled {
+			continue
+		}
+		if it.read != nil { // its caller left during the run
+			close(it.read)
+		} else {
 			close(it.done)
 		}
 	}

@@ -45,14 +45,25 @@ func (m *Model) Info(ctx context.Context) (infer.Info, error) {
 // cannot serve it is left out as long as another can.
 //
 // The request's tensors are read until it returns and not after that, even when ctx
-// ends first. Outputs are the caller's own, though those of one batch lie in the
+// ends first; a message is read until its Release is called. Outputs are the caller's own, though those of one batch lie in the
 // same memory. When its turn comes, the time of ctx's component starts (rewards.Start).
 //
 // Errors wrap a sentinel of internal/infer, of which ErrInput is the request's fault
 // and ErrTimeout includes ctx's deadline; or they are ctx's. A deadline that
 // passes wraps both.
 func (m *Model) Infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
-	out, on, err := m.infer(ctx, req)
+	out, on, read, err := m.infer(ctx, req)
+	if msg := req.Message; msg != nil && msg.Release != nil {
+		select {
+		case <-read:
+			msg.Release()
+		default:
+			go func() { // ends with the run
+				<-read
+				msg.Release()
+			}()
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pool: model %s on %s, item %q: %w", m.model.Name, on, req.Name, err)
 	}
@@ -63,18 +74,20 @@ func (m *Model) Infer(ctx context.Context, req infer.Request) ([]infer.Tensor, e
 // it waited at one that failed, or that failed it, or because one more was ready.
 const maxMoves = 3
 
-// infer says on which device the item was, too.
-func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tensor, on string, err error) {
+// infer says on which device the item was, too, and of a message when nothing reads it any more.
+func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tensor, on string, read <-chan struct{}, err error) {
 	on = m.model.Device
+	never := make(chan struct{})
+	close(never)
 	if err := m.check(req); err != nil {
-		return nil, on, err
+		return nil, on, never, err
 	}
 	if ctx.Err() != nil {
-		return nil, on, infer.Marked(infer.ErrWaiting, gaveUp(ctx))
+		return nil, on, never, infer.Marked(infer.ErrWaiting, gaveUp(ctx))
 	}
 	it := &item{
 		req: req, tenant: fair.Tenant(rewards.TenantOf(ctx)), key: req.Key(), bytes: req.Bytes(),
-		begun: make(chan struct{}), done: make(chan struct{}), mobile: len(m.replicas) > 1,
+		begun: make(chan struct{}), done: make(chan struct{}), read: unread(req), mobile: len(m.replicas) > 1,
 	}
 	it.deadline, _ = ctx.Deadline()
 	var asked time.Time
@@ -86,7 +99,7 @@ func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tenso
 			if failed != nil && ctx.Err() == nil {
 				err = failed
 			}
-			return nil, on, err
+			return nil, on, never, err
 		}
 		if asked.IsZero() {
 			asked = time.Now()
@@ -105,7 +118,7 @@ func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tenso
 		if left.why != nil {
 			tried, failed = append(tried, r), also(failed, on, left.why)
 			if len(tried) == len(m.replicas) {
-				return nil, m.model.Device, failed
+				return nil, m.model.Device, never, failed
 			}
 		}
 		it = it.again(moves < maxMoves*len(m.replicas))
@@ -114,7 +127,7 @@ func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tenso
 		timing.Spent(ctx, timing.BatchWait, it.began.Sub(asked))
 		timing.Spent(ctx, timing.Infer, time.Since(it.began))
 	}
-	return it.out, on, it.err
+	return it.out, on, it.read, it.err
 }
 
 // also adds how an item failed on one more device.
@@ -151,6 +164,8 @@ func (m *Model) check(req infer.Request) error {
 		return err
 	}
 	switch {
+	case (m.model.Entry != "") != (req.Message != nil):
+		return fmt.Errorf("%w: a message is for a model in Python, and a model in Python takes nothing else", infer.ErrInput)
 	case m.model.Embed != "" && req.Generate == nil:
 		return fmt.Errorf("%w: a language model is told what to generate", infer.ErrInput)
 	case m.model.Embed == "" && req.Generate != nil:

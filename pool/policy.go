@@ -138,7 +138,9 @@ func (p *policy) batchQueue(it *item) *batchQueue {
 	l := &batchQueue{
 		account: it.account, key: it.key, top: top, limit: top, queues: make(map[*holder]*queue, 1), turns: fair.NewLine(&p.book),
 	}
-	l.fit.eager = p.eager
+	if l.fit.eager = p.eager; p.eager {
+		l.longest = p.cfg.BatchTimeout.Seconds() / 2
+	}
 	p.batchQueues[k] = l
 	return l
 }

@@ -230,6 +230,9 @@ type Message struct {
 	// Blobs are tensors' bytes. What runs the batch puts them into shared memory one after
 	// the other.
 	Blobs [][]byte
+	// Release, if set, is called once when nothing reads the message any more. That may be after
+	// Infer has returned: a caller that leaves does not wait for the end of its batch.
+	Release func()
 }
 
 // Size is how many bytes the head and the blobs have.

@@ -26,6 +26,8 @@ type child struct {
 	exited    chan struct{} // closed when the process has been reaped
 	quit      chan struct{} // closed by reap: the reader need not deliver any more
 	killed    atomic.Bool   // the pool killed it
+	over      atomic.Int64  // bytes, when it was killed for its memory
+	limit     int64         // of its memory in bytes; 0: none
 	goroutine sync.WaitGroup
 
 	mu      sync.Mutex
@@ -76,9 +78,13 @@ var errSpoilt = errors.New("spoilt by its own account")
 // failure is the error that a frame carries.
 func (f frame) failure() *Error { return &Error{Class: f.Class, Message: f.Message} }
 
+// watchEvery is how often the memory of a child is looked at.
+const watchEvery = 250 * time.Millisecond
+
 // newChild starts the goroutines that belong to a started process: one reads its
-// answers, one reaps it. Both end when the process has.
-func newChild(p *process, recycle int) *child {
+// answers, one reaps it, and one looks at its memory where that is bounded. All end when the
+// process has.
+func newChild(p *process, cfg Config, recycle int) *child {
 	c := &child{
 		process: p,
 		id:      p.pid(),
@@ -87,6 +93,10 @@ func newChild(p *process, recycle int) *child {
 		exited:  make(chan struct{}),
 		quit:    make(chan struct{}),
 		recycle: recycle,
+		limit:   cfg.Memory,
+	}
+	if cfg.Memory > 0 {
+		c.goroutine.Go(func() { c.watch(cfg.Resident) })
 	}
 	c.goroutine.Go(func() {
 		defer close(c.exited)
@@ -199,6 +209,24 @@ func (c *child) gone() bool {
 	}
 }
 
+// watch kills the process when it has more memory than it may.
+func (c *child) watch(resident func(int, int64) int64) {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-c.exited:
+			return
+		case <-t.C:
+		}
+		if used := resident(c.id, c.limit); used > c.limit {
+			c.over.Store(used)
+			c.destroy()
+			return
+		}
+	}
+}
+
 // destroy kills the process.
 func (c *child) destroy() {
 	c.killed.Store(true)
@@ -218,7 +246,9 @@ func (c *child) autopsy(cause error) (report error, outside bool) {
 		return fmt.Errorf("child %d cannot be killed (%w)", c.id, cause), false
 	}
 	report = fmt.Errorf("child %d died of %q (%w)", c.id, c.how, cause)
-	if c.killed.Load() {
+	if over := c.over.Load(); over > 0 {
+		report = fmt.Errorf("child %d was killed: it and what it started used %d MiB of memory, and the limit is %d MiB (%w)", c.id, over>>20, c.limit>>20, cause)
+	} else if c.killed.Load() {
 		report = fmt.Errorf("child %d was killed (%w)", c.id, cause)
 	}
 	if said := c.stderr.String(); said != "" {

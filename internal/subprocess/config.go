@@ -79,6 +79,21 @@ type Config struct {
 	BackoffMin, BackoffMax time.Duration
 	// Device, if set, is what the one child runs on. Its canary is asked in place of pings.
 	Device *Device
+
+	// Keeper says that what Command starts forks the child, and ends what the child leaves behind:
+	// it is ended with SIGTERM, and with its process group by SIGKILL where it has not ended
+	// keeperGrace later.
+	Keeper bool
+	// Started, if set, is handed what each new child answered to Init.
+	Started func(body []byte)
+	// Final, if set, reports whether a child that does not start with an error of this class will
+	// never start: no further start is tried before Start fails.
+	Final func(class string) bool
+	// Memory bounds what Resident says of a child and all that it has started, in bytes: a child
+	// beyond is killed. Resident is asked every 250 ms, with the process id and the bound; it may
+	// stop counting below the bound. 0: no bound.
+	Memory   int64
+	Resident func(pid int, limit int64) int64
 }
 
 // startTries is how many starts of a slot must fail in a row before Start gives
@@ -122,6 +137,7 @@ func (c Config) Validate() error {
 	bad(c.StartTimeout < 0 || c.RequestTimeout < 0 || c.PingEvery < 0, "a timeout is negative")
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
 	bad(c.Canary != nil && c.Canary.Check == nil, "a canary without a check")
+	bad(c.Memory < 0 || c.Memory > 0 && c.Resident == nil, "a bound of %d bytes for the memory of a child, and nothing that measures it", c.Memory)
 	if d := c.Device; d != nil {
 		bad(c.Slots != 1 || c.Canary == nil || d.Suspect == nil, "device %q with %d slots, want one, a canary and its suspects", d.Name, c.Slots)
 		bad(d.Failures <= startTries, "quarantine after %d failures, want more than %d", d.Failures, startTries)

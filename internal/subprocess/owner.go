@@ -113,14 +113,14 @@ func (p *Pool) spawnChild(recycle int) (*child, error) {
 	}
 	done := make(chan result, 1)
 	p.fork <- func() {
-		proc, err := spawn(p.cfg.Command, p.cfg.Env)
+		proc, err := spawn(p.cfg)
 		done <- result{proc, err}
 	}
 	r := <-done
 	if r.err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, r.err)
 	}
-	c := newChild(r.proc, recycle)
+	c := newChild(r.proc, p.cfg, recycle)
 	p.mu.Lock()
 	p.live[c] = false
 	p.mu.Unlock()
@@ -128,8 +128,12 @@ func (p *Pool) spawnChild(recycle int) (*child, error) {
 }
 
 func (p *Pool) prepare(ctx context.Context, c *child) error {
-	if _, err := c.exchange(ctx, opInit, Request{Meta: p.cfg.Init}); err != nil {
+	body, err := c.exchange(ctx, opInit, Request{Meta: p.cfg.Init})
+	if err != nil {
 		return fmt.Errorf("init: %w", err)
+	}
+	if p.cfg.Started != nil {
+		p.cfg.Started(body)
 	}
 	if p.cfg.Canary == nil {
 		return nil
@@ -164,13 +168,16 @@ func (p *Pool) ready(i int, c *child) {
 	}
 }
 
-// startFailed counts the failed starts of slot i. When every slot has failed
-// three times in a row, waiting for a child makes no sense any more.
+// startFailed counts the failed starts of slot i; one that is final counts as three. When every
+// slot has failed three times in a row, waiting for a child makes no sense any more.
 func (p *Pool) startFailed(i int, err error) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats.LastError = err.Error()
 	p.failing[i]++
+	if said := (*Error)(nil); p.cfg.Final != nil && errors.As(err, &said) && p.cfg.Final(said.Class) {
+		p.failing[i] = max(p.failing[i], startTries)
+	}
 	for _, n := range p.failing {
 		if n < startTries {
 			return p.failing[i]

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -40,11 +41,20 @@ type process struct {
 	conn   net.Conn
 	memory *memory
 	stderr *Output
+	keeper bool // cmd is the child's keeper
+
+	mu     sync.Mutex
+	reaped bool        // guarded by mu: the pid may belong to another process now
+	late   *time.Timer // guarded by mu: kills a keeper that does not end
 }
+
+// keeperGrace is what a keeper has to end the child and all that it left. It is less than killWait.
+const keeperGrace = 4 * time.Second
 
 // spawn starts a child. The caller must be locked to a thread that outlives the
 // child: Linux sends the parent-death signal when the *thread* that forked ends.
-func spawn(command, env []string) (p *process, err error) {
+func spawn(cfg Config) (p *process, err error) {
+	command := cfg.Command
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, err
@@ -54,11 +64,11 @@ func spawn(command, env []string) (p *process, err error) {
 	if err != nil {
 		return nil, errors.Join(err, ours.Close())
 	}
-	p = &process{conn: ours, memory: mem, stderr: &Output{}}
+	p = &process{conn: ours, memory: mem, stderr: &Output{}, keeper: cfg.Keeper}
 	p.cmd = &exec.Cmd{
 		Path:       command[0],
 		Args:       command,
-		Env:        env,
+		Env:        cfg.Env,
 		Stdout:     p.stderr,
 		Stderr:     p.stderr,
 		ExtraFiles: []*os.File{theirs, mem.file},
@@ -68,6 +78,9 @@ func spawn(command, env []string) (p *process, err error) {
 			Pdeathsig: syscall.SIGKILL,
 			Setpgid:   true,
 		},
+	}
+	if cfg.Keeper { // which ends what the child left, and then itself
+		p.cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	}
 	if err := p.cmd.Start(); err != nil {
 		p.close()
@@ -93,13 +106,41 @@ func socketPair() (ours net.Conn, theirs *os.File, err error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-func (p *process) kill() { _ = p.cmd.Process.Kill() }
+// kill ends the process: at once, or with a keeper as soon as that has ended what it keeps.
+func (p *process) kill() {
+	if !p.keeper {
+		_ = p.cmd.Process.Kill()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped || p.late != nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	p.late = time.AfterFunc(keeperGrace, p.killGroup)
+}
+
+// killGroup ends the process group, and with it a keeper that does nothing.
+func (p *process) killGroup() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
+	}
+}
 
 // wait reaps the process and says how it ended. sigkill is true for a SIGKILL,
 // which a process cannot get by its own fault; the caller knows whether it was
 // the pool's.
 func (p *process) wait() (how string, sigkill bool) {
 	err := p.cmd.Wait()
+	p.mu.Lock()
+	p.reaped = true
+	if p.late != nil {
+		p.late.Stop()
+	}
+	p.mu.Unlock()
 	if st, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
 		sigkill = st.Signaled() && st.Signal() == syscall.SIGKILL
 	}

@@ -22,7 +22,7 @@ type process struct {
 	stderr *Output
 }
 
-func spawn(_, _ []string) (*process, error) { return nil, errNoProcesses }
+func spawn(Config) (*process, error) { return nil, errNoProcesses }
 
 func (*process) pid() int             { return 0 }
 func (*process) kill()                {}

@@ -53,6 +53,16 @@ ALWAYS = ("data_source", "ground_truth", "extra_info")
 OFFERED = ALWAYS + ("solution_str", "solution_image", "prompt", "media")
 ROUTER = ("reward_router_address", "reward_router_api_key", "model_name")
 
+# The lists that a model with ``batch: true`` may ask for, and what of each sample is in them.
+COLUMNS = {
+    "prompts": "prompt", "responses": "response", "completions": "response", "solution_strs": "response",
+    "images": "image", "videos": "video", "audios": "audio", "solution_images": "solution_image",
+    "ground_truths": "ground_truth", "extra_infos": "extra_info", "data_sources": "data_source",
+    "uids": "uid", "ids": "id", "steps": "step",
+}
+# Those of them that a function with ** gets unasked.
+COLUMNS_ANY = ("prompts", "responses", "ground_truths", "extra_infos", "data_sources")
+
 
 class Refused(Exception):
     """The function cannot be used; the text says why and what to do."""
@@ -146,7 +156,7 @@ class Tee(io.TextIOBase):
 # --- the keeper -------------------------------------------------------------
 
 
-def keep():
+def keep(*descriptors):
     """Goes on as the process, in a child process. The process that was started stays behind as its keeper and
     ends as the process ends, after every process that the process has left, in whatever session. It ends them all
     on SIGTERM, which is the server's word or, by the parent-death signal, the server's end."""
@@ -175,7 +185,8 @@ def keep():
             os._exit(1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         return
-    os.close(3)
+    for descriptor in (3, *descriptors):
+        os.close(descriptor)
     ended = 0
     while ended != process:
         ended, status = os.waitpid(-1, 0)
@@ -314,6 +325,29 @@ class Signature:
         return {"names": sorted(self.names), "needed": sorted(self.needed), "everything": self.everything}
 
 
+def model_faults(form, takes, options):
+    """Why no batch can satisfy the signature of a model."""
+    if form == "single":
+        yield from takes.faults(options)
+        return
+    if form == "samples":
+        if takes.names or takes.nameless or takes.everything:
+            needed = takes.needed - set(options)
+            if len(needed) > 1:
+                yield f"compute_scores takes a list of samples, and needs {', '.join(sorted(needed))}; what else it needs has to be a key of its entry"
+            return
+        yield "compute_scores takes no parameter; it is called with a list of samples"
+        return
+    if takes.nameless:
+        yield "the function takes positional-only arguments; it is called by keyword"
+    missing = takes.needed - set(COLUMNS) - set(options)
+    if missing:
+        yield (
+            f"with batch: true the function needs {', '.join(sorted(missing))}, which nobody gives; "
+            f"it may ask for {', '.join(COLUMNS)} and the keys of its configuration"
+        )
+
+
 class Function:
     """The user's function, or an object of the user's class, ready to be called."""
 
@@ -412,6 +446,8 @@ def inspected(spec):
     path, name = spec["path"], spec["name"]
     target, unbound = attribute(load_module(path), path, name), False
     groups, faults = bool(spec.get("post_process")), []
+    if spec.get("model"):
+        return inspected_model(spec, target)
     if inspect.isclass(target):
         if not groups and hasattr(target, "post_process_scores"):
             faults.append(uncalled(name))
@@ -427,6 +463,37 @@ def inspected(spec):
     takes = Signature(target, unbound)
     faults.extend(takes.faults(spec.get("kwargs") or {}))
     return {"op": "inspected", **takes.told(), "at": place(target), "faults": faults}
+
+
+def inspected_model(spec, target):
+    """What a model takes. Its constructor, which may load it, is not called."""
+    path, name, options = spec["path"], spec["name"], spec.get("kwargs") or {}
+    unbound, faults = False, []
+    if inspect.isclass(target):
+        constructor = Signature(target)
+        missing = constructor.needed - {"device"} - set(options)
+        if missing:
+            faults.append(
+                f"the constructor of {name} needs {', '.join(sorted(missing))}, which nobody gives; "
+                "it may ask for device and the keys of its entry"
+            )
+        methods = ("compute_scores", "compute_score", "__call__")
+        method = next((m for m in methods if inspect.getattr_static(target, m, None) is not None), None)
+        if method is None:
+            return {"op": "inspected", "everything": True, "faults": faults}
+        unbound = not isinstance(inspect.getattr_static(target, method), (staticmethod, classmethod))
+        taken = constructor.names - {"device"}
+        target = getattr(target, method)
+    else:
+        taken = set()
+    if not callable(target):
+        raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
+    takes = Signature(target, unbound)
+    form = "columns" if spec.get("columns") else "samples" if getattr(target, "__name__", "") == "compute_scores" else "single"
+    faults.extend(model_faults(form, takes, options))
+    told = takes.told()
+    told["names"] = sorted(set(told["names"]) | taken)  # keys of the entry that the constructor takes
+    return {"op": "inspected", **told, "at": place(target), "faults": faults}
 
 
 def place(target):
