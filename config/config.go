@@ -9,6 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
 	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/workers"
 )
@@ -143,11 +144,15 @@ type ComponentConfig struct {
 	Pixels        string
 	MemoryBytes   int64
 	Env           []string
+	Interpreter   string
 	Probe         []string
 	Weight        float64
 	Required      bool // of a single function true
 	OnFailure     rewards.ComponentPolicy
 	PostProcess   string
+
+	// Placement is how a model in Python runs; nil: the component is none.
+	Placement *python.Placement
 
 	Place Place
 

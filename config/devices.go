@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,12 +14,16 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// onnxModel is the kind of what runs in this process's pool.
-const onnxModel = "onnx model"
+// The kinds of what runs in this process's pool.
+const (
+	onnxModel   = "onnx model"
+	pythonModel = "python model"
+)
 
 // want is a model that is to run here, and where its device is written.
 type want struct {
 	cards.Want
+	id    string // equal of those that are the same model; "": What
 	place Place
 	key   string
 }
@@ -26,7 +32,8 @@ type want struct {
 // device, and engines that are a model. One that several name is there once: they share it.
 func (c *Config) wants(reg *rewards.Registry) (out []want) {
 	add := func(w want) {
-		same := slices.IndexFunc(out, func(o want) bool { return w.What != "" && o.What == w.What && o.Device == w.Device })
+		w.id = cmp.Or(w.id, w.What)
+		same := slices.IndexFunc(out, func(o want) bool { return w.id != "" && o.id == w.id && o.Device == w.Device })
 		if same < 0 {
 			out = append(out, w)
 			return
@@ -38,6 +45,9 @@ func (c *Config) wants(reg *rewards.Registry) (out []want) {
 		p := c.Profiles[name]
 		for _, t := range p.Components {
 			spec, _ := reg.Spec(t.Scorer)
+			for _, w := range p.pythonWants(t) {
+				add(w)
+			}
 			if t.PostProcess == "" && takesOption(spec, "device") {
 				if w, ok := p.want(t, spec); ok {
 					add(w)
@@ -85,6 +95,21 @@ func (p *Profile) want(t ComponentConfig, spec rewards.Spec) (w want, ok bool) {
 		w.place, w.key = at, t.optionsKey+".device"
 	}
 	return w, infer.ValidDevice(o.Device)
+}
+
+// pythonWants are what a component's model in Python wants, one for each of its devices. Entries
+// share a model where all their options are equal.
+func (p *Profile) pythonWants(t ComponentConfig) (out []want) {
+	if t.Placement == nil {
+		return nil
+	}
+	for _, device := range t.Placement.Devices {
+		out = append(out, want{
+			Want: cards.Want{Owner: p.key(t), Kind: pythonModel, What: filepath.Base(t.Path) + ":" + t.Function, Device: device, Fraction: t.Fraction},
+			id:   string(t.scorerOptions()), place: t.Place, key: p.key(t),
+		})
+	}
+	return out
 }
 
 // AsksForCards reports whether a model of this configuration is to run on a card.

@@ -12,6 +12,7 @@ import (
 	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
 // Print writes the configuration as a file that means the same, with every
@@ -248,10 +249,33 @@ func (p *printer) python(depth int, t ComponentConfig) {
 	if t.Env != nil {
 		p.line(depth, "env: %s", printable(encode(t.Env)))
 	}
+	if t.Interpreter != "" {
+		p.line(depth, "interpreter: %s", quote(t.Interpreter))
+	}
+	p.placement(depth, t.Placement)
 	if t.Probe != nil {
 		p.comment(depth, "Known samples that it is called with at start: image, video, text; none with []. Left out: by its parameters.")
 		p.line(depth, "probe: %s", printable(encode(t.Probe)))
 	}
+}
+
+// placement shows how a model in Python runs.
+func (p *printer) placement(depth int, m *python.Placement) {
+	if m == nil {
+		return
+	}
+	p.line(depth, "devices: %s", printable(encode(m.Devices)))
+	if m.Fraction > 0 {
+		p.line(depth, "fraction: %v", m.Fraction)
+	}
+	wait := auto
+	if m.BatchWait != nil {
+		wait = fmt.Sprint(*m.BatchWait)
+	}
+	p.line(depth, "batch_wait_timeout_s: %s", wait)
+	var s keys.Set
+	m.Keys(&s)
+	p.keys(depth, slices.DeleteFunc(s.Keys, func(k *keys.Key) bool { return k.Field == nil }))
 }
 
 func (p *printer) component(depth int, t ComponentConfig) {

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
@@ -61,17 +62,11 @@ func (r *reader) pythonModule(v value, module string) {
 // configuration starts at that file's folder, one in an override at the working
 // directory, because that is where whoever wrote it was looking from.
 func (r *reader) pythonFile(v value, path string) string {
-	base, start := filepath.Dir(r.file), "a relative path starts at the folder of this file"
-	if r.file == "" || r.place(v.node).order > 0 {
-		base, start = ".", "a relative path in an override starts at the working directory"
+	start := "a relative path starts at the folder of this file"
+	if r.overridden(v) {
+		start = "a relative path in an override starts at the working directory"
 	}
-	full := path
-	if !filepath.IsAbs(path) {
-		full = filepath.Join(base, path)
-	}
-	if abs, err := filepath.Abs(full); err == nil {
-		full = abs
-	}
+	full := r.beside(v, path)
 	switch info, err := os.Stat(full); {
 	case !strings.HasSuffix(path, ".py"):
 		r.fault(v, "want a Python file, whose name ends in .py, got %q", shorten(path))
@@ -88,6 +83,24 @@ func (r *reader) pythonFile(v value, path string) string {
 		r.noteReplacement(v, path)
 	}
 	return full
+}
+
+// overridden says that a value is of no file.
+func (r *reader) overridden(v value) bool { return r.file == "" || r.place(v.node).order > 0 }
+
+// beside returns the absolute path of what a value names, see pythonFile.
+func (r *reader) beside(v value, path string) string {
+	base := filepath.Dir(r.file)
+	if r.overridden(v) {
+		base = "."
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(base, path)
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return path
 }
 
 func isFile(path string) bool {
@@ -137,10 +150,21 @@ type pythonKeys struct {
 	extra, pixels, probe          value
 	hasExtra, hasPixels, hasProbe bool
 	process                       map[string]value // what there is of processKeys
+	placement                     *object          // with what there is of placementKeys; nil: none
 }
 
 // processKeys are those of pythonKeys that may be options of other scorers.
-func processKeys() []string { return []string{"memory", "env"} }
+func processKeys() []string { return []string{"memory", "env", "interpreter"} }
+
+// placementKeys are those that say how a model in Python runs. Each makes a model of an entry.
+func placementKeys() []string {
+	var s keys.Set
+	new(python.Placement).Keys(&s)
+	return s.Names()
+}
+
+// fractionKey says of a model how much of a card it needs; of a function it is an option of its own.
+const fractionKey = "fraction"
 
 // takePython takes them before they are taken for options of the scorer. Other scorers
 // may have options with the names of processKeys.
@@ -155,6 +179,7 @@ func takePython(o *object, process bool) (k pythonKeys) {
 				k.process[name] = v
 			}
 		}
+		k.placement = o.split(placementKeys(), fractionKey)
 	}
 	return k
 }
@@ -176,6 +201,9 @@ func (r *reader) agent(t *ComponentConfig, v value) {
 		t.Concurrency = n
 	}
 }
+
+// scoresMethod is the method or function that scores samples in batches.
+const scoresMethod = "compute_scores"
 
 // postProcessMethod is what the recipe's class may have for finished groups.
 const postProcessMethod = "post_process_scores"
@@ -224,6 +252,9 @@ func (r *reader) process(t *ComponentConfig, given map[string]value) {
 	if v, ok := given["memory"]; ok {
 		t.MemoryBytes, _ = r.size(v, 16<<20, keys.Largest)
 	}
+	if v, ok := given["interpreter"]; ok {
+		t.Interpreter = r.interpreter(v)
+	}
 	if v, ok := given["env"]; ok {
 		t.Env = []string{}
 		for _, item := range r.list(v) {
@@ -235,6 +266,67 @@ func (r *reader) process(t *ComponentConfig, given map[string]value) {
 			}
 		}
 	}
+}
+
+// interpreter returns the path of a Python: a name is looked for on PATH when it is started, and a
+// relative path starts at the folder of the configuration.
+func (r *reader) interpreter(v value) string {
+	path, ok := r.text(v)
+	if !ok || path == "" || !strings.Contains(path, "/") {
+		return path
+	}
+	full := r.beside(v, path)
+	if info, err := os.Stat(full); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+		r.fault(v, "there is no program %s: want a Python, such as envs/hpsv3/bin/python", full)
+	}
+	return full
+}
+
+// placed reads how a model in Python runs.
+func (r *reader) placed(t *ComponentConfig, o *object) {
+	t.Placement = &python.Placement{}
+	if v, ok := o.take("devices"); ok && !v.null() {
+		t.Placement.Devices = r.devices(v)
+	}
+	if v, ok := o.take(fractionKey); ok && !v.null() {
+		t.Fraction = r.fraction(v)
+		t.Placement.Fraction = t.Fraction
+	}
+	if v, ok := o.take("batch_wait_timeout_s"); ok && !v.null() && v.node.Value != auto {
+		if seconds, ok := r.number(v); ok && seconds >= 0 && seconds <= 1 {
+			t.Placement.BatchWait = &seconds
+		} else if ok {
+			r.fault(v, "want auto, or 0 to 1 seconds, got %v", seconds)
+		}
+	}
+	var typed keys.Set
+	t.Placement.Keys(&typed)
+	r.decodeKeys(o, &typed)
+	*t.Placement = t.Placement.WithDefaults()
+}
+
+// devices reads one device or a list.
+func (r *reader) devices(v value) (out []string) {
+	items := []value{v}
+	if v.node.Kind == yaml.SequenceNode {
+		items = r.list(v)
+	}
+	for _, item := range items {
+		s, ok := r.text(item)
+		switch {
+		case !ok:
+		case !infer.ValidDevice(s):
+			r.fault(item, "want %s, got %q", infer.DeviceForm, shorten(s))
+		case slices.Contains(out, s):
+			r.fault(item, "%s is there twice: num_replicas is how many processes each device has", s)
+		default:
+			out = append(out, s)
+		}
+	}
+	if slices.Contains(out, infer.Pool) && len(out) > 1 {
+		r.fault(v, "%s is every card of the reward pool: want it alone", infer.Pool)
+	}
+	return out
 }
 
 // probe reads with which known samples a function is called at start: true is nil, false none.
@@ -276,15 +368,26 @@ func (r *reader) python(t *ComponentConfig, k pythonKeys) {
 				r.fault(v, "is for Python functions; leave it out")
 			}
 		}
+		if k.placement != nil {
+			for _, e := range k.placement.rest() {
+				r.fault(e.value, "is for Python functions; leave it out")
+			}
+		}
 		return
 	}
 	r.process(t, k.process)
+	if k.placement == nil && (t.Function == scoresMethod || hasMethod(t.Path, t.Function, scoresMethod)) {
+		k.placement = r.mapping(value{})
+	}
+	if k.placement != nil {
+		r.placed(t, k.placement)
+	}
 	if k.hasProbe && !k.probe.null() {
 		t.Probe = r.probe(k.probe)
 	}
 	t.Pixels = "auto"
 	if k.hasPixels && !k.pixels.null() {
-		if s, ok := r.choice(k.pixels, []string{"auto", "numpy", "torch"}); ok {
+		if s, ok := r.choice(k.pixels, python.PixelForms()); ok {
 			t.Pixels = s
 		}
 	}
@@ -329,6 +432,12 @@ func (t ComponentConfig) scorerOptions() json.RawMessage {
 	}
 	if t.Env != nil {
 		all["env"] = t.Env
+	}
+	if t.Interpreter != "" {
+		all["interpreter"] = t.Interpreter
+	}
+	if t.Placement != nil {
+		all["placement"], all["timeout"] = t.Placement, t.Timeout
 	}
 	if t.Probe != nil {
 		all["probe"] = t.Probe

@@ -132,6 +132,25 @@ func (o *object) take(name string) (value, bool) {
 	return value{path: join(o.path, name)}, false
 }
 
+// split takes what there is of some keys, and then of those beside, into an object of its own;
+// nil: there is none of the former.
+func (o *object) split(names []string, beside ...string) *object {
+	part := &object{r: o.r, path: o.path, taken: map[string]bool{}}
+	take := func(names []string) {
+		for _, e := range o.entries {
+			if slices.Contains(names, e.name) && !o.taken[e.name] {
+				o.taken[e.name] = true
+				part.entries = append(part.entries, e)
+			}
+		}
+	}
+	if take(names); len(part.entries) == 0 {
+		return nil
+	}
+	take(beside)
+	return part
+}
+
 // takeSwitch takes a key that is true or false. With any other value it is the scorer's own.
 func (o *object) takeSwitch(name string) (value, bool) {
 	for _, e := range o.entries {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
 // This file says which keys a reward has: verl-omni's (verl_omni/trainer/config/reward/reward.yaml)
@@ -87,9 +88,11 @@ func functionKeys(k *keys.Set, t *ComponentConfig) {
 	k.Other("scale", "1", numberForm+" that is not 0", "What the value is multiplied with, after clip.")
 	k.Other("min_members", "2", "1 or more, or all", "Members of a prompt group that a scorer of whole groups needs.")
 	k.Other("extra_keys", "", "number, bool or string by name", "The scalars besides the score that a Python function returns. Left out: those of its first success.")
-	k.Other("pixels", "auto", "auto, numpy or torch", "In what a Python function gets pictures. auto: torch if its module has imported it.")
+	k.Other("pixels", "auto", "auto, numpy, torch or pil", "In what a Python function gets pictures. auto: torch if its module has imported it, else NumPy.")
 	k.Other("memory", "", "a size", "Resident memory of a process of a Python function and all that it starts. Left out: pool.python.memory.")
 	k.Other("env", "", "names of variables", "The variables of the environment that a Python function sees. Left out: all but those that this file reads as secrets.")
+	k.Other("interpreter", "", "a program", "The Python of a function, such as that of an environment of its own, envs/hpsv3/bin/python. Left out: pool.python.interpreter.")
+	k.Keys = append(k.Keys, unset(func(k *keys.Set) { new(python.Placement).Keys(k) })...)
 	k.Other("probe", "true", "true, false or kinds of sample", "The known samples that a Python function is called with at start. true: those that its parameters name.")
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,10 +19,11 @@ import (
 	"github.com/rewardloop/rewardloop/pool/cards"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
-// Devices are what ONNX models of a process run on, and the folder they lie in. All
-// scorers share them. Nothing is started before a model is loaded.
+// Devices are what ONNX models and models in Python of a process run on, and the folder that the
+// former lie in. All scorers share them. Nothing is started before a model is loaded.
 type Devices struct {
 	cfg   config.Pool
 	store models.Store
@@ -32,13 +35,55 @@ type Devices struct {
 
 	mu     sync.Mutex // guards what follows
 	closed bool
-	opener *ort.Opener
+	opener *ort.Opener // nil: no ONNX model was asked for
 	pool   *pool.Pool
+
+	python entries
+}
+
+// entries are the models in Python that were asked for, each on each of its devices, by the name
+// that the pool has for it: "<device>/<entry>".
+type entries struct {
+	mu   sync.Mutex // taken after Devices.mu
+	made map[string]func() *python.Runner
+	open map[string]*python.Runner // the newest of each
+}
+
+// openers are how the pool opens devices: for ONNX models with ONNX Runtime, and those of a model in
+// Python each by itself.
+type openers struct{ *Devices }
+
+// Open implements pool.Opener.
+func (o openers) Open(ctx context.Context, device string) (pool.Runner, error) {
+	if run := o.python.start(device); run != nil {
+		return run, nil
+	}
+	o.mu.Lock()
+	opener := o.opener
+	o.mu.Unlock()
+	return opener.Open(ctx, device)
+}
+
+// Slots implements pool.Foreseer.
+func (o openers) Slots(device string) int { return o.cfg.ONNX.WithDefaults().SlotsOf(device) }
+
+// start makes what runs a model in Python; nil: the device is no such model's.
+func (e *entries) start(device string) *python.Runner {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	open := e.made[device]
+	if open == nil {
+		return nil
+	}
+	e.open[device] = open()
+	return e.open[device]
 }
 
 var (
 	_ infer.Nets          = (*Devices)(nil)
 	_ localmodel.Foreseer = (*Devices)(nil)
+	_ python.Devices      = (*Devices)(nil)
+	_ pool.Foreseer       = openers{}
 )
 
 // newDevices makes them of a configuration's section pool.
@@ -47,7 +92,10 @@ func newDevices(cfg config.Pool) (*Devices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Devices{cfg: cfg, store: store, book: sync.OnceValues(everyCard)}, nil
+	return &Devices{
+		cfg: cfg, store: store, book: sync.OnceValues(everyCard),
+		python: entries{made: map[string]func() *python.Runner{}, open: map[string]*python.Runner{}},
+	}, nil
 }
 
 // Net implements infer.Nets.
@@ -70,10 +118,58 @@ func (d *Devices) model(m infer.Model) (*pool.Model, error) {
 	if d.closed {
 		return nil, fmt.Errorf("%w: the devices are closed", rewards.Unavailable)
 	}
+	if err := d.openRuntime(book); err != nil {
+		return nil, err
+	}
 	if err := d.open(book); err != nil {
 		return nil, err
 	}
 	return d.pool.Model(m, pool.ModelOptions{Devices: on})
+}
+
+// Python implements python.Devices.
+func (d *Devices) Python(m infer.Model, o pool.ModelOptions, share float64, open func(visible string) *python.Runner) (*pool.Model, error) {
+	var book Book
+	var devices []string
+	for _, device := range o.Devices {
+		b, on, err := d.places(device)
+		if err != nil {
+			return nil, fmt.Errorf("%w: model %s: %w", infer.ErrUnavailable, m.Name, infer.Marked(infer.ErrMissing, err))
+		}
+		if on == nil {
+			on = []string{device}
+		}
+		book, devices = b, append(devices, on...)
+	}
+	o.Devices = devices
+	memory, visible := book.memory(), book.visible()
+	for _, device := range devices {
+		if need := int64(share*float64(memory[device])) / int64(max(1, o.Slots)); need > 0 && (o.Memory == 0 || need < o.Memory) {
+			o.Memory = need // of the smallest card
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, fmt.Errorf("%w: the devices are closed", rewards.Unavailable)
+	}
+	if err := d.open(book); err != nil {
+		return nil, err
+	}
+	d.python.mu.Lock()
+	for _, device := range devices {
+		card := ""
+		if n, err := strconv.Atoi(strings.TrimPrefix(device, "cuda:")); err == nil {
+			if card = strconv.Itoa(n); n < len(visible) {
+				card = visible[n]
+			}
+		}
+		if name := device + "/" + m.Entry; d.python.made[name] == nil {
+			d.python.made[name] = func() *python.Runner { return open(card) }
+		}
+	}
+	d.python.mu.Unlock()
+	return d.pool.Model(m, o)
 }
 
 // places are the devices that cuda stands for, nil for any other device, and the book that
@@ -100,9 +196,9 @@ func (d *Devices) places(device string) (book Book, on []string, err error) {
 	return book, nil, book.usable(device)
 }
 
-// open makes the pool. The caller holds mu.
-func (d *Devices) open(book Book) error {
-	if d.pool != nil {
+// openRuntime finds ONNX Runtime. The caller holds mu.
+func (d *Devices) openRuntime(book Book) error {
+	if d.opener != nil {
 		return nil
 	}
 	c := d.cfg.ONNX
@@ -111,15 +207,17 @@ func (d *Devices) open(book Book) error {
 	}
 	c.Python, c.Isolation, c.Cards, c.Loaded = d.cfg.Python.Interpreter, ort.Isolation(d.cfg.Isolation), book.visible(), d.loaded
 	opener, err := ort.NewOpener(c)
-	if err != nil {
-		return err
+	d.opener = opener
+	return err
+}
+
+// open makes the pool. The caller holds mu.
+func (d *Devices) open(book Book) (err error) {
+	if d.pool == nil {
+		c := d.cfg.ONNX
+		d.pool, err = pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.RunTimeout, Memory: book.memory()}, openers{d})
 	}
-	p, err := pool.New(pool.Config{MaxBatch: c.MaxBatch, BatchTimeout: c.RunTimeout, Memory: book.memory()}, opener)
-	if err != nil {
-		return err
-	}
-	d.opener, d.pool = opener, p
-	return nil
+	return err
 }
 
 // loaded logs which file runs where, and in which types.
@@ -154,7 +252,7 @@ func (d *Devices) On(device string) any {
 func (d *Devices) Folder(model string) (string, error) { return d.store.Resolve(model) }
 
 // Children says how the child processes are, by what they run: "onnx cpu" or another
-// device. What was not started is not in it.
+// device, "python cpu/" and an entry. What was not started is not in it.
 func (d *Devices) Children() map[string]subprocess.Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,6 +261,11 @@ func (d *Devices) Children() map[string]subprocess.Stats {
 		for device, stats := range d.opener.Stats() {
 			out["onnx "+device] = stats
 		}
+	}
+	d.python.mu.Lock()
+	defer d.python.mu.Unlock()
+	for device, run := range d.python.open {
+		out["python "+device] = run.Stats()
 	}
 	return out
 }

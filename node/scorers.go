@@ -45,7 +45,7 @@ func NewScorers(cfg *config.Config, log *slog.Logger) (*Scorers, error) {
 	}
 	functions := Python(cfg.Pool.Python)
 	functions.HiddenEnv, functions.Log = cfg.HiddenEnv, log
-	s := &Scorers{Registry: new(rewards.Registry), Readers: readers, Python: python.NewFunctions(functions), Engines: engines}
+	s := &Scorers{Registry: new(rewards.Registry), Readers: readers, Python: python.NewFunctions(functions, readers.Devices), Engines: engines}
 	standard.Register(s.Registry, standard.Deps{
 		Readers: readers, Python: s.Python, Judges: judge.Deps{Clients: engines, Engines: engines}, Upstreams: engines,
 		Preference: preference.Deps{Nets: readers.Devices, Folder: readers.Devices.Folder}, VLM: readers.Judges,

@@ -92,8 +92,10 @@ type ModelOptions struct {
 	MaxWait    time.Duration
 	// BatchTimeout and LoadTimeout are those of Config.
 	BatchTimeout, LoadTimeout time.Duration
-	// Memory is how many bytes of a card's memory the model is taken to need, on each device;
-	// 0: it is not known before it was loaded.
+	// Slots are the processes that it will have on each device.
+	Slots int
+	// Memory is how many bytes of a card's memory each of them is taken to need; 0: it is not
+	// known before they were started.
 	Memory int64
 }
 

@@ -177,8 +177,10 @@ func (p *Pool) device(m infer.Model, o ModelOptions) *device {
 	d := &device{name: name, cfg: cfg, policy: newPolicy(cfg, name), bounded: p.runContext}
 	d.policy.eager = m.Entry != ""
 	d.memory, d.relief.seed = p.book(m.Device, name), maphash.MakeSeed()
-	if f, ok := p.open.(Foreseer); ok {
+	if f, ok := p.open.(Foreseer); ok && m.Entry == "" {
 		d.foreseen = f.Slots(name)
+	} else {
+		d.foreseen = o.Slots
 	}
 	d.timer = time.AfterFunc(time.Hour, d.wake)
 	d.timer.Stop()

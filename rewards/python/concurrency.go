@@ -35,7 +35,7 @@ func (p *postProcess) ConcurrencyReason() string { return p.s.ConcurrencyReason(
 // executors are the processes that the function may have now, those that are yet to be
 // started included, and the calls that each of them runs at a time. Before the first one has
 // started they are what the function's file looks like.
-func (p *pool) executors() (processes, each int, async bool) {
+func (p *processes) executors() (processes, each int, async bool) {
 	p.mu.Lock()
 	known := p.known
 	p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *pool) executors() (processes, each int, async bool) {
 	return processes, each, async
 }
 
-func (p *pool) concurrencyReason() string {
+func (p *processes) concurrencyReason() string {
 	processes, each, async := p.executors()
 	p.mu.Lock()
 	known, held := p.known, p.held > 0

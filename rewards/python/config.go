@@ -111,8 +111,8 @@ type Options struct {
 	// ExtraKeys declares the scalars besides score that the function returns, name to
 	// number, bool or string; nil: those of the first success.
 	ExtraKeys map[string]rewards.FieldKind `json:"extra_keys,omitempty"`
-	// Pixels is numpy, torch or auto (default): torch if the function's module has
-	// imported it.
+	// Pixels is numpy, torch, pil (PIL.Image; of a video a list) or auto (default): torch if
+	// the function's module has imported it, else numpy.
 	Pixels string `json:"pixels,omitempty"`
 	// Concurrency is how many calls one process runs at a time: of an async function in
 	// its event loop (default Config.Concurrency), of a synchronous one in threads
@@ -125,6 +125,13 @@ type Options struct {
 	// Memory bounds the resident memory of a process and all that it starts, in bytes;
 	// default Config.MemoryBytes.
 	Memory int64 `json:"memory,omitempty"`
+	// Placement makes a model of it, which runs in batches on devices; nil: it is a function.
+	Placement *Placement `json:"placement,omitempty"`
+	// Interpreter is a Python of its own; "": Config.Interpreter.
+	Interpreter string `json:"interpreter,omitempty"`
+	// Timeout is that of the component, from which the time of a model's runs follows; 0: that of
+	// the pool.
+	Timeout time.Duration `json:"timeout,omitempty"`
 	// Env names the variables that the function sees besides what Python itself, its
 	// accelerators and its thread pools read; nil: all but Config.HiddenEnv.
 	Env []string `json:"env"`
@@ -143,6 +150,10 @@ const functionName = "compute_score"
 func (o Options) WithDefaults() Options {
 	o.Name = cmp.Or(o.Name, functionName)
 	o.Pixels = cmp.Or(o.Pixels, "auto")
+	if o.Placement != nil {
+		p := o.Placement.WithDefaults()
+		o.Placement = &p
+	}
 	return o
 }
 
@@ -153,8 +164,14 @@ func (o Options) Validate() error {
 	if problem := checkPath(o.Path); problem != "" {
 		errs = append(errs, fmt.Errorf("python: path %q: %s", o.Path, problem))
 	}
-	if !slices.Contains([]string{"auto", "numpy", "torch"}, o.Pixels) {
-		errs = append(errs, fmt.Errorf("python: pixels %q, want auto, numpy or torch", o.Pixels))
+	if forms := PixelForms(); !slices.Contains(forms, o.Pixels) {
+		errs = append(errs, fmt.Errorf("python: pixels %q, want one of %s", o.Pixels, strings.Join(forms, ", ")))
+	}
+	if o.Placement != nil {
+		errs = append(errs, o.Placement.Validate())
+		if o.Concurrency > 0 {
+			errs = append(errs, errors.New("python: concurrency has no effect beside the keys of a model: num_replicas and max_batch_size say how many samples run at a time"))
+		}
 	}
 	if o.Concurrency < 0 || o.Concurrency > 65536 || o.AgentConcurrency < 0 || o.AgentConcurrency > 65536 {
 		errs = append(errs, fmt.Errorf("python: concurrency %d, want 1 to 65536, or 0 for the default", o.Concurrency))
@@ -177,6 +194,9 @@ func (o Options) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// PixelForms are what Options.Pixels may be.
+func PixelForms() []string { return []string{"auto", "numpy", "torch", "pil"} }
 
 func checkPath(path string) string {
 	if module, ok := strings.CutPrefix(path, "pkg://"); ok {

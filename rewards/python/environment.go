@@ -31,12 +31,17 @@ func environment(names, hidden []string) []string {
 			env = append(env, pair)
 		}
 	}
-	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} {
+	for _, name := range threadVariables() {
 		if _, set := os.LookupEnv(name); !set {
 			env = append(env, name+"=1")
 		}
 	}
 	return append(env, "PYTHONDONTWRITEBYTECODE=1")
+}
+
+// threadVariables are those that say how many threads BLAS and OpenMP have.
+func threadVariables() []string {
+	return []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}
 }
 
 func isBase(name string) bool {

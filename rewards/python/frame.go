@@ -39,6 +39,9 @@ type load struct {
 	AgentConcurrency int `json:"agent_concurrency,omitempty"`
 	// PostProcess says that groups will come.
 	PostProcess bool `json:"post_process,omitempty"`
+	// Model says that it is a model, which process.py only inspects; Columns that it takes lists.
+	Model   bool `json:"model,omitempty"`
+	Columns bool `json:"columns,omitempty"`
 	// Inspect says that nothing will be called: the process says what the function takes.
 	Inspect bool `json:"inspect,omitempty"`
 }

@@ -11,19 +11,28 @@ import (
 // what these count together. The zero value is not usable; it is safe for
 // concurrent use.
 type Functions struct {
-	cfg   Config
-	share *share
+	cfg     Config
+	devices Devices
+	share   *share
 
 	mu   sync.Mutex
 	made []*Scorer // guarded by mu; with those that are closed
 }
 
-// NewFunctions takes the configuration that all functions share. Nothing is started.
-func NewFunctions(cfg Config) *Functions {
-	return &Functions{cfg: cfg, share: newShare(cfg)}
+// NewFunctions takes the configuration that all functions share, and what runs models; nil: nothing
+// does. Nothing is started.
+func NewFunctions(cfg Config, devices Devices) *Functions {
+	return &Functions{cfg: cfg, devices: devices, share: newShare(cfg)}
 }
 
 func (f *Functions) make(opts Options) (rewards.Scorer, error) {
+	if opts.Placement != nil {
+		m, err := newModel(f.cfg, opts, f.devices)
+		if err != nil {
+			return nil, err
+		}
+		return m.scorer(), nil
+	}
 	s, err := newScorer(f.cfg, opts, f.share)
 	if err != nil {
 		return nil, err

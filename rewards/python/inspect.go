@@ -47,11 +47,8 @@ func (f *Functions) inspect(ctx context.Context, raw json.RawMessage, groups boo
 // ask starts a process that inspects a function, and reads its answer. The caller's thread
 // must outlive the process.
 func ask(ctx context.Context, cfg Config, opts Options, groups bool) (reply, error) {
-	memory := opts.Memory
-	if memory == 0 {
-		memory = cfg.MemoryBytes
-	}
-	proc, err := spawn(cfg.Interpreter, environment(opts.Env, cfg.HiddenEnv), newCgroup(memory))
+	memory := cfg.memory(opts)
+	proc, err := spawn(cfg.interpreter(opts), environment(opts.Env, cfg.HiddenEnv), newCgroup(memory))
 	if err != nil {
 		return reply{}, err
 	}
@@ -61,6 +58,7 @@ func ask(ctx context.Context, cfg Config, opts Options, groups bool) (reply, err
 	r, err := question(proc, limit, load{
 		Protocol: protocol, Inspect: true, Path: opts.Path, Name: opts.Name, Pixels: opts.Pixels, Kwargs: opts.Kwargs,
 		Limits: map[string]int64{"FSIZE": cfg.FileBytes, "NOFILE": int64(cfg.Files)}, PostProcess: groups,
+		Model: opts.Placement != nil, Columns: opts.Placement != nil && opts.Placement.Batch,
 	})
 	var late net.Error
 	overdue := errors.As(err, &late) && late.Timeout()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -31,14 +32,20 @@ type lacking struct {
 // Unwrap returns the error itself.
 func (e *lacking) Unwrap() error { return e.error }
 
-// TryKnown implements rewards.Knower. The calls are ordinary ones of the function's processes.
-// If all of them fail because a module is not there, the function depends on it from then on
-// and takes no samples, until another TryKnown finds it.
-func (s *Scorer) TryKnown(ctx context.Context, timeout time.Duration) (all []rewards.Tried) {
+// knownCalls is what calls with known samples have found.
+type knownCalls struct {
+	mu         sync.Mutex
+	lacks, why string // guarded by mu; the module without which no known sample has a score; "": none
+}
+
+// try calls a function with known samples of those kinds.
+func (k *knownCalls) try(ctx context.Context, timeout time.Duration, kinds []string, call func(ctx context.Context, kind string) error) (all []rewards.Tried) {
 	lacks, last := "", ""
-	for _, kind := range s.kinds() {
+	for _, kind := range kinds {
 		begun := time.Now()
-		err := s.try(ctx, timeout, kind)
+		limited, cancel := context.WithTimeout(ctx, timeout)
+		err := call(limited, kind)
+		cancel()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -51,23 +58,42 @@ func (s *Scorer) TryKnown(ctx context.Context, timeout time.Duration) (all []rew
 	if slices.ContainsFunc(all, func(t rewards.Tried) bool { return t.Lacks == "" }) {
 		lacks, last = "", ""
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lacks, s.lacksWhy = lacks, last
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lacks, k.why = lacks, last
 	return all
 }
 
-// kinds are those of the known samples that the function is called with.
-func (s *Scorer) kinds() []string {
-	if s.opts.Probe != nil {
-		return s.opts.Probe
+// dependency is the module that is missing, as the last try has found; none where all is there.
+func (k *knownCalls) dependency(opts Options) rewards.Dependency {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lacks == "" {
+		return rewards.Dependency{}
 	}
+	return rewards.Dependency{Name: fmt.Sprintf("the Python module %s, which %s needs", k.lacks, opts.label()), Down: true, Last: k.why}
+}
+
+// TryKnown implements rewards.Knower. The calls are ordinary ones of the function's processes.
+// If all of them fail because a module is not there, the function depends on it from then on
+// and takes no samples, until another TryKnown finds it.
+func (s *Scorer) TryKnown(ctx context.Context, timeout time.Duration) []rewards.Tried {
 	s.pool.mu.Lock()
-	takes, known := s.pool.takes, s.pool.known
+	takes, started := s.pool.takes, s.pool.known
 	s.pool.mu.Unlock()
-	if !known {
-		return nil // no process has started, which Warm has said
+	kinds := s.opts.Probe
+	if kinds == nil && started { // else Warm has said why no process has
+		kinds = kindsOf(takes)
 	}
+	both := slices.Contains(takes.Needed, "solution_str")
+	return s.known.try(ctx, timeout, kinds, func(ctx context.Context, kind string) error {
+		_, err := s.Score(ctx, known(kind, both))
+		return err
+	})
+}
+
+// kindsOf are those of the known samples that a function with such parameters is called with.
+func kindsOf(takes takes) (kinds []string) {
 	names := func(list []string, any ...string) bool {
 		return slices.ContainsFunc(any, func(n string) bool { return slices.Contains(list, n) })
 	}
@@ -79,7 +105,6 @@ func (s *Scorer) kinds() []string {
 	case names(takes.Needed, "solution_str"):
 		image = image && names(takes.Names, "solution_image", "media")
 	}
-	var kinds []string
 	if image {
 		kinds = append(kinds, string(rewards.Image))
 	}
@@ -87,17 +112,6 @@ func (s *Scorer) kinds() []string {
 		kinds = append(kinds, textKind)
 	}
 	return kinds
-}
-
-// try calls the function with one known sample.
-func (s *Scorer) try(ctx context.Context, timeout time.Duration, kind string) error {
-	s.pool.mu.Lock()
-	both := slices.Contains(s.pool.takes.Needed, "solution_str")
-	s.pool.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	_, err := s.Score(ctx, known(kind, both))
-	return err
 }
 
 // The known picture is of coloured squares; the known video has some of it.
@@ -136,14 +150,7 @@ func known(kind string, both bool) *rewards.Sample {
 
 // Dependency is the module that the function needs and this machine lacks, as the last
 // TryKnown has found; none where all is there.
-func (s *Scorer) Dependency() rewards.Dependency {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lacks == "" {
-		return rewards.Dependency{}
-	}
-	return rewards.Dependency{Name: fmt.Sprintf("the Python module %s, which %s needs", s.lacks, s.opts.label()), Down: true, Last: s.lacksWhy}
-}
+func (s *Scorer) Dependency() rewards.Dependency { return s.known.dependency(s.opts) }
 
 // Dependency is the Scorer's, whose processes it uses.
 func (p *postProcess) Dependency() rewards.Dependency { return p.s.Dependency() }

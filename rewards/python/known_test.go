@@ -29,7 +29,7 @@ func inspected(t *testing.T, cfg python.Config, opts python.Options) (rewards.Si
 	cfg.Interpreter = interpreter(t)
 	raw, err := json.Marshal(opts)
 	require.NoError(t, err)
-	return python.NewFunctions(cfg).Spec().Inspect(t.Context(), raw, false)
+	return python.NewFunctions(cfg, nil).Spec().Inspect(t.Context(), raw, false)
 }
 
 func TestAnInspectionSaysWhatAFunctionTakesAndMakesNoClass(t *testing.T) {

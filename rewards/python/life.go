@@ -15,7 +15,7 @@ import (
 
 // live is the life of a process, from its start to its end. The thread ends with it, and
 // a process that was forked by that thread would end then too: it outlives the process.
-func (p *pool) live(trial, spare bool) {
+func (p *processes) live(trial, spare bool) {
 	runtime.LockOSThread() // until the goroutine ends
 	yield()                // the process inherits it
 	c, watched, err := p.start()
@@ -37,15 +37,16 @@ func (p *pool) live(trial, spare bool) {
 }
 
 // start makes a process and waits until it is ready.
-func (p *pool) start() (*conn, *watch, error) {
+func (p *processes) start() (*conn, *watch, error) {
 	started, ok := p.share.turn(p.stopping)
 	if !ok {
 		return nil, nil, p.stoppingError()
 	}
 	defer started()
 	began := time.Now()
-	limit := p.limit()
-	proc, err := spawn(p.cfg.Interpreter, environment(p.opts.Env, p.cfg.HiddenEnv), newCgroup(limit))
+	limit := p.cfg.memory(p.opts)
+	interpreter := p.cfg.interpreter(p.opts)
+	proc, err := spawn(interpreter, environment(p.opts.Env, p.cfg.HiddenEnv), newCgroup(limit))
 	if err != nil {
 		return nil, nil, p.failed(err.Error())
 	}
@@ -64,7 +65,7 @@ func (p *pool) start() (*conn, *watch, error) {
 		if refusal := (*refusedError)(nil); errors.As(err, &refusal) {
 			return nil, nil, refusal.error
 		}
-		return nil, nil, p.failed(fmt.Sprintf("starting a process with %s: %v (%s)%s", p.cfg.Interpreter, err, p.how(end, w), proc.lastWords()))
+		return nil, nil, p.failed(fmt.Sprintf("starting a process with %s: %v (%s)%s", interpreter, err, p.how(end, w), proc.lastWords()))
 	}
 	proc.ready(r.PID)
 	c := newConn(proc, p.cfg, p.opts.label())
@@ -76,16 +77,14 @@ func (p *pool) start() (*conn, *watch, error) {
 	return c, w, nil
 }
 
-// limit is the memory that a process and all below it may have, in bytes.
-func (p *pool) limit() int64 {
-	if p.opts.Memory > 0 {
-		return p.opts.Memory
-	}
-	return p.cfg.MemoryBytes
-}
+// memory is what a process of a function and all below it may have, in bytes.
+func (c Config) memory(o Options) int64 { return cmp.Or(o.Memory, c.MemoryBytes) }
+
+// interpreter is the Python that a function runs in.
+func (c Config) interpreter(o Options) string { return cmp.Or(o.Interpreter, c.Interpreter) }
 
 // failed is a start that failed for a reason of this machine's, which may pass.
-func (p *pool) failed(why string) error {
+func (p *processes) failed(why string) error {
 	return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s: %s", rewards.Unavailable, p.opts.label(), why))
 }
 
@@ -95,7 +94,7 @@ type refusedError struct{ error }
 // refusal is the error of a start that the process refused: what is not on this machine is
 // this worker's fault, and stays so until it starts again; a function that nobody can
 // call is its author's; a module or a constructor that raised may do better.
-func (p *pool) refusal(r reply) error {
+func (p *processes) refusal(r reply) error {
 	err := fmt.Errorf("%w: %s: %s", rewards.Unavailable, p.opts.label(), r.Message)
 	switch r.Kind {
 	case "missing":
@@ -116,7 +115,7 @@ func (p *process) lastWords() string {
 	return ""
 }
 
-func (p *pool) handshake(proc *process) (reply, error) {
+func (p *processes) handshake(proc *process) (reply, error) {
 	r, err := question(proc, p.cfg.StartTimeout, load{
 		Protocol: protocol, Path: p.opts.Path, Name: p.opts.Name, Pixels: p.opts.Pixels, Kwargs: p.opts.Kwargs,
 		Limits: map[string]int64{"FSIZE": p.cfg.FileBytes, "NOFILE": int64(p.cfg.Files)},
@@ -135,7 +134,7 @@ func (p *pool) handshake(proc *process) (reply, error) {
 }
 
 // startFailed keeps why, and decides whether waiting makes sense.
-func (p *pool) startFailed(err error) {
+func (p *processes) startFailed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.starting--
@@ -157,7 +156,7 @@ func (p *pool) startFailed(err error) {
 }
 
 // decide tells those who wait in warm that the first start is over. The caller holds mu.
-func (p *pool) decide() {
+func (p *processes) decide() {
 	if !p.decided {
 		p.decided = true
 		close(p.first)
@@ -165,7 +164,7 @@ func (p *pool) decide() {
 }
 
 // up offers a process that is ready.
-func (p *pool) up(pl *place) {
+func (p *processes) up(pl *place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.starting--
@@ -185,7 +184,7 @@ func (p *pool) up(pl *place) {
 }
 
 // serve reads a process's answers to its end, and decides what becomes of what it held.
-func (p *pool) serve(pl *place, w *watch) {
+func (p *processes) serve(pl *place, w *watch) {
 	c := pl.conn
 	var writer sync.WaitGroup
 	writer.Go(c.write)
@@ -212,7 +211,7 @@ func (p *pool) serve(pl *place, w *watch) {
 }
 
 // how says how a process ended, and what to do where it was its memory.
-func (p *pool) how(end ending, w *watch) string {
+func (p *processes) how(end ending, w *watch) string {
 	used := ""
 	if over := w.over.Load(); over > 0 {
 		used = fmt.Sprintf("it and what it started used %d MiB of memory", over>>20)
@@ -222,10 +221,10 @@ func (p *pool) how(end ending, w *watch) string {
 	if used == "" {
 		return end.how
 	}
-	return fmt.Sprintf("%s; the limit is %d MiB: raise memory at its entry, or pool.python.memory", used, p.limit()>>20)
+	return fmt.Sprintf("%s; the limit is %d MiB: raise memory at its entry, or pool.python.memory", used, p.cfg.memory(p.opts)>>20)
 }
 
-func (p *pool) enlist(proc *process) bool {
+func (p *processes) enlist(proc *process) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
@@ -235,7 +234,7 @@ func (p *pool) enlist(proc *process) bool {
 	return true
 }
 
-func (p *pool) dismiss(proc *process) {
+func (p *processes) dismiss(proc *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.procs, proc)
@@ -243,7 +242,7 @@ func (p *pool) dismiss(proc *process) {
 
 // down takes a dead process away and answers the calls that it held. Foreign says that
 // somebody else killed it.
-func (p *pool) down(pl *place, foreign bool, how error) {
+func (p *processes) down(pl *place, foreign bool, how error) {
 	held, blamed, lost := pl.conn.die()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,7 +269,7 @@ func (p *pool) down(pl *place, foreign bool, how error) {
 // charge ends the use of a process that died. What its replacement takes to start is charged
 // to the tenant whose call it was killed for, else to those of all that it held: a tenant whose
 // calls end their processes has no more of them than its share. The caller holds mu.
-func (p *pool) charge(lost []*waiter, blamed *entry) {
+func (p *processes) charge(lost []*waiter, blamed *entry) {
 	if blamed != nil {
 		p.queue.Charge(blamed.waiter.call, p.startTook.Seconds(), time.Now())
 	}
@@ -283,7 +282,7 @@ func (p *pool) charge(lost []*waiter, blamed *entry) {
 }
 
 // judge answers the calls that a process held when it died. The caller holds mu.
-func (p *pool) judge(pl *place, held []*entry, blamed *entry, foreign bool, how error) {
+func (p *processes) judge(pl *place, held []*entry, blamed *entry, foreign bool, how error) {
 	label := p.opts.label()
 	if blamed != nil {
 		blamed.give(answer{err: rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: %s: its process was killed at the deadline", rewards.Timeout, label))})
@@ -319,7 +318,7 @@ func (p *pool) judge(pl *place, held []*entry, blamed *entry, foreign bool, how 
 
 // idler ends a spare process that has had nothing to do for long, or that is another's turn.
 type idler struct {
-	pool  *pool
+	pool  *processes
 	place *place
 }
 
@@ -344,7 +343,7 @@ const worthwhile = 10
 
 // cedes reports whether a spare process is to go to a function that has fewer for its weight.
 // The caller holds mu.
-func (p *pool) cedes(pl *place) bool {
+func (p *processes) cedes(pl *place) bool {
 	if pl.running > 0 && time.Since(pl.up) < worthwhile*p.startTook {
 		return false
 	}
@@ -353,7 +352,7 @@ func (p *pool) cedes(pl *place) bool {
 }
 
 // retire ends a process that is not needed. The caller holds mu.
-func (p *pool) retire(pl *place) {
+func (p *processes) retire(pl *place) {
 	if !pl.retired {
 		pl.retired = true
 		pl.conn.proc.kill()

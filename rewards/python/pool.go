@@ -20,9 +20,9 @@ const startTries = 3
 // function is held back: it has one process then, after a pause.
 const deadlyRow = 8
 
-// pool keeps the processes of one function. The calls that wait are served tenant by tenant,
+// processes are those of one function. The calls that wait are served tenant by tenant,
 // by the time that these have had places, and each tenant's in the order they came.
-type pool struct {
+type processes struct {
 	cfg   Config
 	opts  Options
 	share *share
@@ -105,8 +105,8 @@ type waiter struct {
 	err    error               // why it was refused; likewise
 }
 
-func newPool(cfg Config, opts Options, s *share) *pool {
-	p := &pool{
+func newPool(cfg Config, opts Options, s *share) *processes {
+	p := &processes{
 		cfg: cfg, opts: opts, share: s, procs: map[*process]struct{}{},
 		queue: fair.NewQueue[*waiter](), stopping: make(chan struct{}), first: make(chan struct{}), deadly: map[string]bool{}, capacity: 1,
 		looksAsync: sync.OnceValue(func() bool { return looksAsync(opts.Path, opts.Name) }),
@@ -116,7 +116,7 @@ func newPool(cfg Config, opts Options, s *share) *pool {
 }
 
 // begin starts the first process. A second call does nothing.
-func (p *pool) begin() {
+func (p *processes) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.begun {
@@ -126,7 +126,7 @@ func (p *pool) begin() {
 }
 
 // expectGroups says, before anything has begun, that groups will come.
-func (p *pool) expectGroups() error {
+func (p *processes) expectGroups() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.begun && !p.grouped {
@@ -136,14 +136,14 @@ func (p *pool) expectGroups() error {
 	return nil
 }
 
-func (p *pool) takesGroups() bool {
+func (p *processes) takesGroups() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.grouped
 }
 
 // warm waits until the first process has started, and says why it has not.
-func (p *pool) warm(ctx context.Context) error {
+func (p *processes) warm(ctx context.Context) error {
 	p.begin()
 	select {
 	case <-p.first:
@@ -160,12 +160,12 @@ func (p *pool) warm(ctx context.Context) error {
 	return nil
 }
 
-func (p *pool) stoppingError() error {
+func (p *processes) stoppingError() error {
 	return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s: stopping", rewards.Unavailable, p.opts.label()))
 }
 
 // startError is why no process starts. The caller holds mu.
-func (p *pool) startError() error {
+func (p *processes) startError() error {
 	if p.refused != nil {
 		return p.refused
 	}
@@ -173,7 +173,7 @@ func (p *pool) startError() error {
 }
 
 // acquire waits for a place in a process, or with a trial for one in the trial's.
-func (p *pool) acquire(ctx context.Context, t *trial) (*waiter, error) {
+func (p *processes) acquire(ctx context.Context, t *trial) (*waiter, error) {
 	w := &waiter{tenant: fair.Tenant(rewards.TenantOf(ctx)), got: make(chan struct{})}
 	p.mu.Lock()
 	if err := p.useless(); err != nil {
@@ -218,7 +218,7 @@ func (w *waiter) placed() (*waiter, error) {
 }
 
 // waitedError is of a call whose time passed, or whose caller left, while it waited.
-func (p *pool) waitedError(ctx context.Context) error {
+func (p *processes) waitedError(ctx context.Context) error {
 	class := rewards.Cancelled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		class = rewards.Timeout
@@ -233,7 +233,7 @@ func (p *pool) waitedError(ctx context.Context) error {
 }
 
 // useless says why waiting makes no sense; nil: it does. The caller holds mu.
-func (p *pool) useless() error {
+func (p *processes) useless() error {
 	switch {
 	case p.stopped:
 		return p.stoppingError()
@@ -244,7 +244,7 @@ func (p *pool) useless() error {
 }
 
 // refuse sends all waiters away. The caller holds mu.
-func (p *pool) refuse(err error) {
+func (p *processes) refuse(err error) {
 	var all []*waiter
 	for now := time.Now(); p.queue.Len() > 0; {
 		w := p.queue.First(0, now).Value
@@ -262,7 +262,7 @@ func (p *pool) refuse(err error) {
 
 // match gives places to the waiters whose turn it is, and starts a process for those for
 // whom there is none. The caller holds mu.
-func (p *pool) match() {
+func (p *processes) match() {
 	p.matchTrial()
 	executors := 0
 	for _, pl := range p.places {
@@ -283,7 +283,7 @@ func (p *pool) match() {
 }
 
 // hand gives a place to a waiter. The caller holds mu.
-func (p *pool) hand(pl *place, w *waiter) {
+func (p *processes) hand(pl *place, w *waiter) {
 	if w.call == nil { // a trial has its own order; the time counts all the same
 		w.call = p.queue.Start(w.tenant, w, time.Now())
 	}
@@ -294,7 +294,7 @@ func (p *pool) hand(pl *place, w *waiter) {
 }
 
 // emptiest is the process with the fewest calls that can take one more.
-func (p *pool) emptiest() *place {
+func (p *processes) emptiest() *place {
 	var best *place
 	for _, pl := range p.places {
 		if !pl.trial && !pl.leaving && !pl.retired && pl.running < pl.conn.capacity && (best == nil || pl.running < best.running) {
@@ -305,7 +305,7 @@ func (p *pool) emptiest() *place {
 }
 
 // release takes a place back, with an answer or without. A process that died has none.
-func (p *pool) release(w *waiter, answered bool) {
+func (p *processes) release(w *waiter, answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue.End(w.call, time.Now())
@@ -324,7 +324,7 @@ func (p *pool) release(w *waiter, answered bool) {
 }
 
 // poke starts what may start now.
-func (p *pool) poke() {
+func (p *processes) poke() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.grow()
@@ -332,7 +332,7 @@ func (p *pool) poke() {
 
 // grow starts the process that is wanted most, one at a time: for a trial, the
 // function's own, or a spare one for those that wait. The caller holds mu.
-func (p *pool) grow() {
+func (p *processes) grow() {
 	if !p.begun || p.stopped || p.refused != nil || p.starting > 0 {
 		return
 	}
@@ -374,7 +374,7 @@ func (p *pool) grow() {
 
 // ordinary are how many processes work for all calls, and how many of them are the function's
 // own. The caller holds mu.
-func (p *pool) ordinary() (all, own int) {
+func (p *processes) ordinary() (all, own int) {
 	for _, pl := range p.places {
 		if !pl.trial && !pl.leaving && !pl.retired {
 			all++
@@ -387,7 +387,7 @@ func (p *pool) ordinary() (all, own int) {
 }
 
 // awake is the end of a pause.
-func (p *pool) awake() {
+func (p *processes) awake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.wake = nil
@@ -396,7 +396,7 @@ func (p *pool) awake() {
 
 // rest lets no process start for a while, which doubles with the length of a row of
 // failures. The caller holds mu.
-func (p *pool) rest(row int) {
+func (p *processes) rest(row int) {
 	d := p.cfg.BackoffMin
 	for ; row > 1 && d < p.cfg.BackoffMax; row-- {
 		d *= 2
@@ -406,7 +406,7 @@ func (p *pool) rest(row int) {
 
 // reason says why calls wait for longer than a start takes; "": they do not. The caller
 // holds mu.
-func (p *pool) reason() string {
+func (p *processes) reason() string {
 	switch {
 	case p.held > 0:
 		return fmt.Sprintf("%d samples in a row ended their process; it has one process, which starts after a pause", deadlyRow)
@@ -420,7 +420,7 @@ func (p *pool) reason() string {
 
 // stop kills the processes and waits until no goroutine of the pool is left. A second
 // call waits as well.
-func (p *pool) stop() {
+func (p *processes) stop() {
 	p.mu.Lock()
 	if !p.stopped {
 		p.stopped = true
@@ -438,7 +438,7 @@ func (p *pool) stop() {
 	p.share.leave(p)
 }
 
-func (p *pool) snapshot() Stats {
+func (p *processes) snapshot() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.stats

@@ -435,10 +435,15 @@ class Function:
         entries = header.get("media") or []
         if not entries:
             return []
-        use_torch = self.pixels == "torch" or (self.pixels == "auto" and "torch" in sys.modules)
-        make = torch_tensor if use_torch else numpy_array
-        view = memoryview(body)
+        make, view = self.maker(), memoryview(body)
         return [(e, make(e, view[e["at"] : e["at"] + e["size"]])) for e in entries]
+
+    def maker(self):
+        """What makes an array, a tensor or a picture of bytes."""
+        if self.pixels == "pil":
+            return pil_image
+        use_torch = self.pixels == "torch" or (self.pixels == "auto" and "torch" in sys.modules)
+        return torch_tensor if use_torch else numpy_array
 
 
 def inspected(spec):
@@ -482,10 +487,10 @@ def inspected_model(spec, target):
         if method is None:
             return {"op": "inspected", "everything": True, "faults": faults}
         unbound = not isinstance(inspect.getattr_static(target, method), (staticmethod, classmethod))
-        taken = constructor.names - {"device"}
+        taken, any_option = constructor.names - {"device"}, constructor.everything
         target = getattr(target, method)
     else:
-        taken = set()
+        taken, any_option = set(), False
     if not callable(target):
         raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
     takes = Signature(target, unbound)
@@ -493,6 +498,7 @@ def inspected_model(spec, target):
     faults.extend(model_faults(form, takes, options))
     told = takes.told()
     told["names"] = sorted(set(told["names"]) | taken)  # keys of the entry that the constructor takes
+    told["everything"] = told["everything"] or any_option
     return {"op": "inspected", **told, "at": place(target), "faults": faults}
 
 
@@ -531,6 +537,20 @@ def torch_tensor(entry, data):
     tensor = torch.frombuffer(data, dtype=getattr(torch, TORCH[entry["dtype"]]))
     tensor, order = tensor.reshape(entry["shape"]), axes(entry)
     return tensor.permute(order).contiguous() if order else tensor
+
+
+def pil_image(entry, data):
+    """A picture as PIL.Image, a video as a list of them."""
+    array = numpy_array(entry, data)
+    if entry["kind"] not in ("image", "video"):
+        return array
+    from PIL import Image
+
+    if array.dtype != "uint8":
+        array = (array.clip(0, 1) * 255 + 0.5).astype("uint8")
+    frames = array[None] if entry["kind"] == "image" else array
+    pictures = [Image.fromarray(frame.transpose(1, 2, 0)) for frame in frames]
+    return pictures[0] if entry["kind"] == "image" else pictures
 
 
 # --- results ----------------------------------------------------------------

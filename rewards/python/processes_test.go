@@ -34,7 +34,7 @@ func functions(tb testing.TB, cfg python.Config, options ...string) (out []rewar
 	}
 	cfg.Interpreter = interpreter(tb)
 	var reg rewards.Registry
-	reg.Register(python.NewFunctions(cfg).Spec())
+	reg.Register(python.NewFunctions(cfg, nil).Spec())
 	for _, o := range options {
 		s, err := reg.Build("python", json.RawMessage(`{"path": "testdata/processes.py", `+o+`}`))
 		require.NoError(tb, err)
@@ -278,7 +278,7 @@ func TestOneProcessStartsAtATime(t *testing.T) {
 	file := filepath.Join(dir, "slow_module.py")
 	require.NoError(t, os.WriteFile(file, []byte(code), 0o600))
 	var reg rewards.Registry
-	reg.Register(python.NewFunctions(python.Config{Interpreter: interpreter(t)}).Spec())
+	reg.Register(python.NewFunctions(python.Config{Interpreter: interpreter(t)}, nil).Spec())
 	var starts sync.WaitGroup
 	for range 4 {
 		s, err := reg.Build("python", json.RawMessage(`{"path": `+strconv.Quote(file)+`}`))

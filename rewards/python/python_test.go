@@ -198,7 +198,7 @@ func TestOptionsAreCheckedBeforeAnythingStarts(t *testing.T) {
 		require.ErrorContains(t, err, part)
 	}
 	var reg rewards.Registry
-	reg.Register(python.NewFunctions(python.Config{}).Spec())
+	reg.Register(python.NewFunctions(python.Config{}, nil).Spec())
 	_, err = reg.Build("python", json.RawMessage(`{"path":"testdata/rewards.py","naming":"length"}`))
 	require.ErrorContains(t, err, "naming")
 	built, err := reg.Build("python", json.RawMessage(`{"path":"pkg://m","extra_keys":{"pred":"string","acc":"bool"}}`))

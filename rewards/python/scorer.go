@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -18,10 +17,8 @@ import (
 type Scorer struct {
 	opts   Options
 	fields []rewards.Field
-	pool   *pool
-
-	mu              sync.Mutex
-	lacks, lacksWhy string // guarded by mu; the module without which no known sample has a score; "": none
+	pool   *processes
+	known  knownCalls
 }
 
 var (
@@ -43,6 +40,9 @@ func (d declared) ExtraFields() []rewards.Field { return slices.Clone(d.fields) 
 // first Score does. The result implements rewards.ExtraFielder if the options
 // declare extra keys, always rewards.Warmer and rewards.Closer.
 func New(cfg Config, opts Options) (rewards.Scorer, error) {
+	if opts.Placement != nil {
+		return nil, errors.New("python: a model needs devices: make it with Functions")
+	}
 	s, err := newScorer(cfg, opts, nil)
 	if err != nil {
 		return nil, err
@@ -59,11 +59,16 @@ func newScorer(cfg Config, opts Options, with *share) (*Scorer, error) {
 	if with == nil {
 		with = newShare(cfg)
 	}
-	s := &Scorer{opts: opts, pool: newPool(cfg, opts, with)}
-	for _, name := range slices.Sorted(maps.Keys(opts.ExtraKeys)) {
-		s.fields = append(s.fields, rewards.Field{Name: name, Kind: opts.ExtraKeys[name]})
-	}
+	s := &Scorer{opts: opts, fields: fieldsOf(opts), pool: newPool(cfg, opts, with)}
 	return s, nil
+}
+
+// fieldsOf are the extra fields that options declare, by name.
+func fieldsOf(opts Options) (fields []rewards.Field) {
+	for _, name := range slices.Sorted(maps.Keys(opts.ExtraKeys)) {
+		fields = append(fields, rewards.Field{Name: name, Kind: opts.ExtraKeys[name]})
+	}
+	return fields
 }
 
 // scorer is the Scorer as others see it: whether it declares its extra fields
@@ -87,7 +92,10 @@ func (f *Functions) Spec() rewards.Spec {
 			{Name: "name", Type: "string", Default: functionName, Doc: "the function or class in it; may be async"},
 			{Name: "kwargs", Type: "object", Default: "none", Doc: "the other keys of its entry, or reward_kwargs: handed to every call by keyword"},
 			{Name: "extra_keys", Type: "object", Default: "as they come", Doc: "the scalars it returns besides score: name to number, bool or string"},
-			{Name: "pixels", Type: "string", Default: "auto", Doc: "numpy, torch, or auto: torch if the module imports it"},
+			{Name: "pixels", Type: "string", Default: "auto", Doc: "numpy, torch, pil, or auto: torch if the module imports it"},
+			{Name: "interpreter", Type: "string", Default: "pool.python.interpreter", Doc: "a Python of an environment of its own"},
+			{Name: "placement", Type: "object", Default: "none", Doc: "makes a model of it, which runs in batches on devices: batch, devices, num_replicas, fraction, max_batch_size, max_batch_pixels, batch_wait_timeout_s, load_timeout"},
+			{Name: "timeout", Type: "integer", Default: "none", Doc: "the timeout of its component in nanoseconds, from which the time of a model's batch follows"},
 			{Name: "concurrency", Type: "integer", Default: "256 async, else 1", Doc: "calls that one process runs at a time; those of a synchronous function in threads"},
 			{Name: "agent_concurrency", Type: "integer", Default: "1", Doc: "concurrency of a class whose compute_score is synchronous, where that is not set"},
 			{Name: "memory", Type: "integer", Default: "pool.python.memory", Doc: "resident memory of a process and all that it starts, in bytes"},
@@ -134,7 +142,7 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	if err != nil {
 		return rewards.Score{}, err
 	}
-	return s.score(r)
+	return r.score(s.opts)
 }
 
 // ask has a process answer. A failure that the function reports is an error as well. A
@@ -166,7 +174,7 @@ func (s *Scorer) ask(ctx context.Context, what call) (reply, error) {
 		case err != nil:
 			return reply{}, err
 		default:
-			return r, s.reported(r)
+			return r, r.failure(s.opts)
 		}
 	}
 }
@@ -229,8 +237,8 @@ func tensors(ctx context.Context, sample *rewards.Sample) (*payload, error) {
 	return p, nil
 }
 
-// reported is the failure that a process's answer tells of; nil for a result.
-func (s *Scorer) reported(r reply) error {
+// failure is the failure that a process's answer tells of; nil for a result.
+func (r reply) failure(opts Options) error {
 	if r.Op != "error" {
 		return nil
 	}
@@ -242,7 +250,7 @@ func (s *Scorer) reported(r reply) error {
 	if r.Output != "" {
 		message += "\nit printed: " + r.Output
 	}
-	err := fmt.Errorf("%w: %s: %s", class, s.opts.label(), message)
+	err := fmt.Errorf("%w: %s: %s", class, opts.label(), message)
 	if r.Module != "" {
 		return &lacking{err, r.Module}
 	}
@@ -250,13 +258,13 @@ func (s *Scorer) reported(r reply) error {
 }
 
 // score reads a process's result.
-func (s *Scorer) score(r reply) (rewards.Score, error) {
+func (r reply) score(opts Options) (rewards.Score, error) {
 	if r.Op != "result" || r.Score == nil {
-		return rewards.Score{}, fmt.Errorf("%w: %s: the process answered %q", rewards.Internal, s.opts.label(), r.Op)
+		return rewards.Score{}, fmt.Errorf("%w: %s: the process answered %q", rewards.Internal, opts.label(), r.Op)
 	}
 	value, err := r.Score.Float64()
 	if err != nil || math.IsInf(value, 0) {
-		return rewards.Score{}, fmt.Errorf("%w: %s: the score is %s", rewards.InvalidScore, s.opts.label(), *r.Score)
+		return rewards.Score{}, fmt.Errorf("%w: %s: the score is %s", rewards.InvalidScore, opts.label(), *r.Score)
 	}
 	out := rewards.Score{Value: value, Steps: r.Steps, Extra: r.Extra, Details: r.Details}
 	for name, v := range out.Extra {

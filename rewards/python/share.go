@@ -19,10 +19,10 @@ type share struct {
 	starting chan struct{} // capacity 1: the turn to start
 
 	mu      sync.Mutex
-	taken   int               // guarded by mu; of spare
-	pools   []*pool           // guarded by mu
-	demands map[*pool]*demand // guarded by mu
-	ceding  bool              // guarded by mu; a function gives one up for another
+	taken   int                    // guarded by mu; of spare
+	pools   []*processes           // guarded by mu
+	demands map[*processes]*demand // guarded by mu
+	ceding  bool                   // guarded by mu; a function gives one up for another
 }
 
 // demand is what a function has and wants of the processes. They go to the functions whose
@@ -44,7 +44,7 @@ func newShare(cfg Config) *share {
 	if most == 0 {
 		most = runtime.NumCPU()
 	}
-	return &share{spare: most - 1, explicit: cfg.Processes > 0, starting: make(chan struct{}, 1), demands: map[*pool]*demand{}}
+	return &share{spare: most - 1, explicit: cfg.Processes > 0, starting: make(chan struct{}, 1), demands: map[*processes]*demand{}}
 }
 
 // turn waits for the turn to start a process. The caller calls done when it has started;
@@ -66,7 +66,7 @@ func (s *share) turn(stopping <-chan struct{}) (done func(), ok bool) {
 // take takes one of the spare processes for a function that has so many processes, and whose
 // tenants have that weight. False: there is none for it, or it is another's turn; the function is
 // poked when there may be one.
-func (s *share) take(p *pool, waits bool, processes int, weight float64) bool {
+func (s *share) take(p *processes, waits bool, processes int, weight float64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if waits && !s.explicit {
@@ -91,7 +91,7 @@ func (s *share) take(p *pool, waits bool, processes int, weight float64) bool {
 }
 
 // content says that a function wants no more processes.
-func (s *share) content(p *pool) {
+func (s *share) content(p *processes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.demands[p]; d != nil {
@@ -101,7 +101,7 @@ func (s *share) content(p *pool) {
 
 // cede reports whether a function should give a spare process up, because another has less by
 // its weight, would not have more then, and wants one. One process is given up at a time.
-func (s *share) cede(p *pool, processes int, weight float64) bool {
+func (s *share) cede(p *processes, processes int, weight float64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ceding || s.taken < s.spare {
@@ -133,16 +133,16 @@ func (s *share) give() {
 	}
 }
 
-func (s *share) join(p *pool) {
+func (s *share) join(p *processes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pools = append(s.pools, p)
 	s.demands[p] = &demand{weight: 1}
 }
 
-func (s *share) leave(p *pool) {
+func (s *share) leave(p *processes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pools = slices.DeleteFunc(s.pools, func(o *pool) bool { return o == p })
+	s.pools = slices.DeleteFunc(s.pools, func(o *processes) bool { return o == p })
 	delete(s.demands, p)
 }

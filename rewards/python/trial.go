@@ -25,7 +25,7 @@ func (e *suspectError) Error() string { return fmt.Sprintf("a call ended its pro
 
 // suspect puts the calls that a dead process held on trial, before all others: those
 // whose callers wait for them. The caller holds mu.
-func (p *pool) suspect(held []*entry, how error) {
+func (p *processes) suspect(held []*entry, how error) {
 	var trials []*trial
 	for half := range slices.Chunk(held, max(1, (len(held)+1)/2)) {
 		t := &trial{}
@@ -41,7 +41,7 @@ func (p *pool) suspect(held []*entry, how error) {
 
 // acquit ends a call's part in a trial: it was answered, or its caller left. Nil is no
 // trial.
-func (p *pool) acquit(t *trial) {
+func (p *processes) acquit(t *trial) {
 	if t == nil {
 		return
 	}
@@ -52,7 +52,7 @@ func (p *pool) acquit(t *trial) {
 }
 
 // trying is the process of the trials; nil: there is none.
-func (p *pool) trying() *place {
+func (p *processes) trying() *place {
 	for _, pl := range p.places {
 		if pl.trial && !pl.retired {
 			return pl
@@ -63,7 +63,7 @@ func (p *pool) trying() *place {
 
 // matchTrial gives places to the calls of the first trial that is open. The process of
 // the last one becomes an ordinary one. The caller holds mu.
-func (p *pool) matchTrial() {
+func (p *processes) matchTrial() {
 	p.trials = slices.DeleteFunc(p.trials, func(t *trial) bool { return t.open == 0 })
 	pl := p.trying()
 	if len(p.trials) == 0 {
@@ -87,7 +87,7 @@ func (p *pool) matchTrial() {
 
 // keep makes a process an ordinary one, if there is room for it: that of a trial which
 // is over, or one that was started beside such a trial. The caller holds mu.
-func (p *pool) keep(pl *place) {
+func (p *processes) keep(pl *place) {
 	own := slices.ContainsFunc(p.places, func(o *place) bool { return o != pl && !o.spare && !o.retired })
 	if own && !pl.spare {
 		if all, _ := p.ordinary(); !p.share.take(p, pl.conn.capacity > 1, all, p.queue.Weight()) {

@@ -42,7 +42,7 @@ type Deps struct {
 func Register(reg *rewards.Registry, deps Deps) {
 	reg.Register(ocr.Spec(deps.Readers))
 	if deps.Python == nil {
-		deps.Python = python.NewFunctions(python.Config{})
+		deps.Python = python.NewFunctions(python.Config{}, nil)
 	}
 	reg.Register(deps.Python.Spec())
 	reg.Verifier = func(kind string, raw json.RawMessage) (rewards.Verifier, error) {

@@ -71,7 +71,7 @@ func TestReadmeShowsAPythonRewardThatScores(t *testing.T) {
 	cfg, err := config.Load(filepath.Join(dir, "cfg.yaml"), nil, os.LookupEnv)
 	require.NoError(t, err)
 	var reg rewards.Registry
-	standard.Register(&reg, standard.Deps{Python: python.NewFunctions(python.Config{Processes: 1})})
+	standard.Register(&reg, standard.Deps{Python: python.NewFunctions(python.Config{Processes: 1}, nil)})
 	managers, err := config.BuildManagers(cfg, &reg)
 	require.NoError(t, err)
 	m := managers[config.DefaultProfile]

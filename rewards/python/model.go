@@ -1,0 +1,202 @@
+package python
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
+	"github.com/rewardloop/rewardloop/pool"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Devices run models, in batches that they make by measured cost. *node.Devices is one.
+type Devices interface {
+	// Python returns the handle of a model that runs on o.Devices. Open makes what runs it on a
+	// device whose processes get those CUDA_VISIBLE_DEVICES, "" for the CPU; share is how much of
+	// each card's memory the model is taken to need, 0: not known. Equal models are the same one.
+	Python(m infer.Model, o pool.ModelOptions, share float64, open func(visible string) *Runner) (*pool.Model, error)
+}
+
+// Model is a user's model, which scores samples in batches. It is safe for concurrent use.
+type Model struct {
+	opts   Options
+	fields []rewards.Field
+	net    *pool.Model
+	known  knownCalls
+
+	mu    sync.Mutex
+	about *about // guarded by mu; nil: it was not loaded by Warm
+}
+
+var (
+	_ rewards.Scorer              = (*Model)(nil)
+	_ rewards.Warmer              = (*Model)(nil)
+	_ rewards.Queuer              = (*Model)(nil)
+	_ rewards.Knower              = (*Model)(nil)
+	_ rewards.Reliant             = (*Model)(nil)
+	_ rewards.Concurrent          = (*Model)(nil)
+	_ rewards.ConcurrencyReasoner = (*Model)(nil)
+)
+
+// declaredModel is a Model whose extra fields are known at load.
+type declaredModel struct{ *Model }
+
+var _ rewards.ExtraFielder = declaredModel{}
+
+// ExtraFields returns Options.ExtraKeys by name.
+func (d declaredModel) ExtraFields() []rewards.Field { return slices.Clone(d.fields) }
+
+// newModel makes the scorer of a model without starting anything: Warm or the first Score does.
+func newModel(cfg Config, opts Options, devices Devices) (*Model, error) {
+	cfg, opts = cfg.WithDefaults(), opts.WithDefaults()
+	if err := errors.Join(cfg.Validate(), opts.Validate()); err != nil {
+		return nil, err
+	}
+	if devices == nil {
+		return nil, fmt.Errorf("python: %s has the keys of a model, and there are no devices to run it", opts.label())
+	}
+	what, err := json.Marshal([]any{opts, cfg.interpreter(opts)})
+	if err != nil {
+		return nil, fmt.Errorf("python: %w", err)
+	}
+	sum := sha256.Sum256(what)
+	placed := opts.Placement
+	o := placed.options(opts.Timeout)
+	o.Devices = placed.Devices
+	net, err := devices.Python(infer.Model{
+		Name: opts.label(), Path: opts.Path, Device: strings.Join(placed.Devices, ", "),
+		Entry: opts.label() + "#" + hex.EncodeToString(sum[:3]),
+	}, o, placed.Fraction, func(visible string) *Runner { return &Runner{cfg: cfg, opts: opts, card: visible} })
+	if err != nil {
+		return nil, err
+	}
+	return &Model{opts: opts, fields: fieldsOf(opts), net: net}, nil
+}
+
+// scorer is the Model as others see it.
+func (m *Model) scorer() rewards.Scorer {
+	if m.opts.ExtraKeys != nil {
+		return declaredModel{m}
+	}
+	return m
+}
+
+// Queues implements rewards.Queuer: the component's timeout starts when a process takes the batch.
+func (*Model) Queues() {}
+
+// Concurrency is how many samples the model's processes execute at a time, and prepare beside them.
+func (m *Model) Concurrency() int { return m.net.Concurrency() }
+
+// ConcurrencyReason counts the processes.
+func (m *Model) ConcurrencyReason() string { return m.net.ConcurrencyReason() }
+
+// Warm loads the model. A file that cannot be imported fails it with the traceback.
+func (m *Model) Warm(ctx context.Context) error {
+	info, err := m.net.Info(ctx)
+	if err != nil {
+		return localmodel.Classify(ctx, err)
+	}
+	a := &about{}
+	if err := json.Unmarshal([]byte(info.Metadata[aboutKey]), a); err != nil {
+		return fmt.Errorf("%w: %s: what its process says of it: %w", rewards.Internal, m.opts.label(), err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.about = a
+	return nil
+}
+
+// head is what a process gets of a sample beside the bytes of its media.
+type head struct {
+	*rewards.Sample
+
+	Media []tensor `json:"media,omitempty"`
+}
+
+// Score has the sample scored in a batch with others. Its errors are those of a function
+// (Scorer.Score): an exception fails the samples of its batch one by one, and of class Crashed or
+// Timeout is the sample alone that ended its process or hung.
+func (m *Model) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	leave, err := m.net.Enter(ctx)
+	if err != nil {
+		return rewards.Score{}, localmodel.Classify(ctx, err)
+	}
+	defer leave()
+	media, err := tensors(ctx, sample)
+	if err != nil {
+		media.giveBack()
+		return rewards.Score{}, err
+	}
+	js, err := json.Marshal(head{sample, media.media})
+	if err != nil {
+		media.giveBack()
+		return rewards.Score{}, fmt.Errorf("%w: %s: %w", rewards.BadInput, m.opts.label(), err)
+	}
+	r, err := m.ask(ctx, sample.ID, &infer.Message{Head: js, Blobs: media.body, Release: media.giveBack})
+	if err != nil {
+		return rewards.Score{}, err
+	}
+	return r.score(m.opts)
+}
+
+// ask has a process answer a message. A failure that the process reports is an error.
+func (m *Model) ask(ctx context.Context, name string, msg *infer.Message) (reply, error) {
+	var r reply
+	out, err := m.net.Infer(ctx, infer.Request{Name: name, Message: msg})
+	if err != nil {
+		return r, m.failure(ctx, err)
+	}
+	if err := decodeNumbers([]byte(out[0].Texts[0]), &r); err != nil {
+		return r, fmt.Errorf("%w: %s: %w: %w", rewards.Internal, m.opts.label(), errFrame, err)
+	}
+	return r, r.failure(m.opts)
+}
+
+// failure gives an error of the pool its class and its blame: what a function does by itself is the
+// function's fault, as it is where it runs one sample at a time.
+func (m *Model) failure(ctx context.Context, err error) error {
+	if said, ok := errors.AsType[*callError](err); ok {
+		return reply{Op: "error", Class: said.class, Module: said.module, Message: said.message}.failure(m.opts)
+	}
+	if errors.Is(err, infer.ErrCrashed) && !errors.Is(err, infer.ErrHost) && !errors.Is(err, infer.ErrLoad) {
+		return rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: %w", rewards.Crashed, err))
+	}
+	return localmodel.Classify(ctx, err)
+}
+
+// TryKnown implements rewards.Knower, as Scorer does, once Warm has loaded the model.
+func (m *Model) TryKnown(ctx context.Context, timeout time.Duration) []rewards.Tried {
+	m.mu.Lock()
+	a := m.about
+	m.mu.Unlock()
+	if a == nil {
+		return nil // Warm has said why
+	}
+	var kinds []string
+	both := true
+	switch {
+	case m.opts.Probe != nil:
+		kinds = m.opts.Probe
+	case a.Form == "single":
+		kinds, both = kindsOf(a.takes), slices.Contains(a.Needed, "solution_str")
+	default: // what a batch is asked for does not say what it may hold: a picture with a prompt and a response is the most
+		kinds = []string{string(rewards.Image)}
+	}
+	return m.known.try(ctx, timeout, kinds, func(ctx context.Context, kind string) error {
+		_, err := m.Score(ctx, known(kind, both))
+		return err
+	})
+}
+
+// Dependency is the module that the model needs and this machine lacks, as the last TryKnown has
+// found; none where all is there.
+func (m *Model) Dependency() rewards.Dependency { return m.known.dependency(m.opts) }

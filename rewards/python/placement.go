@@ -1,0 +1,104 @@
+package python
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/pool"
+)
+
+// Placement says where and how a model in Python runs: in batches, in processes of its own on
+// each of its devices. What Keys lists is set by the entry, and Keys says what it means.
+type Placement struct {
+	// Batch has lists of the named arguments handed to the function, one item for each sample.
+	Batch bool `json:"batch,omitempty"`
+	// Devices are "cpu", "cuda" or "cuda:<n>", each once; "cuda" alone.
+	Devices []string `json:"devices,omitempty"`
+	// Replicas is how many processes each device has, each with the whole model.
+	Replicas int `json:"num_replicas,omitempty"`
+	// Fraction is how much of each card's memory the model is taken to need, above 0 and at most
+	// 1; 0: what the loaded model reports.
+	Fraction float64 `json:"fraction,omitempty"`
+	// MaxBatch bounds the samples of a batch.
+	MaxBatch int `json:"max_batch_size,omitempty"`
+	// MaxBatchPixels bounds the pixels of a batch, over all pictures and frames; 0: the bytes of
+	// its samples are bounded, at 128 MiB.
+	MaxBatchPixels int `json:"max_batch_pixels,omitempty"`
+	// BatchWait is how many seconds a sample waits at most for others to share its batch while a
+	// process is free; nil: as long as is measured to be worth it, at most 5 ms.
+	BatchWait *float64 `json:"batch_wait_timeout_s,omitempty"`
+	// LoadTimeout bounds one start: imports, constructor, weights.
+	LoadTimeout time.Duration `json:"load_timeout,omitempty"`
+}
+
+// bytesOfPixel: pictures travel as 8-bit RGB.
+const bytesOfPixel = 3
+
+// Keys implements keys.Described: the keys of an entry.
+func (p *Placement) Keys(k *keys.Set) {
+	k.Bool(&p.Batch, "batch", "A Python function is called with lists, one item for each sample of a batch: prompts, images, ground_truths and the like. "+
+		"A class with compute_scores gets samples in batches without it.")
+	k.Other("devices", infer.CPU, "cpu, cuda, cuda:<n> or a list of them", "Where a Python model runs. cuda: on every card of the reward pool. "+
+		"CUDA_VISIBLE_DEVICES is set before its file is imported, and the model sees its card as cuda:0.")
+	k.Int(&p.Replicas, "num_replicas", 1, "Processes of a Python model on each of its devices, each with the whole model.").Between(1, 64)
+	k.Int(&p.MaxBatch, "max_batch_size", 32, "The largest batch of a Python model. The server measures what batches cost, and makes none larger than pays.").Between(1, 1024)
+	k.Int(&p.MaxBatchPixels, "max_batch_pixels", 0, "Pixels that the pictures and frames of a batch of a Python model have together at most. 0: the samples of a batch have 128 MiB together at most.").Min(0)
+	k.Other("batch_wait_timeout_s", "auto", "auto or 0…1", "Seconds that a sample waits at most for others to share its batch while a process of a Python model is free. "+
+		"auto: as long as is measured to be worth it, at most 0.005.")
+	k.Duration(&p.LoadTimeout, "load_timeout", 10*time.Minute, "One start of a process of a Python model: what its file imports and what its class loads.").Min(time.Second)
+}
+
+// WithDefaults fills what is not set.
+func (p Placement) WithDefaults() Placement {
+	keys.Fill(&p)
+	if len(p.Devices) == 0 {
+		p.Devices = []string{infer.CPU}
+	}
+	return p
+}
+
+// Validate names everything that is wrong with a placement that has its defaults.
+func (p Placement) Validate() error {
+	faults := []error{keys.Validate("python", &p)}
+	if p.Fraction < 0 || p.Fraction > 1 {
+		faults = append(faults, fmt.Errorf("python: fraction of %v, want more than 0, at most 1", p.Fraction))
+	}
+	if w := p.BatchWait; w != nil && !(*w >= 0 && *w <= 1) {
+		faults = append(faults, fmt.Errorf("python: batch_wait_timeout_s of %v, want 0 to 1", *w))
+	}
+	for _, d := range p.Devices {
+		if !infer.ValidDevice(d) {
+			faults = append(faults, fmt.Errorf("python: devices: %q, want %s", d, infer.DeviceForm))
+		}
+	}
+	if slices.Contains(p.Devices, infer.Pool) && len(p.Devices) > 1 {
+		faults = append(faults, fmt.Errorf("python: devices: %s and others, want it alone: it is every card of the reward pool", infer.Pool))
+	}
+	if n := len(slices.Compact(slices.Sorted(slices.Values(p.Devices)))); n < len(p.Devices) {
+		faults = append(faults, fmt.Errorf("python: devices: %s, want each once (num_replicas is how many processes each has)", strings.Join(p.Devices, ", ")))
+	}
+	return errors.Join(faults...)
+}
+
+// runShare is which part of a component's timeout one run of a batch may take: where one sample
+// hangs, its batch takes one, the sample by itself another, and the others still have theirs.
+const runShare = 4
+
+// options are those of the model in the pool; its component has a timeout, or 0.
+func (p Placement) options(timeout time.Duration) pool.ModelOptions {
+	o := pool.ModelOptions{
+		MaxBatch: p.MaxBatch, BatchBytes: bytesOfPixel * p.MaxBatchPixels, BatchTimeout: timeout / runShare, LoadTimeout: p.LoadTimeout,
+		Slots: p.Replicas,
+	}
+	if p.BatchWait != nil {
+		if o.MaxWait = time.Duration(*p.BatchWait * float64(time.Second)); o.MaxWait == 0 {
+			o.MaxWait = -1 // never wait
+		}
+	}
+	return o
+}
