@@ -92,6 +92,8 @@ type ModelOptions struct {
 	MaxWait    time.Duration
 	// BatchTimeout and LoadTimeout are those of Config.
 	BatchTimeout, LoadTimeout time.Duration
+	// LongestBatch is the most that a batch of several items may be expected to take; 0: not bounded.
+	LongestBatch time.Duration
 	// Slots are the processes that it will have on each device.
 	Slots int
 	// Memory is how many bytes of a card's memory each of them is taken to need; 0: it is not
@@ -115,7 +117,7 @@ func (o ModelOptions) check(entry bool) error {
 		return fmt.Errorf("%w: max_batch is %d, want 0 to %d", infer.ErrModel, o.MaxBatch, largestBatch)
 	case !entry && !own.alike(ModelOptions{}):
 		return fmt.Errorf("%w: it has options that are for models in Python: %+v", infer.ErrModel, own)
-	case o.BatchBytes < 0 || o.BatchTimeout < 0 || o.LoadTimeout < 0 || o.Memory < 0 || o.MaxWait > time.Second:
+	case o.BatchBytes < 0 || o.BatchTimeout < 0 || o.LoadTimeout < 0 || o.LongestBatch < 0 || o.Memory < 0 || o.MaxWait > time.Second:
 		return fmt.Errorf("%w: an option is negative, or max_wait above 1s: %+v", infer.ErrModel, own)
 	}
 	return nil

@@ -39,15 +39,16 @@ type policy struct {
 	outside *fair.Line[guest] // those with items for which there is no room yet
 	ingress *fair.Line[guest] // those with visits that wait
 
-	items, bytes int    // in batch queues
-	full         int    // items for which there is no room
-	atIngress    int    // visits that wait
-	inside       int    // visits that make something ready, or wait for what it came to
-	worth        int    // items of the largest batch that a batch queue may be about to make
-	seq          uint64 // of the newest item
-	round        uint64 // of choosing
-	eager        bool   // sizes are trusted at their first batch, see fit.eager
-	flushed      uint64 // items up to this seq wait for no company,
+	items, bytes int     // in batch queues
+	full         int     // items for which there is no room
+	atIngress    int     // visits that wait
+	inside       int     // visits that make something ready, or wait for what it came to
+	worth        int     // items of the largest batch that a batch queue may be about to make
+	seq          uint64  // of the newest item
+	round        uint64  // of choosing
+	eager        bool    // sizes are trusted at their first batch, see fit.eager
+	longest      float64 // seconds that a batch may be expected to take; 0: not bounded
+	flushed      uint64  // items up to this seq wait for no company,
 	flushedUntil time.Time
 }
 
@@ -138,9 +139,7 @@ func (p *policy) batchQueue(it *item) *batchQueue {
 	l := &batchQueue{
 		account: it.account, key: it.key, top: top, limit: top, queues: make(map[*holder]*queue, 1), turns: fair.NewLine(&p.book),
 	}
-	if l.fit.eager = p.eager; p.eager {
-		l.longest = p.cfg.BatchTimeout.Seconds() / 2
-	}
+	l.fit.eager, l.longest = p.eager, p.longest
 	p.batchQueues[k] = l
 	return l
 }

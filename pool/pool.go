@@ -175,7 +175,7 @@ func (p *Pool) device(m infer.Model, o ModelOptions) *device {
 		return d
 	}
 	d := &device{name: name, cfg: cfg, policy: newPolicy(cfg, name), bounded: p.runContext}
-	d.policy.eager = m.Entry != ""
+	d.policy.eager, d.policy.longest = m.Entry != "", o.LongestBatch.Seconds()
 	d.memory, d.relief.seed = p.book(m.Device, name), maphash.MakeSeed()
 	if f, ok := p.open.(Foreseer); ok && m.Entry == "" {
 		d.foreseen = f.Slots(name)

@@ -11,10 +11,14 @@ import (
 	"time"
 )
 
-// Fill gives every field that is zero the default of its key.
+// Fill gives every field that is zero the default of its key. Keys without a field are left out, as
+// in Validate.
 func Fill(parts ...Described) {
 	for _, s := range All(parts...) {
 		for _, k := range s.Keys {
+			if k.Field == nil {
+				continue
+			}
 			if f := reflect.ValueOf(k.Field).Elem(); f.IsZero() {
 				f.Set(reflect.ValueOf(k.Default))
 			}
@@ -34,6 +38,9 @@ func Validate(prefix string, parts ...Described) error {
 	for path, s := range All(parts...) {
 		r := problems{prefix + path, &all}
 		for _, k := range s.Keys {
+			if k.Field == nil {
+				continue
+			}
 			if why := k.problem(); why != "" {
 				r.Fault(k.Name, "%s", why)
 			}

@@ -21,6 +21,8 @@ type Request struct {
 	// Began, if set, is called by Do when a child begins with the request, each time one
 	// does.
 	Began func()
+	// Once says that the request may cost one child, and not two: it can be made smaller.
+	Once bool
 	// Check, if set, returns what is wrong with an answer; nil: nothing. A child whose answer is
 	// wrong is replaced, as if it had died of the request.
 	Check func(body []byte) error
@@ -100,8 +102,15 @@ type Config struct {
 // up, or before a running pool whose slots all fail refuses requests.
 const startTries = 3
 
-// attempts is how many children a request may cost.
+// attempts is how many children a request may cost that is not for Once.
 const attempts = 2
+
+func (r Request) attempts() int {
+	if r.Once {
+		return 1
+	}
+	return attempts
+}
 
 // WithDefaults fills what is not set.
 func (c Config) WithDefaults() Config {

@@ -83,13 +83,13 @@ func (l *lease) Do(ctx context.Context, req Request) (Response, error) {
 		v.next = next
 		v.fault = p.fault(death, outside)
 		deaths = append(deaths, death)
-		if passed = len(deaths) == attempts; passed {
+		if passed = len(deaths) == req.attempts(); passed {
 			v.turn = l.turn
 		}
 		l.giveBack(v)
 		p.died(death)
 		ownFault = ownFault && !outside
-		if len(deaths) < attempts {
+		if len(deaths) < req.attempts() {
 			continue
 		}
 		return Response{}, p.guilty(ctx, req, errors.Join(deaths...), ownFault, next)

@@ -155,7 +155,7 @@ func (p *Pool) take(ctx context.Context, t fair.Tenant) (*lease, error) {
 // to blame. Who was shot from outside was unlucky, and may be sent again; so may one
 // after which no child answers the canary any more.
 func (p *Pool) guilty(ctx context.Context, req Request, why error, ownFault bool, next <-chan error) error {
-	err := fmt.Errorf("%w: %q was tried %d times: %w", ErrCrashed, req.Name, attempts, why)
+	err := fmt.Errorf("%w: %q was tried %d times: %w", ErrCrashed, req.Name, req.attempts(), why)
 	if !ownFault {
 		return fmt.Errorf("%w; %w: a child was killed from outside", err, ErrHost)
 	}
@@ -169,8 +169,10 @@ func (p *Pool) guilty(ctx context.Context, req Request, why error, ownFault bool
 		}
 	case <-ctx.Done(): // both children had answered the canary
 	}
-	p.quarantine.add(req, why)
-	p.count(func(*Stats) { p.record.excuse(attempts) })
+	if !req.Once { // a part of it is to blame
+		p.quarantine.add(req, why)
+	}
+	p.count(func(*Stats) { p.record.excuse(req.attempts()) })
 	return err
 }
 

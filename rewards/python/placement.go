@@ -1,6 +1,7 @@
 package python
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/pool"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // Placement says where and how a model in Python runs: in batches, in processes of its own on
@@ -89,11 +91,17 @@ func (p Placement) Validate() error {
 // hangs, its batch takes one, the sample by itself another, and the others still have theirs.
 const runShare = 4
 
+// runTimeout bounds one run of a batch, from the moment at which a process has it.
+func runTimeout(component time.Duration) time.Duration {
+	return cmp.Or(component, rewards.DefaultComponentTimeout) / runShare
+}
+
 // options are those of the model in the pool; its component has a timeout, or 0.
 func (p Placement) options(timeout time.Duration) pool.ModelOptions {
 	o := pool.ModelOptions{
-		MaxBatch: p.MaxBatch, BatchBytes: bytesOfPixel * p.MaxBatchPixels, BatchTimeout: timeout / runShare, LoadTimeout: p.LoadTimeout,
-		Slots: p.Replicas,
+		MaxBatch: p.MaxBatch, BatchBytes: bytesOfPixel * p.MaxBatchPixels, LoadTimeout: p.LoadTimeout, Slots: p.Replicas,
+		// Two runs, and the starts of the processes for them.
+		BatchTimeout: 2 * (runTimeout(timeout) + p.LoadTimeout), LongestBatch: runTimeout(timeout) / 2,
 	}
 	if p.BatchWait != nil {
 		if o.MaxWait = time.Duration(*p.BatchWait * float64(time.Second)); o.MaxWait == 0 {

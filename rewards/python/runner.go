@@ -1,7 +1,6 @@
 package python
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -150,14 +149,11 @@ func (r *Runner) config() (subprocess.Config, error) {
 	return subprocess.Config{
 		Kind: "model", Command: []string{cfg.interpreter(opts), "-u", "-c", bootstrap}, Env: r.environment(),
 		Slots: r.Slots(), Init: init, MaxPixels: math.MaxInt32, StartTimeout: opts.Placement.LoadTimeout,
-		RequestTimeout: cmp.Or(opts.Timeout, unbounded), PingEvery: 30 * time.Second, Recycle: math.MaxInt,
+		RequestTimeout: runTimeout(opts.Timeout), PingEvery: 30 * time.Second, Recycle: math.MaxInt,
 		Keeper: true, Started: r.started, Final: func(class string) bool { return class == "missing" || class == "refused" },
 		Memory: cfg.memory(opts), Resident: resident,
 	}, nil
 }
-
-// unbounded is longer than any run that the pool lets go on.
-const unbounded = 24 * time.Hour
 
 // environment is that of a function, with the model's card, and with a thread for each CPU that the
 // model's processes share.
@@ -308,7 +304,7 @@ func (r *Runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 	if len(b.Names) > 1 {
 		name = fmt.Sprintf("%s and %d more", name, len(b.Names)-1)
 	}
-	answer, err := p.Do(ctx, subprocess.Request{Name: name, Meta: meta, Pixels: blobs, Began: b.Began})
+	answer, err := p.Do(ctx, subprocess.Request{Name: name, Meta: meta, Pixels: blobs, Began: b.Began, Once: len(items) > 1})
 	if err != nil {
 		return nil, incoming(ctx, len(items), err)
 	}
