@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -16,12 +18,42 @@ type Policy interface {
 	Reconsider(v View) []Sample
 }
 
-// New returns the policy of a name, which is one of Policies.
-func New(name string) Policy {
-	if name == SpeedWeighted {
-		return &speedWeighted{newRating()}
+// all are the policies, the default first: their names, what a configuration is told of them,
+// and what makes one. A new policy is a row here and a file of its own.
+func all() []entry {
+	return []entry{
+		{Random, "one of the free places", func() Policy { return random{} }},
+		{SpeedWeighted, "as random, but clearly slower workers do not get the last samples of a step", func() Policy { return &speedWeighted{newRating()} }},
 	}
-	return random{}
+}
+
+// entry is a policy in the list.
+type entry struct {
+	name, doc string
+	make      func() Policy
+}
+
+// Policies are the values of Config.Policy, the default first.
+func Policies() (names []string) {
+	for _, e := range all() {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+// New returns the policy of a name, which is one of Policies; the default for any other.
+func New(name string) Policy {
+	list := all()
+	return list[max(0, slices.IndexFunc(list, func(e entry) bool { return e.name == name }))].make()
+}
+
+// policyDoc says for people what each policy does.
+func policyDoc() string {
+	var b strings.Builder
+	for _, e := range all() {
+		fmt.Fprintf(&b, "%s: %s. ", e.name, e.doc)
+	}
+	return strings.TrimSuffix(b.String(), " ")
 }
 
 // View is what a policy sees: a profile, now.
