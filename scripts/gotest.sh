@@ -53,7 +53,7 @@ ended() {
 			else printf "%s", held
 			held = ""; tells = 0
 		}
-		/^=== / || /^DONE / { close_one() }
+		/^=== (FAIL|SKIP|Failed|Skipped|Errors)/ || /^DONE / { close_one() }
 		/^=== FAIL: .* \(unknown\)$/ { held = $0 "\n"; package = $3; next }
 		held != "" {
 			held = held $0 "\n"
