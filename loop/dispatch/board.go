@@ -46,7 +46,7 @@ func NewBoard(gateway string, cfg Config, queues map[string]string, breakers Bre
 		}
 		p := &Profile{
 			name: name, queue: queue, board: b, waiting: newQueue(), runs: map[string]*Run{}, policy: New(cfg.Policy), backup: newBackup(cfg),
-			busy: map[string]int{}, rests: map[string]*rest{}, aimed: map[Sample][]string{}, counted: -1,
+			busy: map[string]int{}, outages: map[string]*outage{}, aimed: map[Sample][]string{}, counted: -1,
 		}
 		b.profiles = append(b.profiles, p)
 		b.byName[name], by[queue] = p, p
@@ -170,7 +170,7 @@ func (b *Board) Reconsider(now time.Time) (back []Sample) {
 // Waiting reports whether any sample is queued, or published for some workers only: who is
 // there may change without a word.
 func (b *Board) Waiting() bool {
-	return slices.ContainsFunc(b.profiles, func(p *Profile) bool { return len(p.waiting.waiting) > 0 || len(p.aimed) > 0 || p.AnyResting() })
+	return slices.ContainsFunc(b.profiles, func(p *Profile) bool { return len(p.waiting.waiting) > 0 || len(p.aimed) > 0 || p.AnyBackingOff() })
 }
 
 // Forget drops what is known of a run, of whose samples none is queued.
@@ -195,7 +195,7 @@ func (b *Board) Of(run string) (queued int, mean time.Duration) {
 	results := 0
 	for _, p := range b.profiles {
 		if r := p.runs[run]; r != nil {
-			queued += r.queued + r.resting
+			queued += r.queued + r.backingOff
 			results += r.n
 		}
 	}
