@@ -41,8 +41,8 @@ that in the first line of the configuration:
 ` + "`rewards.<name>`" + ` holds further rewards with the keys of ` + "`reward`" + `, which a sample chooses by name; ` + "`engines.<name>`" + ` servers that judges ask.
 `
 
-// Reference writes the page that explains every key, in Markdown.
-func Reference(w io.Writer) error {
+// reference writes the page that explains every key, in Markdown.
+func reference(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprint(b, referenceHead)
 	for _, top := range described() {

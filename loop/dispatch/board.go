@@ -136,7 +136,7 @@ func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 		if len(p.waiting.waiting) == 0 || !p.Room(now) {
 			continue
 		}
-		if d, found = p.policy.Choose(View{now, p}); found {
+		if d, found = p.policy.Choose(view{now, p}); found {
 			b.turn = at + 1
 			return d, true, due
 		}
@@ -147,7 +147,7 @@ func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 	for _, p := range b.profiles {
 		s, at := p.secondTry(now)
 		if s != nil {
-			return Decision{Sample: s, Backup: true, Aside: p.backup.slow(View{now, p}, s)}, true, due
+			return Decision{Sample: s, Backup: true, Aside: p.backup.slow(view{now, p}, s)}, true, due
 		}
 		if !at.IsZero() && (due.IsZero() || at.Before(due)) {
 			due = at
@@ -161,7 +161,7 @@ func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 func (b *Board) Reconsider(now time.Time) (back []Sample) {
 	for _, p := range b.profiles {
 		if len(p.aimed) > 0 {
-			back = append(back, p.policy.Reconsider(View{now, p})...)
+			back = append(back, p.policy.Reconsider(view{now, p})...)
 		}
 	}
 	return back

@@ -26,7 +26,7 @@ type Config struct {
 
 // Keys implements keys.Described: the section loop.dispatch.
 func (c *Config) Keys(k *keys.Set) {
-	k.Choice(&c.Policy, "policy", Policies(), policyDoc()).
+	k.Choice(&c.Policy, "policy", policies(), policyDoc()).
 		Retired("random_blind", fmt.Sprintf("random_blind has been removed: write %s or %s; `rewardloop plan --policy random_blind,random` still compares it, in a simulation", Random, SpeedWeighted))
 	k.Float(&c.BackupAfter, "backup_after", 0, "How many times the usual service time a sample may run, once its step is all here and nothing is queued, before "+
 		"an idle worker is asked, too: the first result counts. 0: never. 2.5 is a good start where asking twice does no harm. Groups that are scored as a whole are asked for once.").Max(1e6)

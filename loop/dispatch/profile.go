@@ -21,7 +21,7 @@ type Profile struct {
 	waiting queue
 	outages map[string]*outage // samples that wait for a dependency, by its name
 	runs    map[string]*Run
-	policy  Policy
+	policy  policy
 	backup  *backup
 
 	serving                 []announced         // live workers that serve it, by id
