@@ -41,7 +41,7 @@ export GO PYTHON INSTALL FUZZTIME COUNT VERSION
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray docs-check vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-carrier bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-carrier bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +85,10 @@ test-ray: build ## workers on a real Ray cluster of two nodes here, in .cache/ra
 docs-check: ## the commands, snippets and links of README.md and docs/; ONLINE=1 follows links to other sites
 	@scripts/deps.sh debian go python
 	@scripts/docs-check.sh
+
+newcomer: ## the patches of tools/newcomer (a scorer, a policy, a message, a protocol, a key, a metric): each applied to a copy, tested, taken back
+	@scripts/deps.sh compiler go
+	@scripts/newcomer.sh
 
 vuln: ## govulncheck at its pinned version, built into .tools on first use; skipped where its database cannot be reached
 	@scripts/deps.sh compiler go

@@ -168,7 +168,9 @@ func optionFault(t ComponentConfig, reg *rewards.Registry, err error) (f Fault, 
 	}
 	delete(all, name)
 	f = Fault{Place: at, Key: t.optionsKey + "." + wrong.Name, Message: wrong.Message}
-	if wrong.Unknown {
+	if now := renamedOptions()[t.Scorer+"."+name]; wrong.Unknown && now != "" {
+		f.Message = "is called " + now
+	} else if wrong.Unknown {
 		f.Message = fmt.Sprintf("the scorer %q has no such option", t.Scorer) + nearest(name, append(t.besideOptions(), optionNames(t, reg)...))
 	}
 	return f, encode(all), true

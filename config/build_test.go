@@ -89,6 +89,17 @@ rewards:
 	assert.Zero(t, open)
 }
 
+func TestAnOptionThatHasAnotherNameNowIsAnsweredWithIt(t *testing.T) {
+	t.Parallel()
+	var reg rewards.Registry
+	reg.Register(rewards.Spec{Name: "ocr", Build: func(raw json.RawMessage) (rewards.Scorer, error) {
+		return nil, rewards.DecodeOptions(raw, &struct{ Reader string }{})
+	}})
+	c := parse(t, `reward: {custom_reward_function: {path: "builtin://ocr", reward_kwargs: {engine: ppocr}}}`)
+	_, err := config.BuildManagers(c, &reg)
+	require.ErrorContains(t, err, "reward.custom_reward_function.reward_kwargs.engine: is called reader")
+}
+
 func TestSuggestedScorersAreNamedOnce(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, []string{"choice", "genrm_ocr", "jpeg_compressibility", "unified_reward"}, config.Suggested())

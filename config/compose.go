@@ -159,7 +159,7 @@ func (r *reader) checkSteps(p *Profile) {
 			at = p.key(t) + ".reward_kwargs.steps"
 		}
 		switch {
-		case t.Steps && (t.PostProcess != "" || t.Scorer == HTTPScorer || t.Scorer == ONNXScorer):
+		case t.Steps && (t.PostProcess != "" || t.Scorer == HTTPScorer || t.Scorer == onnxScorer):
 			r.faultAt(at, "%s gives one score for the whole response; leave it out", cmp.Or(t.Scorer, "post_process"))
 		case t.givesSteps():
 			if err := p.Aggregation.Stepless(); err != nil {

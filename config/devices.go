@@ -84,7 +84,7 @@ func (p *Profile) want(t ComponentConfig, spec rewards.Spec) (w want, ok bool) {
 			o.Model = known.Default
 		}
 	}
-	if t.Scorer == ONNXScorer {
+	if t.Scorer == onnxScorer {
 		o.Model = strings.TrimPrefix(t.Path, onnxScheme)
 	}
 	w = want{

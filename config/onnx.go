@@ -8,15 +8,15 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// ONNXScorer is the scorer in the registry that runs any reward model of one graph.
-const ONNXScorer = "onnx"
+// onnxScorer is the scorer in the registry that runs any reward model of one graph.
+const onnxScorer = "onnx"
 
 const onnxScheme = "onnx://"
 
 // onnxPath reads the model of a path: a name that `rewardloop models list` shows, or a
 // folder.
 func (r *reader) onnxPath(t *ComponentConfig, pathValue, nameValue value) {
-	t.Scorer = ONNXScorer
+	t.Scorer = onnxScorer
 	if strings.TrimPrefix(t.Path, onnxScheme) == "" {
 		r.fault(pathValue, "names no model: write onnx:// and a name or a folder, such as onnx:///data/models/hpsv3")
 	}

@@ -408,7 +408,7 @@ func (t ComponentConfig) scorerOptions() json.RawMessage {
 	if t.Scorer == HTTPScorer {
 		return t.httpOptions()
 	}
-	if t.Scorer == ONNXScorer && strings.HasPrefix(t.Path, onnxScheme) {
+	if t.Scorer == onnxScorer && strings.HasPrefix(t.Path, onnxScheme) {
 		return t.onnxOptions()
 	}
 	if t.Scorer != PythonScorer {

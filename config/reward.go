@@ -272,7 +272,7 @@ func (r *reader) scorer(t *ComponentConfig, pathValue, nameValue value) {
 	case HTTPScorer:
 		r.fault(pathValue, "write the address itself, such as http://127.0.0.1:18082")
 		return
-	case ONNXScorer:
+	case onnxScorer:
 		r.fault(pathValue, "write the model itself, such as onnx:///data/models/hpsv3")
 		return
 	}

@@ -49,6 +49,9 @@ func renamed() map[string]string {
 	}
 }
 
+// renamedOptions are options of scorers that have another name now.
+func renamedOptions() map[string]string { return map[string]string{"ocr.engine": "reader"} }
+
 // legacyAdvice answers a key that stands where older versions of verl, or the
 // trainer's part of a recipe, have it. It returns "" for any other key.
 func legacyAdvice(key string) string {

@@ -126,11 +126,11 @@ type breakers struct {
 	dark    map[string]int                // records without a score, by profile
 	shut    map[*record]bool              // those that are not closed: hardly ever any
 	started map[string]time.Time          // of the workers of the last look, by id
-	news    []BreakerChange
+	news    []breakerChange
 }
 
-// BreakerChange is a breaker that has moved, for the log.
-type BreakerChange struct {
+// breakerChange is a breaker that has moved, for the log.
+type breakerChange struct {
 	Worker, Profile, Reason string
 	Open, Permanent         bool
 	Until                   time.Time
@@ -180,7 +180,7 @@ func (b *breakers) move(r *record, to breakerState) {
 		r.struck, r.pause, r.until, r.compared, r.permanent, r.probe = 0, 0, time.Time{}, false, false, nil
 	}
 	if to == open || to == closed && (was == open || was == trying) {
-		b.news = append(b.news, BreakerChange{r.worker, r.profile, r.reason, to == open, r.permanent, r.until})
+		b.news = append(b.news, breakerChange{r.worker, r.profile, r.reason, to == open, r.permanent, r.until})
 	}
 }
 

@@ -73,7 +73,7 @@ type effects struct {
 	over      []*step.Step // steps that have just ended
 	faults    []string     // what must not be
 	strangers []stranger   // workers of another configuration, seen for the first time
-	breakers  []BreakerChange
+	breakers  []breakerChange
 	failures  []failures.Line // for the log
 	progress  []Progress      // of profiles that fare otherwise than before
 }

@@ -84,7 +84,7 @@ func TestFramesThatOverrunScorersHoldDoNotShutTheClientOut(t *testing.T) {
 	})
 }
 
-// A failed sample's place rests, but its bytes are free at once.
+// A failed sample's place is not given away, but its bytes are free at once.
 func TestASampleThatFailedHoldsNoCreditWhileItsPlaceRests(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{

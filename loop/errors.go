@@ -9,9 +9,9 @@ import (
 )
 
 var (
-	// ErrRefused is wrapped by everything that Submit refuses; the wrapped
+	// errRefused is wrapped by everything that Submit refuses; the wrapped
 	// rewards.Class says why.
-	ErrRefused = errors.New("sample refused")
+	errRefused = errors.New("sample refused")
 	// ErrUnknown is wrapped where a run or a step is asked for that is not known.
 	ErrUnknown = errors.New("not known here")
 	// ErrStopped is returned after the manager has stopped.
@@ -35,7 +35,7 @@ func (e *refusal) Reason() string { return e.text }
 // SampleID is the sample that was not accepted.
 func (e *refusal) SampleID() string { return e.id }
 
-func (e *refusal) Unwrap() []error { return []error{ErrRefused, e.class} }
+func (e *refusal) Unwrap() []error { return []error{errRefused, e.class} }
 
 // refuse makes an error of a class for one sample.
 func refuse(class rewards.Class, id, format string, args ...any) error {

@@ -293,3 +293,6 @@ func (m *Manager) Remembered(run string) (known, held int) {
 	done := m.core.runs[run].done
 	return len(done.byKey), done.order.Len()
 }
+
+// For the tests of the package alone.
+var ErrRefused = errRefused

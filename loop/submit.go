@@ -87,7 +87,7 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 	}
 	msg, err := wire.Encode(s, wire.Options{Limits: m.limits()})
 	if err != nil {
-		return nil, m.refused(sub.Client, fmt.Errorf("%w: %w", ErrRefused, err))
+		return nil, m.refused(sub.Client, fmt.Errorf("%w: %w", errRefused, err))
 	}
 	size := msg.Size()
 	booked := m.bookedFor(s.Reward)
@@ -97,7 +97,7 @@ func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 	frame, err := wire.NewFrame(msg, m.buffers)
 	if err != nil {
 		m.dropped(booked, size)
-		return nil, m.refused(sub.Client, fmt.Errorf("%w: %w", ErrRefused, err))
+		return nil, m.refused(sub.Client, fmt.Errorf("%w: %w", errRefused, err))
 	}
 	frame.OnRelease(func() { m.dropped(booked, size) })
 	timeout := sub.Timeout

@@ -76,7 +76,7 @@ func (m *Manager) Breakers() []BreakerInfo {
 }
 
 // tell logs a breaker that has moved.
-func (m *Manager) tell(b BreakerChange) {
+func (m *Manager) tell(b breakerChange) {
 	switch {
 	case !b.Open:
 		m.log.Info("a worker gets samples of a profile again", "worker", b.Worker, "reward", shown(b.Profile))

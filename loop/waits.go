@@ -56,7 +56,7 @@ func (c *core) waiting(e *entry, to state) {
 func (c *core) hasWaited(e *entry) time.Duration { return e.waited + c.idleOf(e).total - e.mark }
 
 // enqueue puts an entry into its queue. One that was returned because a dependency is down
-// rests there, unless a worker that has not returned it may do better.
+// backs off there, unless a worker that has not returned it may do better.
 func (c *core) enqueue(e *entry) {
 	p, b := e.item.Profile(), e.gave()
 	switch {
@@ -66,7 +66,7 @@ func (c *core) enqueue(e *entry) {
 		p.Add(e)
 	default:
 		e.back.returned = nil
-		p.Rest(e, b.waits, b.whole)
+		p.BackOff(e, b.waits, b.whole)
 	}
 }
 
@@ -107,7 +107,7 @@ func (e *entry) awaits() string {
 	switch {
 	case e.state != queued && e.state != published:
 		return ""
-	case e.item.Resting():
+	case e.item.BackingOff():
 		return "waiting for " + e.gave().waits
 	}
 	return e.item.Profile().Awaits()
@@ -166,7 +166,7 @@ func (c *core) unavail(now time.Time, fx *effects) {
 			}
 		}
 		i.at, i.why = now, why
-		some = some || why != "" || p.AnyResting()
+		some = some || why != "" || p.AnyBackingOff()
 	}
 	limit := c.cfg.UnavailableAfter
 	if !some || limit == 0 && !c.draining || now.Sub(c.unavailed) < longestLook/10 {

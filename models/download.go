@@ -33,11 +33,11 @@ func newClient(c Config) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		switch {
 		case len(via) > maxRedirects:
-			return fmt.Errorf("%w: more than %d redirects", ErrFetch, maxRedirects)
+			return fmt.Errorf("%w: more than %d redirects", errFetch, maxRedirects)
 		case req.URL.Host != via[len(via)-1].URL.Host && req.URL.Scheme != "https":
-			return fmt.Errorf("%w: redirected to %s://%s: another host must be https", ErrFetch, req.URL.Scheme, req.URL.Host)
+			return fmt.Errorf("%w: redirected to %s://%s: another host must be https", errFetch, req.URL.Scheme, req.URL.Host)
 		case req.URL.Scheme != "https" && via[len(via)-1].URL.Scheme == "https":
-			return fmt.Errorf("%w: redirected from https to %s", ErrFetch, req.URL.Scheme)
+			return fmt.Errorf("%w: redirected from https to %s", errFetch, req.URL.Scheme)
 		}
 		if req.URL.Host != via[0].URL.Host {
 			req.Header.Del("Authorization")
@@ -96,7 +96,7 @@ func (p *puller) download(ctx context.Context, f File, address, part string) err
 func (p *puller) attempt(ctx context.Context, f File, address, part string) (wait time.Duration, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := fmt.Errorf("%w: %s brought nothing for %v", ErrStalled, hostOf(address), p.Stall)
+	stalled := fmt.Errorf("%w: %s brought nothing for %v", errStalled, hostOf(address), p.Stall)
 	watch := time.AfterFunc(p.Stall, func() { cancel(stalled) })
 	defer watch.Stop()
 
@@ -134,15 +134,15 @@ func (p *puller) attempt(ctx context.Context, f File, address, part string) (wai
 		return 0, finalError{closeErr}
 	}
 	switch {
-	case errors.Is(err, ErrTooLarge):
+	case errors.Is(err, errTooLarge):
 		_ = os.Remove(part)
 		return 0, finalError{err}
-	case errors.Is(err, ErrFetch):
+	case errors.Is(err, errFetch):
 		return 0, fetchError(ctx, err)
 	case err != nil:
 		return 0, finalError{err} // the disk
 	case resp.ContentLength >= 0 && n < resp.ContentLength:
-		return 0, fmt.Errorf("%w: %s: the connection ended %d bytes early", ErrFetch, f.Name, resp.ContentLength-n)
+		return 0, fmt.Errorf("%w: %s: the connection ended %d bytes early", errFetch, f.Name, resp.ContentLength-n)
 	}
 	return 0, nil
 }
@@ -153,7 +153,7 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 	switch code := resp.StatusCode; {
 	case code == http.StatusOK:
 		if n := resp.ContentLength; n > p.limit(f) {
-			return 0, finalError{fmt.Errorf("%w: %s from %s has %d bytes, the limit is %d", ErrTooLarge, f.Name, f.Source, n, p.limit(f))}
+			return 0, finalError{fmt.Errorf("%w: %s from %s has %d bytes, the limit is %d", errTooLarge, f.Name, f.Source, n, p.limit(f))}
 		}
 		return 0, nil
 	case code == http.StatusPartialContent && have > 0:
@@ -161,21 +161,21 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 			return have, nil
 		}
 		_ = os.Remove(part)
-		return 0, fmt.Errorf("%w: %s sent another part than was asked for (%q)", ErrFetch, host, resp.Header.Get("Content-Range"))
+		return 0, fmt.Errorf("%w: %s sent another part than was asked for (%q)", errFetch, host, resp.Header.Get("Content-Range"))
 	case code == http.StatusRequestedRangeNotSatisfiable:
 		// All of it is there already, or the wrong thing: the sum would tell, a fresh start is simpler.
 		_ = os.Remove(part)
 		_ = os.Remove(part + tagSuffix)
-		return 0, fmt.Errorf("%w: %s has no more than the %d bytes that are here", ErrFetch, host, have)
+		return 0, fmt.Errorf("%w: %s has no more than the %d bytes that are here", errFetch, host, have)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: set HF_TOKEN to a token of an account that has agreed to the model's components",
-			ErrFetch, host, resp.Status, f.Source)}
+			errFetch, host, resp.Status, f.Source)}
 	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
-		return 0, fmt.Errorf("%w: %s answers %s for %s", ErrFetch, host, resp.Status, f.Source)
+		return 0, fmt.Errorf("%w: %s answers %s for %s", errFetch, host, resp.Status, f.Source)
 	case code == http.StatusNotFound && noSuchFile(resp):
-		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: %w, or not that repository and revision", ErrFetch, host, resp.Status, f.Source, errNoSuchFile)}
+		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: %w, or not that repository and revision", errFetch, host, resp.Status, f.Source, errNoSuchFile)}
 	default:
-		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: does the endpoint have that repository and revision?", ErrFetch, host, resp.Status, f.Source)}
+		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: does the endpoint have that repository and revision?", errFetch, host, resp.Status, f.Source)}
 	}
 }
 
@@ -237,10 +237,10 @@ func fetchError(ctx context.Context, err error) error {
 	if outer, is := errors.AsType[*url.Error](err); is { // says address and method again
 		err = outer.Err
 	}
-	if errors.Is(err, ErrFetch) {
+	if errors.Is(err, errFetch) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrFetch, err)
+	return fmt.Errorf("%w: %w", errFetch, err)
 }
 
 // maxRetryAfter bounds the wait that a server may ask for.

@@ -12,30 +12,30 @@ var (
 	ErrUnknown = errors.New("unknown model")
 	// ErrName: a file's name could lead out of the store.
 	ErrName = errors.New("unsafe name")
-	// ErrTaken: a file from another source has that name.
-	ErrTaken = errors.New("name is taken")
+	// errTaken: a file from another source has that name.
+	errTaken = errors.New("name is taken")
 	// ErrSource: a source cannot be understood.
 	ErrSource = errors.New("bad source")
-	// ErrLicence: the licence has to be accepted first.
-	ErrLicence = errors.New("licence not accepted")
+	// errLicence: the licence has to be accepted first.
+	errLicence = errors.New("licence not accepted")
 	// ErrMissing: a file is not in the store.
 	ErrMissing = errors.New("not there")
-	// ErrChecksum: the bytes are not those that were promised.
-	ErrChecksum = errors.New("checksum differs")
-	// ErrTooLarge: there are more bytes than promised, or than the limit.
-	ErrTooLarge = errors.New("too large")
-	// ErrStalled: nothing came for so long that it was given up.
-	ErrStalled = errors.New("stalled")
-	// ErrFetch: a source did not give the file.
-	ErrFetch = errors.New("cannot be fetched")
-	// ErrNoSpace: the disk has less room than the model needs.
-	ErrNoSpace = errors.New("not enough room on the disk")
-	// ErrExport: nobody offers the model as files; a command makes it.
-	ErrExport = errors.New("cannot be pulled, has to be exported")
-	// ErrNoPip: no Python with pip was found.
-	ErrNoPip = errors.New("no Python with pip")
-	// ErrManifest: manifest.json cannot be read.
-	ErrManifest = errors.New("damaged manifest")
+	// errChecksum: the bytes are not those that were promised.
+	errChecksum = errors.New("checksum differs")
+	// errTooLarge: there are more bytes than promised, or than the limit.
+	errTooLarge = errors.New("too large")
+	// errStalled: nothing came for so long that it was given up.
+	errStalled = errors.New("stalled")
+	// errFetch: a source did not give the file.
+	errFetch = errors.New("cannot be fetched")
+	// errNoSpace: the disk has less room than the model needs.
+	errNoSpace = errors.New("not enough room on the disk")
+	// errExport: nobody offers the model as files; a command makes it.
+	errExport = errors.New("cannot be pulled, has to be exported")
+	// errNoPip: no Python with pip was found.
+	errNoPip = errors.New("no Python with pip")
+	// errManifest: manifest.json cannot be read.
+	errManifest = errors.New("damaged manifest")
 )
 
 // errNoSuchFile: the source answers, and has no file of that name.
@@ -43,7 +43,7 @@ var errNoSuchFile = errors.New("it has no such file")
 
 // checksumError says both sums, and that it is the other one's that counts.
 func checksumError(name, got, want, whose string) error {
-	return fmt.Errorf("%w: %s has sha256 %s, %s is %s", ErrChecksum, name, got, whose, want)
+	return fmt.Errorf("%w: %s has sha256 %s, %s is %s", errChecksum, name, got, whose, want)
 }
 
 // tail keeps the end of what a program said, where the reason stands.

@@ -2,3 +2,17 @@ package models
 
 // OfClone is ofClone.
 func OfClone(program string, err error) string { return ofClone(program, err) }
+
+// For the tests of the package alone.
+var (
+	ErrChecksum = errChecksum
+	ErrExport   = errExport
+	ErrFetch    = errFetch
+	ErrLicence  = errLicence
+	ErrManifest = errManifest
+	ErrNoPip    = errNoPip
+	ErrNoSpace  = errNoSpace
+	ErrStalled  = errStalled
+	ErrTaken    = errTaken
+	ErrTooLarge = errTooLarge
+)

@@ -15,7 +15,7 @@ func descriptions() []string { return []string{"scorer.json", "judge.json", "con
 // Folder returns the absolute path of the folder that a model lies in as a whole:
 // the one of its name below the store's. The error names what is missing there and
 // the command that brings it; it wraps ErrMissing, ErrChecksum (a size differs) or
-// ErrExport, or is ErrUnknown for a model that has no folder of its own. Contents
+// errExport, or is ErrUnknown for a model that has no folder of its own. Contents
 // are not read; Verify does.
 func (s Store) Folder(m Model) (string, error) {
 	if err := m.Validate(); err != nil {
@@ -27,7 +27,7 @@ func (s Store) Folder(m Model) (string, error) {
 	}
 	if m.Export != "" {
 		if !described(dir) {
-			return "", fmt.Errorf("model %s %w: there is none in %s; make it there with `%s`", m.Name, ErrExport, dir, s.Command(m))
+			return "", fmt.Errorf("model %s %w: there is none in %s; make it there with `%s`", m.Name, errExport, dir, s.Command(m))
 		}
 		return dir, nil
 	}

@@ -51,7 +51,7 @@ func (s Store) readManifest() (*manifest, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w %s: %w: remove it: the catalogue's sums hold without it, and sums that the catalogue lacks are recorded anew",
-			ErrManifest, at, err)
+			errManifest, at, err)
 	}
 	if m.Files == nil {
 		m.Files = map[string]entry{}
@@ -84,7 +84,7 @@ func readAtMost(at string, limit int64) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+		err = fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
 	}
 	return text, err
 }

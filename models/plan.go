@@ -49,7 +49,7 @@ func (p *puller) plan(ctx context.Context, o Options) ([]task, error) {
 	}
 	if l := p.model.Licence; l.NonCommercial && !o.AcceptLicence {
 		return nil, fmt.Errorf("%w: %s (%s, %s) does not allow every use; read it, and say --accept-licence if you agree",
-			ErrLicence, l.SPDX, l.Holder, l.URL)
+			errLicence, l.SPDX, l.Holder, l.URL)
 	}
 	for i := range tasks {
 		if tasks[i].found.Absent {
@@ -76,7 +76,7 @@ func (p *puller) found(ctx context.Context, f File) (Status, error) {
 	}
 	if e, had := p.known.Files[f.Name]; had && f.SHA256 == "" && e.Source != f.Source {
 		if st.Present {
-			return st, fmt.Errorf("%w: %s is here from %s, and %s is something else: remove %s first", ErrTaken, f.Name, e.Source, f.Source, st.Path)
+			return st, fmt.Errorf("%w: %s is here from %s, and %s is something else: remove %s first", errTaken, f.Name, e.Source, f.Source, st.Path)
 		}
 		st.Want, st.Recorded = "", false // that was the other's sum
 		delete(p.known.Files, f.Name)
@@ -110,7 +110,7 @@ func (p *puller) foretell(tasks []task) error {
 	}
 	if need := e.Total - part; need > free {
 		return fmt.Errorf("%w: %d bytes are to come and %s has %d free: make room, or name another folder with --dir or REWARDLOOP_MODELS",
-			ErrNoSpace, need, p.Dir, free)
+			errNoSpace, need, p.Dir, free)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (p *puller) measure(ctx context.Context, tasks []task) {
 			continue
 		}
 		switch src, _ := ParseSource(t.Source); src := src.(type) {
-		case FileSource:
+		case fileSource:
 			if info, err := os.Stat(src.Path); err == nil && info.Mode().IsRegular() {
 				t.size = info.Size()
 			}

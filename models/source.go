@@ -13,8 +13,8 @@ import (
 // WheelSource and EmbeddedSource.
 type Source interface{ isSource() }
 
-// FileSource is a file on this machine: file:///absolute/path.
-type FileSource struct{ Path string }
+// fileSource is a file on this machine: file:///absolute/path.
+type fileSource struct{ Path string }
 
 // HubSource is a file of a repository on a Hugging Face endpoint:
 // hf://owner/repository/path@revision. The revision should be a commit.
@@ -23,13 +23,13 @@ type HubSource struct{ Repository, Path, Revision string }
 // WheelSource is a member of a Python wheel: pip://package==version/member.
 type WheelSource struct{ Requirement, Member string }
 
-// EmbeddedSource is a file that the program itself brings: embed://name.
-type EmbeddedSource struct{ Name string }
+// embeddedSource is a file that the program itself brings: embed://name.
+type embeddedSource struct{ Name string }
 
-func (FileSource) isSource()     {}
+func (fileSource) isSource()     {}
 func (HubSource) isSource()      {}
 func (WheelSource) isSource()    {}
-func (EmbeddedSource) isSource() {}
+func (embeddedSource) isSource() {}
 
 var (
 	hubForm   = regexp.MustCompile(`^([A-Za-z0-9._-]+/[A-Za-z0-9._-]+)/([A-Za-z0-9._/+-]+)@([A-Za-z0-9._/-]+)$`)
@@ -42,7 +42,7 @@ func ParseSource(text string) (Source, error) {
 	switch scheme {
 	case "file":
 		if filepath.IsAbs(rest) {
-			return FileSource{filepath.Clean(rest)}, nil
+			return fileSource{filepath.Clean(rest)}, nil
 		}
 	case "hf":
 		if m := hubForm.FindStringSubmatch(rest); m != nil && local(m[1]) && local(m[2]) && local(m[3]) {
@@ -54,7 +54,7 @@ func ParseSource(text string) (Source, error) {
 		}
 	case "embed":
 		if plainName.MatchString(rest) {
-			return EmbeddedSource{rest}, nil
+			return embeddedSource{rest}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w %q: say file:///absolute/path, hf://owner/repository/path@revision or pip://package==version/member",

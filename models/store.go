@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// DefaultEndpoint is asked for hf:// sources unless HF_ENDPOINT names another.
-const DefaultEndpoint = "https://huggingface.co"
+// defaultEndpoint is asked for hf:// sources unless HF_ENDPOINT names another.
+const defaultEndpoint = "https://huggingface.co"
 
 // Store is a folder with model files. Its methods may be called at the same
 // time, from several processes too.
@@ -53,7 +53,7 @@ type Config struct {
 
 // WithDefaults fills in what is not set.
 func (c Config) WithDefaults() Config {
-	c.Endpoint = cmp.Or(c.Endpoint, DefaultEndpoint)
+	c.Endpoint = cmp.Or(c.Endpoint, defaultEndpoint)
 	if len(c.Pythons) == 0 {
 		c.Pythons = []string{"python3", "python"}
 	}
@@ -144,7 +144,7 @@ func (s Store) missing(m Model) error {
 		case !info.Mode().IsRegular():
 			faults = append(faults, fmt.Errorf("%s is no regular file", f.Name))
 		case f.Size > 0 && info.Size() != f.Size:
-			faults = append(faults, fmt.Errorf("%w: %s has %d bytes, not %d", ErrChecksum, f.Name, info.Size(), f.Size))
+			faults = append(faults, fmt.Errorf("%w: %s has %d bytes, not %d", errChecksum, f.Name, info.Size(), f.Size))
 		}
 	}
 	return errors.Join(faults...)
@@ -169,7 +169,7 @@ type Status struct {
 
 // Verify reads every file of the model and compares sizes and sums, without
 // network. The error joins those of the files; each wraps ErrMissing,
-// ErrChecksum, or what the file system said.
+// errChecksum, or what the file system said.
 func (s Store) Verify(ctx context.Context, m Model) ([]Status, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -221,9 +221,9 @@ func (s Store) look(ctx context.Context, f File, known *manifest) Status {
 	}
 	switch {
 	case f.Size > 0 && st.Size != f.Size:
-		st.Err = fmt.Errorf("%w: %s has %d bytes, not %d", ErrChecksum, st.Path, st.Size, f.Size)
+		st.Err = fmt.Errorf("%w: %s has %d bytes, not %d", errChecksum, st.Path, st.Size, f.Size)
 	case st.Want == "":
-		st.Err = fmt.Errorf("%w: no sum of %s is known yet", ErrChecksum, f.Name)
+		st.Err = fmt.Errorf("%w: no sum of %s is known yet", errChecksum, f.Name)
 	case st.SHA256 != st.Want:
 		st.Err = checksumError(st.Path, st.SHA256, st.Want, whose)
 	default:

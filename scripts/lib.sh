@@ -18,6 +18,25 @@ die() {
 have() { command -v "$1" >/dev/null 2>&1; }
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
+# free_gb FOLDER prints how many GB are free on the disk of a folder that may not be there yet.
+free_gb() {
+	local folder=$1
+	while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+	df -Pk "$folder" | awk 'NR == 2 { print int($4 / 1048576) }'
+}
+
+# need_disk ends with an error where a disk that the tests write to has less than MIN_FREE_GB free,
+# and says how much is free on each. Go's build cache takes 8 GB in one run of make test, and the
+# programs of the tests, one at a time on each CPU, up to 1 GB.
+need_disk() {
+	local folder free min=${MIN_FREE_GB:-15}
+	for folder in "$($GO env GOCACHE)" "${TMPDIR:-/tmp}" "$PWD"; do
+		free=$(free_gb "$folder")
+		say "$free GB free for $folder"
+		[ "$free" -ge "$min" ] || die "$free GB are free on the disk of $folder, and the tests need $min: remove what is not needed ($GO clean -cache empties Go's build cache), or set MIN_FREE_GB"
+	done
+}
+
 # go_files prints every Go file of the project, NUL-terminated. Directories
 # beginning with a dot hold caches and tools.
 go_files() { find . -type d -name '.?*' -prune -o -type f -name '*.go' -print0; }

@@ -89,6 +89,7 @@ cards() {
 	$GO vet -tags gpu "${packages[@]/#/./}"
 }
 
+need_disk
 tags=$(scripts/tags.sh)
 [[ $tags == *tesseract* ]] || warn "the headers of Tesseract are not here: the compiled-in OCR reader is not tested"
 

@@ -156,9 +156,9 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ErrPublic means that other machines could reach a server without a token.
-var ErrPublic = errors.New("can be reached from other machines")
+// errPublic means that other machines could reach a server without a token.
+var errPublic = errors.New("can be reached from other machines")
 
 func publicWithoutToken(addr, key string) error {
-	return fmt.Errorf("%s %w: write %s, or listen on 127.0.0.1", addr, ErrPublic, key)
+	return fmt.Errorf("%s %w: write %s, or listen on 127.0.0.1", addr, errPublic, key)
 }

@@ -58,3 +58,8 @@ func (s *sparse) Allow(now time.Time) (int, bool) { return s.allow(now) }
 
 // IsOwnUser looks up whose socket a connection comes from.
 var IsOwnUser = isOwnUser
+
+// For the tests of the package alone.
+type Steps = steps
+
+var ErrPublic = errPublic

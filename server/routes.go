@@ -73,7 +73,7 @@ func (s *Server) routes() http.Handler {
 		r.Handle(p.method, p.path, s.forward(p.path))
 	}
 
-	// State.
+	// state.
 	r.GET("/v1/pending", s.pending)
 	r.GET("/v1/failures", s.failures)
 	r.GET("/v1/workers", s.workers)

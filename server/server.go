@@ -25,20 +25,20 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Submitter accepts samples from inside the process.
-type Submitter interface {
+// submitter accepts samples from inside the process.
+type submitter interface {
 	Submit(ctx context.Context, sub loop.Submission) (*loop.Future, error)
 	// Draining reports whether new samples are refused.
 	Draining() bool
 }
 
-// Streamer speaks the stream protocol on a connection until it ends.
-type Streamer interface {
+// streamer speaks the stream protocol on a connection until it ends.
+type streamer interface {
 	Serve(ctx context.Context, c *wsconn.Conn) error
 }
 
-// State tells what is in flight.
-type State interface {
+// state tells what is in flight.
+type state interface {
 	// Pending returns up to limit samples without a result, the oldest first, and
 	// how many there are.
 	Pending(limit int) ([]loop.PendingSample, int)
@@ -58,14 +58,14 @@ type State interface {
 
 // Loop is what the server needs of a gateway.
 type Loop interface {
-	Submitter
-	Streamer
-	State
-	Steps
+	submitter
+	streamer
+	state
+	steps
 }
 
-// Steps hands out the rewards of whole steps.
-type Steps interface {
+// steps hands out the rewards of whole steps.
+type steps interface {
 	Rewards(ctx context.Context, run string, epoch uint64, t wire.Fetch) (*wire.Rewards, error)
 	Step(run string, split rewards.Split, step int64) (loop.StepDetail, error)
 	Trace(run string, split rewards.Split, step int64) (trace.Trace, error)

@@ -27,8 +27,8 @@ const (
 	shortToken = 16
 	// lookEvery is how often requests look whether the file has changed.
 	lookEvery = 2 * time.Second
-	// DefaultClient is the name of a token that stands alone in its file.
-	DefaultClient = "default"
+	// defaultClient is the name of a token that stands alone in its file.
+	defaultClient = "default"
 	// clientKey is where a request's context has the name of its token.
 	clientKey = "client"
 )
@@ -62,7 +62,7 @@ func parseTokens(text []byte) (list []token, warnings []string, err error) {
 		}
 		name, secret, named := strings.Cut(word, ":")
 		if !named {
-			name, secret, bare = DefaultClient, word, n
+			name, secret, bare = defaultClient, word, n
 		}
 		digest := sha256.Sum256([]byte(secret))
 		switch {

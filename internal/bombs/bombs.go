@@ -15,13 +15,13 @@ import (
 // most that the defaults allow, takes a second to make and another to decode.
 func All(side int) map[string]func() []byte {
 	return map[string]func() []byte{
-		"webp_groups":      WebPGroups,
+		"webp_groups":      webPGroups,
 		"png16_interlaced": func() []byte { return PNGInterlaced(side) },
 		// With 4,096, the largest that may have 64 scans.
 		"jpeg_scans":       func() []byte { return JPEGScans(side/2, 64) },
 		"jpeg_scans_large": func() []byte { return JPEGScans(4096, 64) },
-		"png_65535":        func() []byte { return PNGHeader(65535, 65535) },
-		"zlib_tail":        func() []byte { return PNGTail(64, 16*side*side) },
+		"png_65535":        func() []byte { return pngHeader(65535, 65535) },
+		"zlib_tail":        func() []byte { return pngTail(64, 16*side*side) },
 	}
 }
 
@@ -48,8 +48,8 @@ func pngOf(width, height uint32, depth, kind, interlaced byte, stream []byte) []
 	return append(out, chunk("IEND", nil)...)
 }
 
-// PNGHeader is a PNG of 70 bytes that declares a size and has no pixels.
-func PNGHeader(width, height uint32) []byte {
+// pngHeader is a PNG of 70 bytes that declares a size and has no pixels.
+func pngHeader(width, height uint32) []byte {
 	return pngOf(width, height, 8, color, 0, []byte{0x78, 0x9c, 0, 0, 0, 0})
 }
 
@@ -86,8 +86,8 @@ func PNGTransparentGray(side int, depth byte) []byte {
 	return slices.Concat(plain[:head], chunk("tRNS", []byte{0, 7}), plain[head:])
 }
 
-// PNGTail is a gray PNG of side×side pixels whose stream goes on for tail bytes behind them.
-func PNGTail(side, tail int) []byte {
+// pngTail is a gray PNG of side×side pixels whose stream goes on for tail bytes behind them.
+func pngTail(side, tail int) []byte {
 	return pngOf(uint32(side), uint32(side), 8, gray, 0, zeros(side*(1+side)+tail))
 }
 
@@ -125,9 +125,9 @@ func JPEGScans(side, scans int) []byte {
 	return append(out, 0xff, 0xd9)
 }
 
-// WebPGroups is a lossless WebP of 204×204 black pixels in 85 KB whose 2,600 groups of Huffman trees
+// webPGroups is a lossless WebP of 204×204 black pixels in 85 KB whose 2,600 groups of Huffman trees
 // take more than 150 MiB.
-func WebPGroups() []byte {
+func webPGroups() []byte {
 	const side, tiles, groups = 204, 51, 2600
 	var b bitString
 	b.low(0x2f, 8)

@@ -18,7 +18,7 @@ func (r Recipe) Apply(px *rewards.Pixels, i int) (*Picture, error) {
 	for n := 0; n < len(r.Steps); n++ {
 		s := r.Steps[n]
 		switch s.Op {
-		case OpResize, OpResizeShortest, OpResizeLongest:
+		case opResize, opResizeShortest, opResizeLongest:
 			w, h, err := s.target(p.Width, p.Height)
 			if err != nil {
 				return nil, fmt.Errorf("%w (steps[%d], %s)", err, n, s.Op)
@@ -29,9 +29,9 @@ func (r Recipe) Apply(px *rewards.Pixels, i int) (*Picture, error) {
 				win = r.Steps[n].middle(w, h)
 			}
 			p = resizePart(p, w, h, win, s.Filter)
-		case OpCenterCrop:
+		case opCenterCrop:
 			p = s.crop(p)
-		case OpPad:
+		case opPad:
 			if p, err = s.pad(p); err != nil {
 				return nil, fmt.Errorf("%w (steps[%d], %s)", err, n, s.Op)
 			}
@@ -47,13 +47,13 @@ func (s Step) target(w, h int) (int, int, error) {
 	tw, th := s.Width, s.Height
 	short, long := min(w, h), max(w, h)
 	switch s.Op {
-	case OpResizeShortest:
+	case opResizeShortest:
 		if long = int(float64(s.Size*long) / float64(short)); w <= h {
 			tw, th = s.Size, long
 		} else {
 			tw, th = long, s.Size
 		}
-	case OpResizeLongest:
+	case opResizeLongest:
 		scale := float64(s.Size) / float64(long)
 		tw = int(math.RoundToEven(float64(w) * scale))
 		th = int(math.RoundToEven(float64(h) * scale))
@@ -72,7 +72,7 @@ func bounded(w, h, tw, th int) error {
 
 // within says that the step is a crop to a part of a w×h picture.
 func (s Step) within(w, h int) bool {
-	return s.Op == OpCenterCrop && s.Width <= w && s.Height <= h
+	return s.Op == opCenterCrop && s.Width <= w && s.Height <= h
 }
 
 // middle is the part of a w×h picture that the crop leaves.
@@ -109,7 +109,7 @@ func (s Step) pad(p *Picture) (*Picture, error) {
 		return p, nil
 	}
 	left, top := (s.Width-p.Width)/2, (s.Height-p.Height)/2
-	if s.Position == TopLeft {
+	if s.Position == topLeft {
 		left, top = 0, 0
 	}
 	return p.place(s.Width, s.Height, left, top, byte(s.Value)), nil

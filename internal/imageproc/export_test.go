@@ -24,3 +24,14 @@ func LongestSize(p Idefics3, w, h int) (int, int) { return p.longest(w, h) }
 
 // TargetSize is the size to which a step resizes a w×h picture.
 func TargetSize(s Step, w, h int) (int, int, error) { return s.target(w, h) }
+
+// For the tests of the package alone.
+const (
+	Center           = center
+	OpCenterCrop     = opCenterCrop
+	OpPad            = opPad
+	OpResize         = opResize
+	OpResizeLongest  = opResizeLongest
+	OpResizeShortest = opResizeShortest
+	TopLeft          = topLeft
+)

@@ -77,7 +77,7 @@ func FromPreprocessor(data []byte) (Recipe, error) {
 		case keys(crop) != "height+width":
 			c.fault("crop_size has %s, want height and width", keys(crop))
 		}
-		r.Steps = append(r.Steps, Step{Op: OpCenterCrop, Width: crop["width"], Height: crop["height"]})
+		r.Steps = append(r.Steps, Step{Op: opCenterCrop, Width: crop["width"], Height: crop["height"]})
 	}
 	r.Rescale, r.Mean, r.Std = c.norm(fam.mean, fam.std)
 	if err := c.done(); err != nil {
@@ -102,12 +102,12 @@ func (c *hfConfig) resize(fam family) (Step, bool) {
 	}
 	switch have := keys(size); {
 	case have == "height+width":
-		return Step{Op: OpResize, Width: size["width"], Height: size["height"], Filter: filter}, true
+		return Step{Op: opResize, Width: size["width"], Height: size["height"], Filter: filter}, true
 	case have == "shortest_edge" && fam.intIs == have:
-		return Step{Op: OpResizeShortest, Size: size["shortest_edge"], Filter: filter}, true
+		return Step{Op: opResizeShortest, Size: size["shortest_edge"], Filter: filter}, true
 	case have == "longest_edge" && fam.intIs != "":
 		// transformers 4.57.6 takes the key and then finds no rule for it.
-		c.fault("size has longest_edge alone, which %s does not resize to: write %s as a step of the recipe", c.typ, OpResizeLongest)
+		c.fault("size has longest_edge alone, which %s does not resize to: write %s as a step of the recipe", c.typ, opResizeLongest)
 	default:
 		c.fault("size has %s, which %s does not resize to", have, c.typ)
 	}

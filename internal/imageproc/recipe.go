@@ -13,28 +13,28 @@ import (
 
 // The steps' operations.
 const (
-	// OpResize makes the picture Width×Height, whatever its shape.
-	OpResize = "resize"
-	// OpResizeShortest makes the shorter side Size and the longer one
+	// opResize makes the picture Width×Height, whatever its shape.
+	opResize = "resize"
+	// opResizeShortest makes the shorter side Size and the longer one
 	// int(Size·long/short), as CLIP's processors do.
-	OpResizeShortest = "resize_shortest"
-	// OpResizeLongest makes the longer side Size and rounds the other one half to even,
+	opResizeShortest = "resize_shortest"
+	// opResizeLongest makes the longer side Size and rounds the other one half to even,
 	// as open_clip's ResizeMaxSize does, which HPSv2 uses.
-	OpResizeLongest = "resize_longest"
-	// OpCenterCrop takes the middle Width×Height, from (side − size)//2 on. A smaller
+	opResizeLongest = "resize_longest"
+	// opCenterCrop takes the middle Width×Height, from (side − size)//2 on. A smaller
 	// picture is put in the middle of black, one pixel more in front where the rest is odd,
 	// as Hugging Face's center_crop does.
-	OpCenterCrop = "center_crop"
-	// OpPad puts the picture into Width×Height of grey Value: in the middle, one pixel more
+	opCenterCrop = "center_crop"
+	// opPad puts the picture into Width×Height of grey Value: in the middle, one pixel more
 	// behind where the rest is odd, or in the upper left corner. A picture that is larger
 	// is refused.
-	OpPad = "pad"
+	opPad = "pad"
 )
 
 // Where OpPad puts the picture.
 const (
-	Center  = "center"
-	TopLeft = "top_left"
+	center  = "center"
+	topLeft = "top_left"
 )
 
 // maxSteps is the most steps of a recipe.
@@ -132,16 +132,16 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 func (s Step) validate() error {
 	var size, box, filter, pad bool
 	switch s.Op {
-	case OpResize:
+	case opResize:
 		box, filter = true, true
-	case OpResizeShortest, OpResizeLongest:
+	case opResizeShortest, opResizeLongest:
 		size, filter = true, true
-	case OpCenterCrop:
+	case opCenterCrop:
 		box = true
-	case OpPad:
+	case opPad:
 		box, pad = true, true
 	default:
-		return fmt.Errorf("unknown op, want one of %s, %s, %s, %s, %s", OpResize, OpResizeShortest, OpResizeLongest, OpCenterCrop, OpPad)
+		return fmt.Errorf("unknown op, want one of %s, %s, %s, %s, %s", opResize, opResizeShortest, opResizeLongest, opCenterCrop, opPad)
 	}
 	errs := []error{
 		side("size", s.Size, size), side("width", s.Width, box), side("height", s.Height, box),
@@ -153,11 +153,11 @@ func (s Step) validate() error {
 	}
 	switch {
 	case !pad && (s.Value != 0 || s.Position != ""):
-		errs = append(errs, fmt.Errorf("value and position are for %s only", OpPad))
+		errs = append(errs, fmt.Errorf("value and position are for %s only", opPad))
 	case s.Value < 0 || s.Value > 255:
 		errs = append(errs, fmt.Errorf("value is %d, want 0 to 255", s.Value))
-	case s.Position != "" && s.Position != Center && s.Position != TopLeft:
-		errs = append(errs, fmt.Errorf("position %q, want %s or %s", s.Position, Center, TopLeft))
+	case s.Position != "" && s.Position != center && s.Position != topLeft:
+		errs = append(errs, fmt.Errorf("position %q, want %s or %s", s.Position, center, topLeft))
 	}
 	return errors.Join(errs...)
 }

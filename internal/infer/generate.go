@@ -44,8 +44,8 @@ const (
 	MaxKeep = 512
 	MaxNew  = 8192
 	MaxTop  = 20
-	// MaxIDs bounds Pick and Stop.
-	MaxIDs = 4096
+	// maxIDs bounds Pick and Stop.
+	maxIDs = 4096
 )
 
 // Check says what is wrong with it, wrapping ErrInput.
@@ -59,8 +59,8 @@ func (g *Generate) Check() error {
 		return fmt.Errorf("%w: logits of %d positions, want 1 to %d", ErrInput, g.Keep, MaxKeep)
 	case g.Top < 0 || g.Top > MaxTop:
 		return fmt.Errorf("%w: %d alternatives, want 0 to %d", ErrInput, g.Top, MaxTop)
-	case len(g.Pick) > MaxIDs || len(g.Stop) > MaxIDs:
-		return fmt.Errorf("%w: %d tokens picked and %d that stop, want at most %d", ErrInput, len(g.Pick), len(g.Stop), MaxIDs)
+	case len(g.Pick) > maxIDs || len(g.Stop) > maxIDs:
+		return fmt.Errorf("%w: %d tokens picked and %d that stop, want at most %d", ErrInput, len(g.Pick), len(g.Stop), maxIDs)
 	}
 	return nil
 }
@@ -92,8 +92,8 @@ type Net interface {
 	Infer(ctx context.Context, req Request) ([]Tensor, error)
 }
 
-// Enterer is a model that bounds what is made ready for it at a time. *pool.Model is one.
-type Enterer interface {
+// enterer is a model that bounds what is made ready for it at a time. *pool.Model is one.
+type enterer interface {
 	// Enter waits for leave to make an item ready, such as to decode a picture. Its errors are
 	// as of Infer. The caller calls leave when it has the last answer about the item.
 	Enter(ctx context.Context) (leave func(), err error)
@@ -101,7 +101,7 @@ type Enterer interface {
 
 // Enter asks a model for leave to make an item ready for it. One that is no Enterer has it.
 func Enter(ctx context.Context, model any) (leave func(), err error) {
-	if e, ok := model.(Enterer); ok {
+	if e, ok := model.(enterer); ok {
 		return e.Enter(ctx)
 	}
 	return func() {}, nil

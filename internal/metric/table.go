@@ -2,8 +2,8 @@ package metric
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Number is what a metric may be made of. A bool is 0 or 1; a nil pointer has no sample.
-type Number interface {
+// number is what a metric may be made of. A bool is 0 or 1; a nil pointer has no sample.
+type number interface {
 	int | int64 | uint64 | float64 | bool | *float64
 }
 
@@ -16,12 +16,12 @@ type Row[T any] struct {
 }
 
 // Gauge is a number of each thing that goes up and down.
-func Gauge[T any, N Number](name, help string, value func(T) N) Row[T] {
+func Gauge[T any, N number](name, help string, value func(T) N) Row[T] {
 	return single(name, help, prometheus.GaugeValue, value)
 }
 
 // Count is a number of each thing that only grows; its name ends with _total.
-func Count[T any, N Number](name, help string, value func(T) N) Row[T] {
+func Count[T any, N number](name, help string, value func(T) N) Row[T] {
 	return single(name, help, prometheus.CounterValue, value)
 }
 
@@ -35,7 +35,7 @@ func Counts[T any](name, help, label string, values func(thing T, put func(n flo
 	return Row[T]{name, help, prometheus.CounterValue, []string{label}, values}
 }
 
-func single[T any, N Number](name, help string, kind prometheus.ValueType, value func(T) N) Row[T] {
+func single[T any, N number](name, help string, kind prometheus.ValueType, value func(T) N) Row[T] {
 	return Row[T]{name, help, kind, nil, func(thing T, put func(float64, ...string)) {
 		switch v := any(value(thing)).(type) {
 		case int:

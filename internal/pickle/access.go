@@ -31,7 +31,7 @@ func Strings(v Value) ([]string, error) {
 
 // ByteSlices returns the elements of a list or tuple of bytes or of a
 // one-dimensional object array of them, without copying. The error matches
-// ErrType.
+// errType.
 func ByteSlices(v Value) ([][]byte, error) {
 	return elements[[]byte](v, "bytes")
 }
@@ -45,12 +45,12 @@ func Dicts(v Value) ([]*Dict, error) {
 func elements[T any](v Value, want string) ([]T, error) {
 	items, ok := Items(v)
 	if !ok {
-		return nil, fmt.Errorf("%w: %s, want a list of %s", ErrType, TypeName(v), want)
+		return nil, fmt.Errorf("%w: %s, want a list of %s", errType, TypeName(v), want)
 	}
 	out := make([]T, len(items))
 	for i, item := range items {
 		if out[i], ok = item.(T); !ok {
-			return nil, fmt.Errorf("%w: element %d is %s, want %s", ErrType, i, TypeName(item), want)
+			return nil, fmt.Errorf("%w: element %d is %s, want %s", errType, i, TypeName(item), want)
 		}
 	}
 	return out, nil
@@ -64,19 +64,19 @@ func Floats(v Value) ([]float64, error) {
 		out := make([]float64, a.Len())
 		for i := range out {
 			if out[i], ok = float(a.At(i)); !ok {
-				return nil, fmt.Errorf("%w: array of dtype %s, want numbers", ErrType, a.DType)
+				return nil, fmt.Errorf("%w: array of dtype %s, want numbers", errType, a.DType)
 			}
 		}
 		return out, nil
 	}
 	items, ok := Items(v)
 	if !ok {
-		return nil, fmt.Errorf("%w: %s, want a list of numbers", ErrType, TypeName(v))
+		return nil, fmt.Errorf("%w: %s, want a list of numbers", errType, TypeName(v))
 	}
 	out := make([]float64, len(items))
 	for i, item := range items {
 		if out[i], ok = float(item); !ok {
-			return nil, fmt.Errorf("%w: element %d is %s, want a number", ErrType, i, TypeName(item))
+			return nil, fmt.Errorf("%w: element %d is %s, want a number", errType, i, TypeName(item))
 		}
 	}
 	return out, nil

@@ -21,7 +21,7 @@ const maxEncodeDepth = 32
 // string, []byte, *List, *Tuple and *Dict, or for convenience an int, a
 // []string, []float64, []int, [][]byte or []Value, which become lists. Floats
 // keep their bits, NaN and infinities too: callers check. The error matches
-// ErrEncode.
+// errEncode.
 func Encode(v Value) ([]byte, error) {
 	out, err := appendValue([]byte{opProto, 4}, v, 0)
 	if err != nil {
@@ -73,7 +73,7 @@ func appendValue(b []byte, v Value, depth int) ([]byte, error) {
 // checkDepth stops at a container with depth containers around it.
 func checkDepth(depth int) error {
 	if depth >= maxEncodeDepth {
-		return fmt.Errorf("%w: nested deeper than %d, or a value that contains itself", ErrEncode, maxEncodeDepth)
+		return fmt.Errorf("%w: nested deeper than %d, or a value that contains itself", errEncode, maxEncodeDepth)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func appendAnyList(b []byte, v Value, depth int) ([]byte, error) {
 	case [][]byte:
 		return appendList(b, v, depth)
 	}
-	return nil, fmt.Errorf("%w: a %s: use None, bool, int, float, str, bytes, list, tuple or dict", ErrEncode, TypeName(v))
+	return nil, fmt.Errorf("%w: a %s: use None, bool, int, float, str, bytes, list, tuple or dict", errEncode, TypeName(v))
 }
 
 func appendList[T any](b []byte, items []T, depth int) ([]byte, error) {
@@ -124,7 +124,7 @@ func appendDict(b []byte, d *Dict, depth int) ([]byte, error) {
 		b = append(b, opMark)
 		for _, p := range d.Items[start:min(start+batch, len(d.Items))] {
 			if _, ok := dictKey(p.Key); !ok {
-				return nil, fmt.Errorf("%w: a %s as the key of a dict: use str", ErrEncode, TypeName(p.Key))
+				return nil, fmt.Errorf("%w: a %s as the key of a dict: use str", errEncode, TypeName(p.Key))
 			}
 			if b, err = appendValue(b, p.Key, depth+1); err != nil {
 				return nil, err
@@ -157,7 +157,7 @@ func appendTuple(b []byte, items []Value, depth int) ([]byte, error) {
 
 func appendText(b []byte, s string) ([]byte, error) {
 	if !utf8.ValidString(s) {
-		return nil, fmt.Errorf("%w: a string that is not UTF-8: %.40q", ErrEncode, s)
+		return nil, fmt.Errorf("%w: a string that is not UTF-8: %.40q", errEncode, s)
 	}
 	b = appendLength(b, uint64(len(s)), opShortBinUnicode, opBinUnicode, opBinUnicode8)
 	return append(b, s...), nil

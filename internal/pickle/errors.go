@@ -8,33 +8,33 @@ import (
 // Classes of refusal. Every error of Decode matches ErrPickle and exactly one
 // of the others with errors.Is.
 var (
-	// ErrPickle is the class of every refusal by Decode.
-	ErrPickle = errors.New("pickle refused")
+	// errPickle is the class of every refusal by Decode.
+	errPickle = errors.New("pickle refused")
 	// ErrMalformed means that the bytes are no pickle: truncated, a stack
 	// underflow, arguments of the wrong type, trailing bytes.
 	ErrMalformed = errors.New("pickle: malformed")
-	// ErrForbidden means an opcode, a global or a dtype that is not on the
+	// errForbidden means an opcode, a global or a dtype that is not on the
 	// allow-list.
-	ErrForbidden = errors.New("pickle: not on the allow-list")
+	errForbidden = errors.New("pickle: not on the allow-list")
 	// ErrProtocol0 means an opcode that only protocol 0 writes.
 	ErrProtocol0 = errors.New("pickle: protocol 0 is not supported")
-	// ErrCycle means a value that contains itself.
-	ErrCycle = errors.New("pickle: value contains itself")
+	// errCycle means a value that contains itself.
+	errCycle = errors.New("pickle: value contains itself")
 	// ErrLimit means that a limit of Limits was passed, a memo bomb included.
 	ErrLimit = errors.New("pickle: over a limit")
 )
 
-// ErrEncode is the class of every error of Encode.
-var ErrEncode = errors.New("pickle: cannot encode")
+// errEncode is the class of every error of Encode.
+var errEncode = errors.New("pickle: cannot encode")
 
-// ErrType means that a decoded value is not of the Python type which an
+// errType means that a decoded value is not of the Python type which an
 // accessor such as Strings or ByteSlices was asked for.
-var ErrType = errors.New("pickle: wrong type")
+var errType = errors.New("pickle: wrong type")
 
 // Error says where a pickle was refused and why.
 type Error struct {
 	// Class is one of the sentinels ErrMalformed, ErrForbidden, ErrProtocol0,
-	// ErrCycle or ErrLimit.
+	// errCycle or ErrLimit.
 	Class error
 	// Op is pickletools' name of the opcode, empty when the fault lies in the
 	// finished value or in the body as a whole.
@@ -54,7 +54,7 @@ func (e *Error) Error() string {
 }
 
 // Unwrap makes errors.Is match ErrPickle and the class.
-func (e *Error) Unwrap() []error { return []error{ErrPickle, e.Class} }
+func (e *Error) Unwrap() []error { return []error{errPickle, e.Class} }
 
 // fail refuses the pickle at the opcode being read.
 func (d *decoder) fail(class error, format string, args ...any) error {
@@ -66,5 +66,5 @@ func (d *decoder) malformed(format string, args ...any) error {
 }
 
 func (d *decoder) forbidden(format string, args ...any) error {
-	return d.fail(ErrForbidden, format, args...)
+	return d.fail(errForbidden, format, args...)
 }

@@ -25,7 +25,7 @@ type plainer struct {
 
 func (p *plainer) spend(n int) error {
 	if n > p.left {
-		return fmt.Errorf("%w: too many values for JSON: send large arrays elsewhere than in metadata", ErrType)
+		return fmt.Errorf("%w: too many values for JSON: send large arrays elsewhere than in metadata", errType)
 	}
 	p.left -= n
 	return nil
@@ -48,7 +48,7 @@ func (p *plainer) plain(v Value) (any, error) {
 		next := 0
 		return p.array(v, v.Shape, &next)
 	}
-	return nil, fmt.Errorf("%w: %s has no form in JSON", ErrType, TypeName(v))
+	return nil, fmt.Errorf("%w: %s has no form in JSON", errType, TypeName(v))
 }
 
 func (p *plainer) sequence(items []Value) (any, error) {
@@ -67,7 +67,7 @@ func (p *plainer) object(d *Dict) (any, error) {
 	for _, pair := range d.Items {
 		key := keyText(pair.Key)
 		if _, taken := out[key]; taken {
-			return nil, fmt.Errorf("%w: two keys of a dict are both %q in JSON", ErrType, key)
+			return nil, fmt.Errorf("%w: two keys of a dict are both %q in JSON", errType, key)
 		}
 		value, err := p.plain(pair.Value)
 		if err != nil {

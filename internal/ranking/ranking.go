@@ -5,10 +5,10 @@ import "container/heap"
 
 // Heap is a binary heap of items of which each is in one heap at most, so that one can be
 // moved or taken out of the middle in O(log n). The zero value is empty.
-type Heap[T any, O Order[T]] struct{ items items[T, O] }
+type Heap[T any, O order[T]] struct{ items items[T, O] }
 
-// Order is what a Heap needs of its items; its zero value must do.
-type Order[T any] interface {
+// order is what a Heap needs of its items; its zero value must do.
+type order[T any] interface {
 	// Before reports whether a comes first. The order must be total.
 	Before(a, b T) bool
 	// Place is where the item keeps its place in the heap, from 1; 0: it is in none.
@@ -41,7 +41,7 @@ func (h *Heap[T, O]) Move(item T) {
 }
 
 // items is a Heap as container/heap sees it.
-type items[T any, O Order[T]] []T
+type items[T any, O order[T]] []T
 
 // at is the index of an item; -1: it is not in.
 func (s items[T, O]) at(item T) int {

@@ -61,8 +61,8 @@ func sourceFields() []string {
 	return []string{"prompt", "response", "data_source", "id", "ground_truth", "extra_info"}
 }
 
-// MaxSteps bounds a path: JSON is not nested deeper.
-const MaxSteps = 64
+// maxSteps bounds a path: JSON is not nested deeper.
+const maxSteps = 64
 
 // ParseSource reads "extra_info.caption".
 func ParseSource(text string) (Source, error) {
@@ -81,8 +81,8 @@ func ParseSource(text string) (Source, error) {
 	if slices.Contains(below, "") {
 		return Source{}, fmt.Errorf("%q: two dots in a row, or one at the end", Clip(text, 40))
 	}
-	if len(below) > MaxSteps {
-		return Source{}, fmt.Errorf("%q: %d steps, at most %d", Clip(text, 40), len(below), MaxSteps)
+	if len(below) > maxSteps {
+		return Source{}, fmt.Errorf("%q: %d steps, at most %d", Clip(text, 40), len(below), maxSteps)
 	}
 	return Source{Field: field, Below: below}, nil
 }

@@ -14,13 +14,13 @@ const (
 	// ModeBatch submits the batch when all of it is generated, and updates when all
 	// of it is scored.
 	ModeBatch = "batch"
-	// ModePipeline submits likewise, and updates on each mini-batch of prompt groups
+	// modePipeline submits likewise, and updates on each mini-batch of prompt groups
 	// as soon as that is scored.
-	ModePipeline = "pipeline"
+	modePipeline = "pipeline"
 	// ModeStreaming submits every sample as it is generated.
 	ModeStreaming = "streaming"
-	// ModeStreamingPipeline is both.
-	ModeStreamingPipeline = "streaming_pipeline"
+	// modeStreamingPipeline is both.
+	modeStreamingPipeline = "streaming_pipeline"
 	// ModeOneStepOff is ModeStreaming, with the next batch generated and submitted before
 	// the trainer waits for the scores of this one.
 	ModeOneStepOff = "one_step_off"
@@ -30,7 +30,7 @@ const (
 
 // Modes lists them, the least overlap first.
 func Modes() []string {
-	return []string{ModeBatch, ModePipeline, ModeStreaming, ModeStreamingPipeline, ModeOneStepOff, ModeBoth}
+	return []string{ModeBatch, modePipeline, ModeStreaming, modeStreamingPipeline, ModeOneStepOff, ModeBoth}
 }
 
 // mode is what a name stands for.
@@ -39,9 +39,9 @@ type mode struct{ streaming, pipeline, oneStepOff bool }
 func modeOf(name string) (mode, bool) {
 	m, ok := map[string]mode{
 		ModeBatch:             {},
-		ModePipeline:          {pipeline: true},
+		modePipeline:          {pipeline: true},
 		ModeStreaming:         {streaming: true},
-		ModeStreamingPipeline: {streaming: true, pipeline: true},
+		modeStreamingPipeline: {streaming: true, pipeline: true},
 		ModeOneStepOff:        {streaming: true, oneStepOff: true},
 		ModeBoth:              {streaming: true, pipeline: true, oneStepOff: true},
 	}[name]
@@ -50,8 +50,8 @@ func modeOf(name string) (mode, bool) {
 
 // Orders in which a pipeline takes prompt groups.
 const (
-	OrderCompletion = "completion" // those that are scored first
-	OrderIndex      = "index"      // those of the first rows
+	orderCompletion = "completion" // those that are scored first
+	orderIndex      = "index"      // those of the first rows
 )
 
 // TrainerConfig is a trainer on one set of GPUs and its reward pool. A step is:
@@ -102,7 +102,7 @@ type TrainerRun struct {
 // WithDefaults fills in what was left out.
 func (c TrainerConfig) WithDefaults() TrainerConfig {
 	c.Group, c.MiniBatches = max(c.Group, 1), max(c.MiniBatches, 1)
-	c.Order = cmp.Or(c.Order, OrderCompletion)
+	c.Order = cmp.Or(c.Order, orderCompletion)
 	c.Pool = c.Pool.WithDefaults()
 	if c.R == nil && c.Pool.Batch.Max > 0 {
 		c.R = c.G
@@ -121,7 +121,7 @@ func (c TrainerConfig) Validate() error {
 	}
 	_, known := modeOf(c.Mode)
 	check(known, "mode %q, must be one of %v", c.Mode, Modes())
-	check(c.Order == OrderCompletion || c.Order == OrderIndex, "order %q, must be %s or %s", c.Order, OrderCompletion, OrderIndex)
+	check(c.Order == orderCompletion || c.Order == orderIndex, "order %q, must be %s or %s", c.Order, orderCompletion, orderIndex)
 	for name, v := range map[string]float64{"log-probabilities": c.LogProb, "update": c.Update, "other": c.Other} {
 		check(IsTime(v), "%s take %v s, must be finite and not negative", name, v)
 	}
@@ -287,7 +287,7 @@ func (t *trainer) update(k int) (exposed float64, err error) {
 // scored.
 func (t *trainer) await(b *batch, n int) (float64, error) {
 	for {
-		if t.cfg.Order == OrderCompletion {
+		if t.cfg.Order == orderCompletion {
 			if len(b.ended) >= n {
 				return b.ended[n-1], nil
 			}

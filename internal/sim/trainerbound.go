@@ -79,7 +79,7 @@ func (s stepLoad) end(c TrainerConfig, m mode) float64 {
 		switch {
 		case n == c.MiniBatches:
 			scored = all
-		case c.Order == OrderIndex:
+		case c.Order == orderIndex:
 			order := byRelease(s.g)
 			scored = s.bound(slices.DeleteFunc(order, func(i int) bool { return i >= some*c.Group }))
 		default:

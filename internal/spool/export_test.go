@@ -65,3 +65,9 @@ func (c Config) Over(create func(path string, flag int) (File, error)) Config {
 	c.create = create
 	return c
 }
+
+// For the tests of the package alone.
+var (
+	ErrClosed  = errClosed
+	ErrVersion = errVersion
+)

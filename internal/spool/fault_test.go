@@ -317,8 +317,8 @@ func TestASpoolThatHasFilledItsDiskComesBackWhenItsSamplesAreOver(t *testing.T) 
 			_ = s.Flush() // what the disk has no room for is tried again
 
 			cfg.Dir = image(t, s, dir)
+			_ = s.Close() // before its folder goes: until then it makes files there
 			require.NoError(t, os.RemoveAll(dir))
-			_ = s.Close()
 			if !c.reserve {
 				require.NoError(t, os.RemoveAll(filepath.Join(cfg.Dir, "reserve")))
 			}

@@ -108,7 +108,7 @@ func isFull(err error) bool {
 // fail notes why a sample of so many bytes is not taken, in words that stay the same. The
 // caller holds mu, or is alone.
 func (s *Spool) fail(err error, need int64) error {
-	if errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalid) {
+	if errors.Is(err, errClosed) || errors.Is(err, ErrInvalid) {
 		return err
 	}
 	var errno syscall.Errno

@@ -113,7 +113,7 @@ func (s *Spool) read(seg *segment) error {
 	}
 	var end int64
 	seg.mark, end, err = scan(f, seg.size, found, func(at, bytes int64, why error) { s.skipped(seg, at, bytes, why) })
-	if err != nil && !errors.Is(err, ErrVersion) {
+	if err != nil && !errors.Is(err, errVersion) {
 		s.skipped(seg, 0, seg.size, err)
 		return nil
 	}

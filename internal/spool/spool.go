@@ -22,12 +22,12 @@ var (
 	ErrFull = errors.New("spool full")
 	// ErrInvalid is a record that can never be written.
 	ErrInvalid = errors.New("spool: no such record")
-	// ErrClosed is returned after Close.
-	ErrClosed = errors.New("spool is closed")
+	// errClosed is returned after Close.
+	errClosed = errors.New("spool is closed")
 	// ErrDamaged is a record whose bytes are not those that were written.
 	ErrDamaged = errors.New("damaged record")
-	// ErrVersion is a segment that another release has written.
-	ErrVersion = errors.New("spool was written by another release")
+	// errVersion is a segment that another release has written.
+	errVersion = errors.New("spool was written by another release")
 )
 
 // Config of a Spool. Dir is required; the zero value of any other field takes its default.
@@ -312,7 +312,7 @@ const batchBytes = 1 << 20
 // drain writes the queue. What could not be written stays in it. The caller holds mu.
 func (s *Spool) drain() error {
 	if s.closed {
-		return ErrClosed
+		return errClosed
 	}
 	s.qmu.Lock()
 	queue := s.queue

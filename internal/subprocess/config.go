@@ -53,7 +53,7 @@ type Canary struct {
 type Config struct {
 	// Kind is the name of the children's Kind.
 	Kind string
-	// Command starts a child; default: this program with "slot <kind>".
+	// Command starts a child; default: this program with "child <kind>".
 	Command []string
 	// Env is the complete environment of a child. It matters before exec:
 	// OMP_THREAD_LIMIT set later has no effect. Default: empty.
@@ -135,7 +135,7 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {
 		if wrong {
-			errs = append(errs, fmt.Errorf("slot: "+format, args...))
+			errs = append(errs, fmt.Errorf("child process: "+format, args...))
 		}
 	}
 	bad(c.Kind == "", "no kind")

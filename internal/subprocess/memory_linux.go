@@ -19,11 +19,11 @@ type memory struct {
 }
 
 func newMemory() (*memory, error) {
-	fd, err := unix.MemfdCreate("rewardloop-slot", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("rewardloop-child", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("memfd: %w", err)
 	}
-	return &memory{file: os.NewFile(uintptr(fd), "rewardloop-slot")}, nil
+	return &memory{file: os.NewFile(uintptr(fd), "rewardloop-child")}, nil
 }
 
 // fill makes the memory large enough and writes the parts to its start.

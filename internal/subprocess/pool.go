@@ -305,15 +305,6 @@ func (p *Pool) Stop(ctx context.Context) error {
 	return nil
 }
 
-func (p *Pool) isStopping() bool {
-	select {
-	case <-p.stopping:
-		return true
-	default:
-		return false
-	}
-}
-
 // Stats returns a snapshot.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()

@@ -164,5 +164,5 @@ func selfCommand(kind string) ([]string, error) {
 			return nil, fmt.Errorf("finding the program's own file: %w", err)
 		}
 	}
-	return []string{path, "slot", kind}, nil
+	return []string{path, "child", kind}, nil
 }

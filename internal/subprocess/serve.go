@@ -38,17 +38,17 @@ type Handler interface {
 
 // Kind is what a child process can be.
 type Kind struct {
-	// Name is the argument after "slot".
+	// Name is the argument after "child".
 	Name string
 	// New builds the handler from Config.Init. It may load models.
 	New func(init []byte) (Handler, error)
 }
 
 // Main is called first thing in main with os.Args[1:]. If they ask for a child
-// process ("slot <kind>") it serves until the parent is gone and returns the exit
+// process ("child <kind>") it serves until the parent is gone and returns the exit
 // code and true; main must then exit with it. Otherwise it returns false at once.
 func Main(args []string, kinds ...Kind) (code int, child bool) {
-	if len(args) != 2 || args[0] != "slot" {
+	if len(args) != 2 || args[0] != "child" {
 		return 0, false
 	}
 	for _, k := range kinds {
@@ -58,12 +58,12 @@ func Main(args []string, kinds ...Kind) (code int, child bool) {
 		if err := serveInherited(k); errors.Is(err, errSpoilt) {
 			return 3, true // the parent has been told why
 		} else if err != nil {
-			fmt.Fprintf(os.Stderr, "slot %s: %v\n", k.Name, err)
+			fmt.Fprintf(os.Stderr, "child process %s: %v\n", k.Name, err)
 			return 1, true
 		}
 		return 0, true
 	}
-	fmt.Fprintf(os.Stderr, "slot: this binary has no kind of child process named %q\n", args[1])
+	fmt.Fprintf(os.Stderr, "child process: this binary has no kind of child process named %q\n", args[1])
 	return 2, true
 }
 

@@ -68,7 +68,7 @@ func (c *Conn) RemoteAddr() net.Addr { return c.ws.RemoteAddr() }
 // the socket is closed and the writer has ended.
 func (c *Conn) Run(ctx context.Context, h Handler) error {
 	if !c.running.CompareAndSwap(false, true) {
-		return ErrBusy
+		return errBusy
 	}
 	defer close(c.ended)
 	c.sock.start(c.cfg.ReadTimeout)
@@ -101,9 +101,9 @@ func (c *Conn) Run(ctx context.Context, h Handler) error {
 // case; a handler that is still busy is waited for as long again. A handler must not
 // call Close; it returns a *CloseError instead. Further calls wait for the same end.
 func (c *Conn) Close(code int, reason string) error {
-	c.startClose(code, reason, ErrClosed)
+	c.startClose(code, reason, errClosed)
 	if !c.running.Load() {
-		c.fail(ErrClosed)
+		c.fail(errClosed)
 		return nil
 	}
 	timer := time.NewTimer(c.cfg.CloseTimeout)
@@ -113,12 +113,12 @@ func (c *Conn) Close(code int, reason string) error {
 		return nil
 	case <-timer.C:
 	}
-	c.fail(ErrClosed)
+	c.fail(errClosed)
 	select {
 	case <-c.ended:
 		return nil
 	case <-time.After(c.cfg.CloseTimeout):
-		return fmt.Errorf("%w, but its handler has not returned", ErrClosed)
+		return fmt.Errorf("%w, but its handler has not returned", errClosed)
 	}
 }
 

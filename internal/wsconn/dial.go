@@ -77,9 +77,9 @@ func Dial(ctx context.Context, url string, cfg DialConfig) (*Conn, error) {
 	_ = resp.Body.Close()
 	c := newConn(ws, sock, cfg.Config, false)
 	if ws.Subprotocol() != cfg.Subprotocol {
-		err = fmt.Errorf("%w: asked for %q, the server chose %q", ErrSubprotocol, cfg.Subprotocol, ws.Subprotocol())
+		err = fmt.Errorf("%w: asked for %q, the server chose %q", errSubprotocol, cfg.Subprotocol, ws.Subprotocol())
 	} else if ext := resp.Header.Values("Sec-Websocket-Extensions"); len(ext) > 0 {
-		err = fmt.Errorf("%w: the server wants extensions nobody asked for: %v", ErrHandshake, ext)
+		err = fmt.Errorf("%w: the server wants extensions nobody asked for: %v", errHandshake, ext)
 	}
 	if err != nil {
 		c.fail(err)
@@ -97,7 +97,7 @@ func refusal(resp *http.Response, err error) error {
 	body, readErr := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	if readErr != nil {
-		return fmt.Errorf("%w: status %d", ErrHandshake, resp.StatusCode)
+		return fmt.Errorf("%w: status %d", errHandshake, resp.StatusCode)
 	}
 	return &HandshakeError{Status: resp.StatusCode, Header: resp.Header, Body: strings.TrimSpace(string(body))}
 }

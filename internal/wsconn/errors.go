@@ -9,43 +9,43 @@ import (
 // How a connection ends or is refused. Run, Send and SendBinary return errors that
 // wrap one of them.
 var (
-	// ErrClosed: Close was called, or the handler or context ended the connection.
-	ErrClosed = errors.New("connection closed")
+	// errClosed: Close was called, or the handler or context ended the connection.
+	errClosed = errors.New("connection closed")
 	// ErrPeerClosed: the peer sent a close frame; a *CloseError has its code.
 	ErrPeerClosed = errors.New("closed by the peer")
-	// ErrSlowPeer: the peer does not read what is sent to it.
-	ErrSlowPeer = errors.New("peer reads too slowly")
+	// errSlowPeer: the peer does not read what is sent to it.
+	errSlowPeer = errors.New("peer reads too slowly")
 	// ErrSilentPeer: nothing, not even a pong, came within ReadTimeout.
 	ErrSilentPeer = errors.New("peer is silent")
-	// ErrSlowMessage: a message was not complete within MessageTimeout.
-	ErrSlowMessage = errors.New("message took too long")
-	// ErrTooBig: a message beyond MessageBytes or TextBytes.
-	ErrTooBig = errors.New("message too big")
-	// ErrNotUTF8: a text message that is not UTF-8.
-	ErrNotUTF8 = errors.New("text message is not UTF-8")
-	// ErrLost: the connection broke without a close frame, or the peer broke the protocol.
-	ErrLost = errors.New("connection lost")
-	// ErrBusy: Run was called twice.
-	ErrBusy = errors.New("connection is already running")
+	// errSlowMessage: a message was not complete within MessageTimeout.
+	errSlowMessage = errors.New("message took too long")
+	// errTooBig: a message beyond MessageBytes or TextBytes.
+	errTooBig = errors.New("message too big")
+	// errNotUTF8: a text message that is not UTF-8.
+	errNotUTF8 = errors.New("text message is not UTF-8")
+	// errLost: the connection broke without a close frame, or the peer broke the protocol.
+	errLost = errors.New("connection lost")
+	// errBusy: Run was called twice.
+	errBusy = errors.New("connection is already running")
 
-	// ErrSubprotocol: the two sides share no sub-protocol.
-	ErrSubprotocol = errors.New("no common websocket sub-protocol")
-	// ErrOrigin: the request comes from a page of another host.
-	ErrOrigin = errors.New("origin not allowed")
-	// ErrHandshake: the request is not a websocket handshake, or the server refused it.
-	ErrHandshake = errors.New("websocket handshake failed")
+	// errSubprotocol: the two sides share no sub-protocol.
+	errSubprotocol = errors.New("no common websocket sub-protocol")
+	// errOrigin: the request comes from a page of another host.
+	errOrigin = errors.New("origin not allowed")
+	// errHandshake: the request is not a websocket handshake, or the server refused it.
+	errHandshake = errors.New("websocket handshake failed")
 )
 
 // The close codes of RFC 6455 that this project uses.
 const (
 	CloseNormal      = 1000
 	CloseGoingAway   = 1001
-	CloseProtocol    = 1002
+	closeProtocol    = 1002
 	CloseUnsupported = 1003
-	CloseNotUTF8     = 1007
+	closeNotUTF8     = 1007
 	ClosePolicy      = 1008
-	CloseTooBig      = 1009
-	CloseInternal    = 1011
+	closeTooBig      = 1009
+	closeInternal    = 1011
 )
 
 // CloseError is a close frame: one that came, wrapped with ErrPeerClosed, or one
@@ -59,7 +59,7 @@ type CloseError struct {
 func (e *CloseError) Error() string { return fmt.Sprintf("close %d %s", e.Code, e.Reason) }
 
 // HandshakeError is the answer of a server that refused the upgrade. It wraps
-// ErrHandshake.
+// errHandshake.
 type HandshakeError struct {
 	Status int
 	Header http.Header
@@ -69,8 +69,8 @@ type HandshakeError struct {
 
 // Error returns the status and the body.
 func (e *HandshakeError) Error() string {
-	return fmt.Sprintf("%v: status %d: %s", ErrHandshake, e.Status, e.Body)
+	return fmt.Sprintf("%v: status %d: %s", errHandshake, e.Status, e.Body)
 }
 
 // Unwrap returns ErrHandshake.
-func (e *HandshakeError) Unwrap() error { return ErrHandshake }
+func (e *HandshakeError) Unwrap() error { return errHandshake }

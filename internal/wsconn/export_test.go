@@ -24,3 +24,22 @@ func (c *Conn) OnPing(f func()) {
 		return handle(data)
 	})
 }
+
+// For the tests of the package alone.
+const (
+	CloseInternal = closeInternal
+	CloseNotUTF8  = closeNotUTF8
+	CloseProtocol = closeProtocol
+	CloseTooBig   = closeTooBig
+)
+
+var (
+	ErrBusy        = errBusy
+	ErrClosed      = errClosed
+	ErrHandshake   = errHandshake
+	ErrLost        = errLost
+	ErrNotUTF8     = errNotUTF8
+	ErrSlowMessage = errSlowMessage
+	ErrSlowPeer    = errSlowPeer
+	ErrTooBig      = errTooBig
+)

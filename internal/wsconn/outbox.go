@@ -64,7 +64,7 @@ func (c *Conn) SendLater(data func() []byte) error { return c.queue(text{later: 
 func (c *Conn) queue(t text) error {
 	n := int64(len(t.data))
 	if n > c.cfg.OutboxBytes {
-		return fmt.Errorf("%w: text of %d bytes, the outbox has %d", ErrTooBig, n, c.cfg.OutboxBytes)
+		return fmt.Errorf("%w: text of %d bytes, the outbox has %d", errTooBig, n, c.cfg.OutboxBytes)
 	}
 	c.out.mu.Lock()
 	err := c.out.refused()
@@ -78,7 +78,7 @@ func (c *Conn) queue(t text) error {
 	case err != nil:
 		return err
 	case full:
-		err = fmt.Errorf("%w: more than %d bytes wait for it", ErrSlowPeer, c.cfg.OutboxBytes)
+		err = fmt.Errorf("%w: more than %d bytes wait for it", errSlowPeer, c.cfg.OutboxBytes)
 		c.fail(err)
 		return err
 	}
@@ -153,7 +153,7 @@ func (o *outbox) takePong() *string {
 func (o *outbox) setClose(code int, reason string) {
 	o.mu.Lock()
 	o.closing = &CloseError{Code: code, Reason: clip(reason)}
-	o.refuseBinaries(ErrClosed)
+	o.refuseBinaries(errClosed)
 	o.mu.Unlock()
 	o.signal()
 }
@@ -189,7 +189,7 @@ func (o *outbox) refused() error {
 	case o.err != nil:
 		return o.err
 	case o.closing != nil:
-		return ErrClosed
+		return errClosed
 	case o.stopped:
 		return ErrPeerClosed
 	}

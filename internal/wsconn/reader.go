@@ -37,7 +37,7 @@ func (c *Conn) readLoop(h Handler) error {
 		if err := m.drain(); err != nil {
 			return err
 		}
-		m.err = ErrClosed
+		m.err = errClosed
 		c.sock.message(time.Time{})
 	}
 }
@@ -65,20 +65,20 @@ func (c *Conn) readText(h Handler, m *message) error {
 		c.text = msg // a rare big text is not kept
 	}
 	if !utf8.Valid(msg) {
-		return ErrNotUTF8
+		return errNotUTF8
 	}
 	return h.Text(msg)
 }
 
 // closeFor begins the close handshake that an error of the handler asks for.
 func (c *Conn) closeFor(err error) {
-	code, reason := CloseInternal, err.Error()
+	code, reason := closeInternal, err.Error()
 	var ce *CloseError
 	switch {
 	case errors.As(err, &ce):
 		code, reason = ce.Code, ce.Reason
-	case errors.Is(err, ErrNotUTF8):
-		code = CloseNotUTF8
+	case errors.Is(err, errNotUTF8):
+		code = closeNotUTF8
 	}
 	c.startClose(code, reason, err)
 }
@@ -105,8 +105,8 @@ func (m *message) Read(p []byte) (int, error) {
 	m.left -= int64(n)
 	switch {
 	case m.left < 0:
-		m.err = fmt.Errorf("%w: the limit is %d bytes", ErrTooBig, m.most)
-		m.c.startClose(CloseTooBig, m.err.Error(), m.err)
+		m.err = fmt.Errorf("%w: the limit is %d bytes", errTooBig, m.most)
+		m.c.startClose(closeTooBig, m.err.Error(), m.err)
 		return 0, m.err
 	case errors.Is(err, io.EOF):
 		m.err = io.EOF
@@ -122,7 +122,7 @@ func (m *message) Read(p []byte) (int, error) {
 // the close frame only if its bytes are taken meanwhile. The close handshake bounds it.
 func (m *message) drain() error {
 	_, err := io.Copy(io.Discard, m)
-	if errors.Is(m.err, ErrTooBig) {
+	if errors.Is(m.err, errTooBig) {
 		if _, err = io.Copy(io.Discard, m.r); err != nil {
 			return m.c.readError(err)
 		}
@@ -139,9 +139,9 @@ func (c *Conn) readError(err error) error {
 		return fmt.Errorf("%w: %w", ErrPeerClosed, &CloseError{Code: closed.Code, Reason: closed.Text})
 	case errors.As(err, &netErr) && netErr.Timeout():
 		if c.sock.overdue() {
-			return fmt.Errorf("%w: not complete after %s", ErrSlowMessage, c.cfg.MessageTimeout)
+			return fmt.Errorf("%w: not complete after %s", errSlowMessage, c.cfg.MessageTimeout)
 		}
 		return fmt.Errorf("%w: nothing came for %s", ErrSilentPeer, c.cfg.ReadTimeout)
 	}
-	return fmt.Errorf("%w: %w", ErrLost, err)
+	return fmt.Errorf("%w: %w", errLost, err)
 }

@@ -26,14 +26,14 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg UpgradeConfig) (*Conn, 
 	}
 	if !websocket.IsWebSocketUpgrade(r) {
 		w.Header().Set("Upgrade", "websocket")
-		return refuse(http.StatusUpgradeRequired, fmt.Errorf("%w: this address speaks websocket", ErrHandshake))
+		return refuse(http.StatusUpgradeRequired, fmt.Errorf("%w: this address speaks websocket", errHandshake))
 	}
 	if err := checkOrigin(r, cfg.Origins); err != nil {
 		return refuse(http.StatusForbidden, err)
 	}
 	offered := websocket.Subprotocols(r)
 	if !slices.ContainsFunc(cfg.Subprotocols, func(p string) bool { return slices.Contains(offered, p) }) {
-		return refuse(http.StatusBadRequest, fmt.Errorf("%w: offered %q, spoken here %q", ErrSubprotocol, offered, cfg.Subprotocols))
+		return refuse(http.StatusBadRequest, fmt.Errorf("%w: offered %q, spoken here %q", errSubprotocol, offered, cfg.Subprotocols))
 	}
 	up := websocket.Upgrader{
 		HandshakeTimeout: cfg.WriteTimeout,
@@ -49,7 +49,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg UpgradeConfig) (*Conn, 
 	h := &hijacker{ResponseWriter: w}
 	ws, err := up.Upgrade(h, r, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrHandshake, err)
+		return nil, fmt.Errorf("%w: %w", errHandshake, err)
 	}
 	return newConn(ws, h.sock, cfg.Config, true), nil
 }
@@ -67,7 +67,7 @@ func checkOrigin(r *http.Request, also []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %q, this host is %q", ErrOrigin, origins, r.Host)
+	return fmt.Errorf("%w: %q, this host is %q", errOrigin, origins, r.Host)
 }
 
 // hijacker puts our socket under the connection that gorilla takes over.

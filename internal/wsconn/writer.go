@@ -148,9 +148,9 @@ func (c *Conn) writeError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, websocket.ErrCloseSent):
-		return fmt.Errorf("%w: the close frame has been sent", ErrClosed)
+		return fmt.Errorf("%w: the close frame has been sent", errClosed)
 	case errors.As(err, &netErr) && netErr.Timeout():
-		return fmt.Errorf("%w: a write took longer than %s", ErrSlowPeer, c.cfg.WriteTimeout)
+		return fmt.Errorf("%w: a write took longer than %s", errSlowPeer, c.cfg.WriteTimeout)
 	}
-	return fmt.Errorf("%w: %w", ErrLost, err)
+	return fmt.Errorf("%w: %w", errLost, err)
 }

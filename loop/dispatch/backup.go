@@ -29,7 +29,7 @@ func (p *Profile) secondTry(now time.Time) (best Sample, due time.Time) {
 	if len(p.waiting.waiting) > 0 && p.Served() || p.Free() <= p.out || !p.Room(now) {
 		return nil, due
 	}
-	v, b := View{now, p}, p.backup
+	v, b := view{now, p}, p.backup
 	var bestDue time.Time
 	for _, r := range p.runs {
 		patience := r.patience(b.cfg.BackupAfter)
@@ -70,7 +70,7 @@ const overlooked = 64
 
 // oldest returns the sample of a step queue that has run too long for longest and that another
 // idle worker could take, and since when; if none has, when one will have.
-func (b *backup) oldest(v View, l *stepQueue, patience time.Duration) (Sample, time.Time) {
+func (b *backup) oldest(v view, l *stepQueue, patience time.Duration) (Sample, time.Time) {
 	seen := 0
 	for el := l.running.Front(); el != nil && seen < overlooked; el = el.Next() {
 		s, _ := el.Value.(Sample)
@@ -88,7 +88,7 @@ func (b *backup) oldest(v View, l *stepQueue, patience time.Duration) (Sample, t
 
 // idleFor reports whether a worker is idle that neither has the sample nor has failed it
 // nor is known to be slow.
-func (b *backup) idleFor(v View, s Sample) bool {
+func (b *backup) idleFor(v view, s Sample) bool {
 	slow := b.slow(v, s)
 	return slices.ContainsFunc(v.profile.count(), func(w workerPlaces) bool {
 		return w.free > 0 && !s.Avoids(w.id) && !s.HeldBy(w.id) && !slices.Contains(slow, w.id)
@@ -96,7 +96,7 @@ func (b *backup) idleFor(v View, s Sample) bool {
 }
 
 // slow names the workers that are too slow to help with a sample that is late already.
-func (b *backup) slow(v View, s Sample) []string {
+func (b *backup) slow(v view, s Sample) []string {
 	if b.cfg.Policy != SpeedWeighted {
 		return nil
 	}

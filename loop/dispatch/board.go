@@ -46,7 +46,7 @@ func NewBoard(gateway string, cfg Config, queues map[string]string, breakers Bre
 		}
 		p := &Profile{
 			name: name, queue: queue, board: b, waiting: newQueue(), runs: map[string]*Run{}, policy: New(cfg.Policy), backup: newBackup(cfg),
-			busy: map[string]int{}, rests: map[string]*rest{}, aimed: map[Sample][]string{}, counted: -1,
+			busy: map[string]int{}, outages: map[string]*outage{}, aimed: map[Sample][]string{}, counted: -1,
 		}
 		b.profiles = append(b.profiles, p)
 		b.byName[name], by[queue] = p, p
@@ -136,7 +136,7 @@ func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 		if len(p.waiting.waiting) == 0 || !p.Room(now) {
 			continue
 		}
-		if d, found = p.policy.Choose(View{now, p}); found {
+		if d, found = p.policy.Choose(view{now, p}); found {
 			b.turn = at + 1
 			return d, true, due
 		}
@@ -147,7 +147,7 @@ func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 	for _, p := range b.profiles {
 		s, at := p.secondTry(now)
 		if s != nil {
-			return Decision{Sample: s, Backup: true, Aside: p.backup.slow(View{now, p}, s)}, true, due
+			return Decision{Sample: s, Backup: true, Aside: p.backup.slow(view{now, p}, s)}, true, due
 		}
 		if !at.IsZero() && (due.IsZero() || at.Before(due)) {
 			due = at
@@ -161,7 +161,7 @@ func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 func (b *Board) Reconsider(now time.Time) (back []Sample) {
 	for _, p := range b.profiles {
 		if len(p.aimed) > 0 {
-			back = append(back, p.policy.Reconsider(View{now, p})...)
+			back = append(back, p.policy.Reconsider(view{now, p})...)
 		}
 	}
 	return back
@@ -170,7 +170,7 @@ func (b *Board) Reconsider(now time.Time) (back []Sample) {
 // Waiting reports whether any sample is queued, or published for some workers only: who is
 // there may change without a word.
 func (b *Board) Waiting() bool {
-	return slices.ContainsFunc(b.profiles, func(p *Profile) bool { return len(p.waiting.waiting) > 0 || len(p.aimed) > 0 || p.AnyResting() })
+	return slices.ContainsFunc(b.profiles, func(p *Profile) bool { return len(p.waiting.waiting) > 0 || len(p.aimed) > 0 || p.AnyBackingOff() })
 }
 
 // Forget drops what is known of a run, of whose samples none is queued.
@@ -195,7 +195,7 @@ func (b *Board) Of(run string) (queued int, mean time.Duration) {
 	results := 0
 	for _, p := range b.profiles {
 		if r := p.runs[run]; r != nil {
-			queued += r.queued + r.resting
+			queued += r.queued + r.backingOff
 			results += r.n
 		}
 	}

@@ -16,9 +16,6 @@ const (
 	SpeedWeighted = sim.PolicySpeedWeighted
 )
 
-// Policies are the values of Config.Policy, the default first.
-func Policies() []string { return []string{Random, SpeedWeighted} }
-
 // Config says which worker gets a sample, and when a second one does; Keys says what each field
 // means. The zero value of a field takes its default.
 type Config struct {
@@ -29,8 +26,7 @@ type Config struct {
 
 // Keys implements keys.Described: the section loop.dispatch.
 func (c *Config) Keys(k *keys.Set) {
-	k.Choice(&c.Policy, "policy", Policies(), "random: one of the free places. "+
-		"speed_weighted: as random, but clearly slower workers do not get the last samples of a step.").
+	k.Choice(&c.Policy, "policy", policies(), policyDoc()).
 		Retired("random_blind", fmt.Sprintf("random_blind has been removed: write %s or %s; `rewardloop plan --policy random_blind,random` still compares it, in a simulation", Random, SpeedWeighted))
 	k.Float(&c.BackupAfter, "backup_after", 0, "How many times the usual service time a sample may run, once its step is all here and nothing is queued, before "+
 		"an idle worker is asked, too: the first result counts. 0: never. 2.5 is a good start where asking twice does no harm. Groups that are scored as a whole are asked for once.").Max(1e6)

@@ -2,30 +2,62 @@ package dispatch
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
-// Policy decides which sample of a profile is next, and for whom. A profile has its own.
-type Policy interface {
+// policy decides which sample of a profile is next, and for whom. A profile has its own.
+type policy interface {
 	// Choose picks the sample whose ticket is next; false: there is none that may go. It is
 	// called where samples wait and the queue of tickets has room.
-	Choose(v View) (Decision, bool)
+	Choose(v view) (Decision, bool)
 	// Reconsider looks again at what was chosen, now that time has passed, and returns the
 	// samples whose tickets are to be taken back.
-	Reconsider(v View) []Sample
+	Reconsider(v view) []Sample
 }
 
-// New returns the policy of a name, which is one of Policies.
-func New(name string) Policy {
-	if name == SpeedWeighted {
-		return &speedWeighted{newRating()}
+// all are the policies, the default first: their names, what a configuration is told of them,
+// and what makes one. A new policy is a row here and a file of its own.
+func all() []entry {
+	return []entry{
+		{Random, "one of the free places", func() policy { return random{} }},
+		{SpeedWeighted, "as random, but clearly slower workers do not get the last samples of a step", func() policy { return &speedWeighted{newRating()} }},
 	}
-	return random{}
 }
 
-// View is what a policy sees: a profile, now.
-type View struct {
+// entry is a policy in the list.
+type entry struct {
+	name, doc string
+	make      func() policy
+}
+
+// policies are the values of Config.Policy, the default first.
+func policies() (names []string) {
+	for _, e := range all() {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+// New returns the policy of a name, which is one of Policies; the default for any other.
+func New(name string) policy {
+	list := all()
+	return list[max(0, slices.IndexFunc(list, func(e entry) bool { return e.name == name }))].make()
+}
+
+// policyDoc says for people what each policy does.
+func policyDoc() string {
+	var b strings.Builder
+	for _, e := range all() {
+		fmt.Fprintf(&b, "%s: %s. ", e.name, e.doc)
+	}
+	return strings.TrimSuffix(b.String(), " ")
+}
+
+// view is what a policy sees: a profile, now.
+type view struct {
 	now     time.Time
 	profile *Profile
 }
@@ -41,7 +73,7 @@ type Decision struct {
 
 // aimed are published samples that some workers are to leave to faster ones, with these
 // workers, in the order of arrival.
-func (v View) aimed() []Decision {
+func (v view) aimed() []Decision {
 	all := make([]Decision, 0, len(v.profile.aimed))
 	for s, aside := range v.profile.aimed {
 		all = append(all, Decision{Sample: s, Aside: aside})

@@ -19,9 +19,9 @@ type Profile struct {
 	board  *Board
 
 	waiting queue
-	rests   map[string]*rest // samples that wait for a dependency, by its name
+	outages map[string]*outage // samples that wait for a dependency, by its name
 	runs    map[string]*Run
-	policy  Policy
+	policy  policy
 	backup  *backup
 
 	serving                 []announced         // live workers that serve it, by id
@@ -67,8 +67,8 @@ func (p *Profile) Add(s Sample) { p.waiting.add(s) }
 
 // Remove takes a sample out of the queue.
 func (p *Profile) Remove(s Sample) {
-	if i := s.Item(); i.rest != nil {
-		p.unrest(i)
+	if i := s.Item(); i.outage != nil {
+		p.resume(i)
 		return
 	}
 	p.waiting.remove(s)
@@ -83,7 +83,7 @@ func (p *Profile) Queued() int {
 	for r := range p.waiting.waiting {
 		n += r.queued
 	}
-	for _, r := range p.rests {
+	for _, r := range p.outages {
 		n += r.samples.Len()
 	}
 	return n

@@ -35,12 +35,12 @@ type Item struct {
 	run     *Run
 	step    Step
 
-	place   int           // in its queue, from 1; 0: it is not queued
-	watched *list.Element // among those of its step that may get a backup; nil: it is not
-	refused time.Time     // when a free worker was first thought too slow for it
-	rest    *rest         // that it is in; nil: it does not wait for a dependency
-	resting *list.Element // in the rest
-	trial   *rest         // whose samples are let go if this one is answered; nil: none
+	place      int           // in its queue, from 1; 0: it is not queued
+	watched    *list.Element // among those of its step that may get a backup; nil: it is not
+	refused    time.Time     // when a free worker was first thought too slow for it
+	outage     *outage       // that it is in; nil: it does not wait for a dependency
+	backingOff *list.Element // in the outage
+	trial      *outage       // whose samples are let go if this one is answered; nil: none
 }
 
 // NewItem makes the item of a sample. Order is that of arrival over all runs and profiles.
@@ -49,7 +49,7 @@ func NewItem(p *Profile, run *Run, step Step, order uint64, arrived time.Time) I
 }
 
 // Queued reports whether the sample is in the queue.
-func (i *Item) Queued() bool { return i.place > 0 || i.rest != nil }
+func (i *Item) Queued() bool { return i.place > 0 || i.outage != nil }
 
 // Profile is the sample's.
 func (i *Item) Profile() *Profile { return i.profile }

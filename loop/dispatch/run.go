@@ -11,8 +11,8 @@ type Run struct {
 	name   string
 	weight float64
 	queued int // samples that wait for a ticket
-	// resting are those that wait for a dependency as well, and are not among queued.
-	resting int
+	// backingOff are those that wait for a dependency as well, and are not among queued.
+	backingOff int
 	// vtime is the time the run has had divided by its weight: the run with the smallest is
 	// served next. A ticket is charged the run's mean service time when it is published and
 	// corrected when its result comes.

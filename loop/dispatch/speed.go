@@ -17,7 +17,7 @@ import (
 type speedWeighted struct{ rating rating }
 
 // Choose implements Policy.
-func (p *speedWeighted) Choose(v View) (Decision, bool) {
+func (p *speedWeighted) Choose(v view) (Decision, bool) {
 	for _, r := range v.profile.waiting.runs() {
 		f := p.rating.paceTable(v, r)
 		if !f.uneven {
@@ -43,7 +43,7 @@ const settled = 100 * time.Millisecond
 
 // Reconsider takes tickets back that only slower workers could take by now: the faster ones
 // are gone, or busy for longer than was thought.
-func (p *speedWeighted) Reconsider(v View) (back []Sample) {
+func (p *speedWeighted) Reconsider(v view) (back []Sample) {
 	for _, d := range v.aimed() {
 		if v.now.Sub(d.Sample.Published()) < settled {
 			continue
@@ -95,7 +95,7 @@ const (
 )
 
 // paceTable rates the workers for a run.
-func (g *rating) paceTable(v View, r *Run) *paceTable {
+func (g *rating) paceTable(v view, r *Run) *paceTable {
 	all := v.profile.count()
 	if g.looks != v.profile.looks {
 		g.looks = v.profile.looks
@@ -138,7 +138,7 @@ func (g *rating) paceTable(v View, r *Run) *paceTable {
 //
 // A sample is kept from a worker no longer than that worker would have needed for it:
 // whatever is wrong with the estimate, no more than that is lost.
-func (f *paceTable) tooSlow(v View, l *stepQueue, s Sample) []string {
+func (f *paceTable) tooSlow(v view, l *stepQueue, s Sample) []string {
 	var out []string
 	i := s.Item()
 	unit, limit := f.run.pace.level.value, clearly

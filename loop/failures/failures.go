@@ -15,9 +15,9 @@ import (
 
 // Bounds of what is remembered.
 const (
-	// MaxRecords is how many kinds of failures are kept; the one goes first that happened
+	// maxRecords is how many kinds of failures are kept; the one goes first that happened
 	// longest ago.
-	MaxRecords = 256
+	maxRecords = 256
 	// maxSamples and maxWorkers are how many of a record's samples and workers are kept.
 	maxSamples = 5
 	maxWorkers = 8
@@ -160,7 +160,7 @@ func (r *record) copied() Failure {
 
 // makeRoom forgets the record that happened longest ago where there are too many.
 func (b *Book) makeRoom() {
-	if len(b.records) < MaxRecords {
+	if len(b.records) < maxRecords {
 		return
 	}
 	var oldest key

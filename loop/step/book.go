@@ -26,8 +26,8 @@ type Limits struct {
 	Examine int
 }
 
-// Kept bounds the steps that are remembered of a run, those with samples in flight aside.
-const Kept = 64
+// kept bounds the steps that are remembered of a run, those with samples in flight aside.
+const kept = 64
 
 // The rows of steps that nobody has asked for, by a word about the step or by fetching: they
 // are kept for who fetches late, and not for longer.
@@ -168,10 +168,10 @@ func (b *Book) open(now time.Time, k Key, ev *Events) *Step {
 	st := &Step{key: k, first: now, closes: now.Add(b.limits.Timeout), counts: map[rewards.Outcome]int{}, policy: b.limits.OnDeadline}
 	s.steps[k] = st
 	s.log = append(s.log, st)
-	if len(s.log) > Kept {
+	if len(s.log) > kept {
 		for i, old := range s.log {
 			if old.inflight == 0 && old != st {
-				b.forget(old, fmt.Sprintf("%d later steps have begun", Kept), ev)
+				b.forget(old, fmt.Sprintf("%d later steps have begun", kept), ev)
 				ev.Dropped = append(ev.Dropped, old)
 				delete(s.steps, old.key)
 				s.log = slices.Delete(s.log, i, i+1)

@@ -49,9 +49,6 @@ type Attempt struct {
 	Outcome      string
 }
 
-// final reports whether the sample has its result.
-func (r *Row) final() bool { return r.outcome != "" }
-
 // value is what stands in rm_scores, nil for nothing.
 func (r *Row) value() *float64 {
 	if r.score != nil {

@@ -15,9 +15,9 @@ const (
 	maxStages = 64 // of one sample
 )
 
-// MaxFile is how many bytes of a trace ReadTrace reads at most: a span is about 150, with
+// maxFile is how many bytes of a trace ReadTrace reads at most: a span is about 150, with
 // an attempt and stages 400.
-const MaxFile = 512 << 20
+const maxFile = 512 << 20
 
 // ErrTrace is the class of every refusal of a trace.
 var ErrTrace = errors.New("trace: cannot be measured")
@@ -217,7 +217,7 @@ func (s Span) validateParts() error {
 // anything after the object are errors, and so is a file over 512 MiB.
 func ReadTrace(r io.Reader) (Trace, error) {
 	var t Trace
-	d := json.NewDecoder(io.LimitReader(r, MaxFile))
+	d := json.NewDecoder(io.LimitReader(r, maxFile))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&t); err != nil {
 		return Trace{}, fmt.Errorf("%w: %w", ErrTrace, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/pool"
 )
 
-// kindName is the hidden argument of a child: "rewardloop slot ort".
+// kindName is the hidden argument of a child: "rewardloop child ort".
 const kindName = "ort"
 
 // Opener makes runners of devices. It is safe for concurrent use.

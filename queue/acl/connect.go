@@ -24,7 +24,7 @@ func NKey(file string) (nats.Option, error) {
 	defer pair.Wipe()
 	publicKey, err := pair.PublicKey()
 	if err != nil {
-		return nil, fmt.Errorf("%w %s: its seed is damaged", ErrFile, file)
+		return nil, fmt.Errorf("%w %s: its seed is damaged", errFile, file)
 	}
 	return nats.Nkey(publicKey, func(nonce []byte) ([]byte, error) {
 		pair, err := userKey(file)
@@ -33,7 +33,7 @@ func NKey(file string) (nats.Option, error) {
 		}
 		defer pair.Wipe()
 		if now, err := pair.PublicKey(); err != nil || now != publicKey {
-			return nil, fmt.Errorf("%w %s: it holds another key than when this process started; restart it to use that one", ErrFile, file)
+			return nil, fmt.Errorf("%w %s: it holds another key than when this process started; restart it to use that one", errFile, file)
 		}
 		return pair.Sign(nonce)
 	}), nil
@@ -44,7 +44,7 @@ func NKey(file string) (nats.Option, error) {
 // Files are refused as by NKey, and JWTs that have ended.
 func Creds(file string) (nats.Option, error) {
 	refuse := func(why string, args ...any) (nats.Option, error) {
-		return nil, fmt.Errorf("%w %s: %s", ErrFile, file, fmt.Sprintf(why, args...))
+		return nil, fmt.Errorf("%w %s: %s", errFile, file, fmt.Sprintf(why, args...))
 	}
 	data, err := readSecret(file)
 	if err != nil {
@@ -92,13 +92,13 @@ func userKey(file string) (nkeys.KeyPair, error) {
 	case kindUser:
 		pair, err := nkeys.FromSeed(seed) // a copy
 		if err != nil {                   // it may quote what it was given
-			return nil, fmt.Errorf("%w %s: its seed is damaged", ErrFile, file)
+			return nil, fmt.Errorf("%w %s: its seed is damaged", errFile, file)
 		}
 		return pair, nil
 	case kindCreds:
-		return nil, fmt.Errorf("%w %s: it is %s; name it in queue.creds_file", ErrFile, file, kind)
+		return nil, fmt.Errorf("%w %s: it is %s; name it in queue.creds_file", errFile, file, kind)
 	default:
-		return nil, fmt.Errorf("%w %s: it is %s; want the seed of a user (SU…)", ErrFile, file, kind)
+		return nil, fmt.Errorf("%w %s: it is %s; want the seed of a user (SU…)", errFile, file, kind)
 	}
 }
 
@@ -112,9 +112,9 @@ func readSecret(file string) ([]byte, error) {
 	})
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf(`%w %s: %w; "rewardloop queue acl" makes such files`, ErrFile, file, err)
+		return nil, fmt.Errorf(`%w %s: %w; "rewardloop queue acl" makes such files`, errFile, file, err)
 	case err != nil:
-		return nil, fmt.Errorf("%w %s: %w", ErrFile, file, err)
+		return nil, fmt.Errorf("%w %s: %w", errFile, file, err)
 	}
 	return data, nil
 }

@@ -14,3 +14,6 @@ func Permissions(role Role) (publish, subscribe []string) { return permissionsOf
 
 // Users returns how many users there are.
 func (o Options) Users() int { return len(o.nkeys) }
+
+// For the tests of the package alone.
+var ErrFile = errFile

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// ErrFile is that of a file that cannot be used for what it was named for.
-var ErrFile = errors.New("acl: cannot use")
+// errFile is that of a file that cannot be used for what it was named for.
+var errFile = errors.New("acl: cannot use")
 
 // maxFile bounds what is read of a file: acl.conf has 4 KB, credentials have 2.
 const maxFile = 1 << 20
@@ -38,7 +38,7 @@ func (o Options) Apply(to *server.Options) {
 // Whatever else a nats-server's configuration may hold is refused by name, for an
 // embedded server takes it from elsewhere or must not have it. All errors are ErrFile.
 func Load(file string) (Options, error) {
-	refuse := func(err error) (Options, error) { return Options{}, fmt.Errorf("%w %s: %w", ErrFile, file, err) }
+	refuse := func(err error) (Options, error) { return Options{}, fmt.Errorf("%w %s: %w", errFile, file, err) }
 	text, err := readBounded(file, func(info os.FileInfo) error {
 		if info.Mode().Perm()&0o002 != 0 {
 			return fmt.Errorf("everybody may write to it (mode %#o); run: chmod o-w %s", info.Mode().Perm(), file)

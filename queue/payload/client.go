@@ -20,13 +20,13 @@ import (
 var _ workers.Gateway = (*Client)(nil)
 
 var (
-	// ErrClosed is what a client that was closed answers.
-	ErrClosed = errors.New("claim client is closed")
-	// ErrRefused is a claim or a result that was refused for a reason that may pass, or because
+	// errClosed is what a client that was closed answers.
+	errClosed = errors.New("claim client is closed")
+	// errRefused is a claim or a result that was refused for a reason that may pass, or because
 	// the two sides do not understand each other.
-	ErrRefused = errors.New("refused by the gateway")
-	// ErrStalled is a claim for which nothing came within Config.StallTimeout.
-	ErrStalled = errors.New("claim stalled")
+	errRefused = errors.New("refused by the gateway")
+	// errStalled is a claim for which nothing came within Config.StallTimeout.
+	errStalled = errors.New("claim stalled")
 
 	// errLost: the connection ended before the answer; the question is asked again.
 	errLost = errors.New("connection ended before the answer")
@@ -127,7 +127,7 @@ func (c *Client) Claim(ctx context.Context, t wire.Ticket, worker string) (f *wi
 	}
 	if p.Group != nil {
 		release(frames)
-		return nil, nil, fmt.Errorf("%w: a group for the claim of sample %q", ErrRefused, t.ID)
+		return nil, nil, fmt.Errorf("%w: a group for the claim of sample %q", errRefused, t.ID)
 	}
 	return frames[0], p.Frames[0].Partial, nil
 }
@@ -142,7 +142,7 @@ func (c *Client) ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (
 	g := p.Group
 	if g == nil {
 		release(frames)
-		return nil, fmt.Errorf("%w: a sample for the claim of group %q", ErrRefused, t.ID)
+		return nil, fmt.Errorf("%w: a sample for the claim of group %q", errRefused, t.ID)
 	}
 	for i, f := range frames {
 		g.Members = append(g.Members, wire.GroupMember{Frame: f, Partial: p.Frames[i].Partial})
@@ -313,7 +313,7 @@ func refusal(m *wire.ClaimRefused) error {
 	case wire.RefusedToken:
 		return fmt.Errorf("%w: %w: %s", wire.ErrGone, ErrToken, m.Message)
 	case wire.RefusedExpired:
-		return fmt.Errorf("%w: expired claim: %w: %s", wire.ErrGone, ErrTokenExpired, m.Message)
+		return fmt.Errorf("%w: expired claim: %w: %s", wire.ErrGone, errTokenExpired, m.Message)
 	}
-	return fmt.Errorf("%w: %s: %s", ErrRefused, m.Reason, m.Message)
+	return fmt.Errorf("%w: %s: %s", errRefused, m.Reason, m.Message)
 }

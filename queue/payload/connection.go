@@ -95,7 +95,7 @@ func (c *Client) link(ctx context.Context, t wire.Ticket, kind int, patience tim
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, ErrClosed
+		return nil, errClosed
 	}
 	l := c.connectionTo(c.gateTo(t), kind)
 	if l.link != nil {
@@ -121,7 +121,7 @@ func (c *Client) link(ctx context.Context, t wire.Ticket, kind int, patience tim
 		c.mu.Lock()
 		switch {
 		case c.closed:
-			return nil, ErrClosed
+			return nil, errClosed
 		case w.err != nil:
 			return nil, w.err
 		case l.link != nil:

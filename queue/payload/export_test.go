@@ -22,3 +22,10 @@ func Fill(sizes []int, chunks [][]byte) (taken int, complete bool, err error) {
 	}
 	return taken, x.full(), nil
 }
+
+// For the tests of the package alone.
+var (
+	ErrClosed       = errClosed
+	ErrRefused      = errRefused
+	ErrTokenExpired = errTokenExpired
+)

@@ -19,8 +19,8 @@ import (
 var (
 	// ErrToken: it was not made with this key for this attempt.
 	ErrToken = errors.New("wrong claim token")
-	// ErrTokenExpired: it was, and its time is over.
-	ErrTokenExpired = errors.New("expired claim token")
+	// errTokenExpired: it was, and its time is over.
+	errTokenExpired = errors.New("expired claim token")
 )
 
 // Key signs claim tokens. It is made at random and lives as long as the gateway's process,
@@ -61,7 +61,7 @@ func (k *Key) Check(token string, key wire.AttemptKey, now time.Time) error {
 		return fmt.Errorf("%w: not signed by this gateway for attempt %d at sample %q", ErrToken, key.Attempt, key.ID)
 	}
 	if now.Unix() > expiry {
-		return fmt.Errorf("%w: of attempt %d at sample %q, since %s", ErrTokenExpired, key.Attempt, key.ID, now.Sub(time.Unix(expiry, 0)).Truncate(time.Second))
+		return fmt.Errorf("%w: of attempt %d at sample %q, since %s", errTokenExpired, key.Attempt, key.ID, now.Sub(time.Unix(expiry, 0)).Truncate(time.Second))
 	}
 	return nil
 }

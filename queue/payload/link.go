@@ -68,7 +68,7 @@ func (k *link) run() error {
 	close(k.over)
 	lost := fmt.Errorf("%w: %w", errLost, err)
 	if k.c.ctx.Err() != nil {
-		lost = ErrClosed
+		lost = errClosed
 	}
 	for _, x := range left {
 		x.releaseDrafts()
@@ -164,7 +164,7 @@ func (k *link) claim(ctx context.Context, ask wire.ClaimAsk, limit int64) (*call
 				continue
 			}
 			k.abandon(ask.N, x)
-			return nil, fmt.Errorf("%w: nothing came for %s", ErrStalled, k.c.cfg.StallTimeout)
+			return nil, fmt.Errorf("%w: nothing came for %s", errStalled, k.c.cfg.StallTimeout)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func (k *link) giveBack(n uint64, x *call, done bool) {
 func (k *link) answer(n uint64, err error) {
 	if x := k.take(n); x != nil {
 		if err == nil && x.limit > 0 {
-			err = fmt.Errorf("%w: ok for a claim", ErrRefused)
+			err = fmt.Errorf("%w: ok for a claim", errRefused)
 		}
 		x.releaseDrafts()
 		x.err = err
@@ -282,7 +282,7 @@ func (k *link) welcome(m *wire.ClaimWelcome) error {
 	case k.welcomed:
 		return violation("a second welcome")
 	case m.Protocol > wire.ClaimVersion || m.Protocol < 1:
-		k.refused = fmt.Errorf("%w: the gateway speaks protocol %d of %s, this worker up to %d: use the same release on both sides", ErrRefused, m.Protocol, wire.ClaimProtocol, wire.ClaimVersion)
+		k.refused = fmt.Errorf("%w: the gateway speaks protocol %d of %s, this worker up to %d: use the same release on both sides", errRefused, m.Protocol, wire.ClaimProtocol, wire.ClaimVersion)
 		return violation("%v", k.refused)
 	}
 	k.patience.Stop()
@@ -300,7 +300,7 @@ func (k *link) payload(m *wire.ClaimPayload) error {
 	var size int64
 	for _, f := range m.Frames {
 		if size += f.Sum.Len; f.Sum.Len > k.c.opt.Limits.MessageBytes || size > x.limit {
-			x.err = fmt.Errorf("%w: payload of more bytes than its ticket's %d, or a frame above %d", ErrRefused, x.limit, k.c.opt.Limits.MessageBytes)
+			x.err = fmt.Errorf("%w: payload of more bytes than its ticket's %d, or a frame above %d", errRefused, x.limit, k.c.opt.Limits.MessageBytes)
 			k.giveBack(m.N, x, true)
 			return nil
 		}

@@ -157,7 +157,7 @@ func (p *peer) reject(n uint64, reason string, err error, worker string) {
 func (p *peer) ask(m *wire.ClaimAsk) error {
 	key := openKey{m.Attempt, m.Worker}
 	err := p.verify(m.Attempt, m.Token)
-	expired := errors.Is(err, ErrTokenExpired)
+	expired := errors.Is(err, errTokenExpired)
 	if err != nil && !expired {
 		p.reject(m.N, reasonOf(err), err, m.Worker)
 		return nil
@@ -250,7 +250,7 @@ func (p *peer) deliver(m *wire.ClaimAsk, h *held, got *payload) {
 func (p *peer) finish(m *wire.ClaimResult) {
 	res := m.Result
 	err := p.verify(res.Attempt, m.Token)
-	if err != nil && !errors.Is(err, ErrTokenExpired) {
+	if err != nil && !errors.Is(err, errTokenExpired) {
 		p.reject(m.N, reasonOf(err), err, res.Worker)
 		return
 	}

@@ -123,7 +123,7 @@ func (s *Server) admit(r *http.Request) (status int, reason string, err error) {
 	if key.Gateway != s.opt.Name {
 		return http.StatusGone, wire.RefusedGone, fmt.Errorf("%w: this is gateway %q, not %q", wire.ErrGone, s.opt.Name, key.Gateway)
 	}
-	if err := s.opt.Key.Check(token, key, time.Now()); err != nil && !errors.Is(err, ErrTokenExpired) {
+	if err := s.opt.Key.Check(token, key, time.Now()); err != nil && !errors.Is(err, errTokenExpired) {
 		return http.StatusUnauthorized, wire.RefusedToken, err
 	}
 	return 0, "", nil

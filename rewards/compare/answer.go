@@ -10,18 +10,18 @@ import (
 
 // readOutcome finds the last <result>A|B|tie</result> of an answer. Anything else in
 // the last <result> is no answer, whatever stands before it.
-func readOutcome(answer string) (Outcome, error) {
+func readOutcome(answer string) (outcome, error) {
 	word, err := lastElement(answer, "result")
 	if err != nil {
 		return Unknown, err
 	}
 	switch word {
 	case "a":
-		return ABetter, nil
+		return aBetter, nil
 	case "b":
-		return BBetter, nil
+		return bBetter, nil
 	case "tie":
-		return Tie, nil
+		return tie, nil
 	}
 	return Unknown, fmt.Errorf("<result> holds %q, want A, B or tie", shorten(word))
 }

@@ -1,9 +1,9 @@
 package compare
 
-// Copeland is RM-Gallery's copeland: (wins − losses) / max|wins − losses|, in −1 … 1; 0
+// copeland is RM-Gallery's copeland: (wins − losses) / max|wins − losses|, in −1 … 1; 0
 // for all where no one has net wins. A participant with fewer comparisons than others
 // is brought to their number first. NaN for one of whom nothing is known.
-func Copeland(t *Table) []float64 {
+func copeland(t *table) []float64 {
 	tallies := t.tallies()
 	net := make([]float64, len(tallies))
 	for i, y := range tallies {

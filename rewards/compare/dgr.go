@@ -10,8 +10,8 @@ import (
 // maxExact is the largest number of participants whose cycles DGR breaks exactly.
 const maxExact = 16
 
-// Conflicts is what DGR made of a table.
-type Conflicts struct {
+// conflicts is what DGR made of a table.
+type conflicts struct {
 	// Scores are Net / max|Net|, in −1 … 1; 0 for all where no one has net wins.
 	Scores []float64
 	// Net is wins − losses of each participant without the removed comparisons,
@@ -28,7 +28,7 @@ type Conflicts struct {
 	Steps int
 }
 
-// DGR is RM-Gallery's dgr (tournament feedback arc set): the comparisons of least
+// dgr is RM-Gallery's dgr (tournament feedback arc set): the comparisons of least
 // weight are removed so that nobody beats itself round a corner, and the net wins
 // without them are divided by the largest. NaN for a participant of whom nothing is known.
 //
@@ -41,8 +41,8 @@ type Conflicts struct {
 //
 // A tie has no direction and no weight. The original draws one at random and lets it
 // cost 0.1, so that eleven drawn directions outvote a judgement.
-func DGR(t *Table) Conflicts {
-	c := Conflicts{Exact: t.Len() <= maxExact}
+func dgr(t *table) conflicts {
+	c := conflicts{Exact: t.Len() <= maxExact}
 	if c.Exact {
 		c.Order, c.Steps = lightestOrder(t)
 	} else {
@@ -59,7 +59,7 @@ func DGR(t *Table) Conflicts {
 	}
 	for a := range net {
 		for b := range net {
-			if o, w := t.At(a, b); o == ABetter && place[a] > place[b] {
+			if o, w := t.At(a, b); o == aBetter && place[a] > place[b] {
 				net[a] -= w
 				net[b] += w
 				c.Removed = append(c.Removed, [2]int{a, b})
@@ -79,13 +79,13 @@ const (
 	drawnBits = 29
 )
 
-func (t *Table) price(winner, loser int) int64 {
+func (t *table) price(winner, loser int) int64 {
 	_, w := t.At(winner, loser)
 	return int64(math.Round(w*1000))<<priceBits | int64(t.pairKey(winner, loser)>>(64-drawnBits)) // 29 bits
 }
 
 // byKey lists the participants by their keys.
-func (t *Table) byKey() []int {
+func (t *table) byKey() []int {
 	order := make([]int, t.Len())
 	for i := range order {
 		order[i] = i
@@ -100,7 +100,7 @@ func (t *Table) byKey() []int {
 // Least[s] is the least price within the set s of participants, placed behind all
 // others. Whoever of s is placed first pays for its losses against the rest of s, so
 // least[s] = min over v in s of least[s−v] + losses of v within s−v.
-func lightestOrder(t *Table) (order []int, steps int) {
+func lightestOrder(t *table) (order []int, steps int) {
 	n := t.Len()
 	byKey := t.byKey() // bit v of a set is byKey[v]
 	losses := make([]lossTable, n)
@@ -134,14 +134,14 @@ func lightestOrder(t *Table) (order []int, steps int) {
 // sum of two entries, one for the lower and one for the upper 8 bits of the set.
 type lossTable [2][256]int64
 
-func newLossTable(t *Table, byKey []int, v int) lossTable {
+func newLossTable(t *table, byKey []int, v int) lossTable {
 	var l lossTable
 	for half := range l {
 		for s := 1; s < 256; s++ {
 			u := half*8 + bits.TrailingZeros(uint(s)) // s is 1 to 255
 			l[half][s] = l[half][s&(s-1)]
 			if u < len(byKey) {
-				if o, _ := t.At(byKey[v], byKey[u]); o == BBetter {
+				if o, _ := t.At(byKey[v], byKey[u]); o == bBetter {
 					l[half][s] += t.price(byKey[u], byKey[v])
 				}
 			}
@@ -153,9 +153,9 @@ func newLossTable(t *Table, byKey []int, v int) lossTable {
 func (l *lossTable) within(s int) int64 { return l[0][s&255] + l[1][s>>8] }
 
 // orderByNetWins sorts by net wins, equals by their keys.
-func orderByNetWins(t *Table) []int {
+func orderByNetWins(t *table) []int {
 	order := t.byKey()
-	net := Tournament(t)
+	net := tournament(t)
 	for i, v := range net {
 		if math.IsNaN(v) {
 			net[i] = 0

@@ -14,32 +14,32 @@ const (
 	eloStop   = 0.01
 )
 
-// Ratings is what Elo made of a table.
-type Ratings struct {
+// ratings is what Elo made of a table.
+type ratings struct {
 	// Scores are the ratings by MinMax, in −1 … 1; 0 for all where no two differ.
 	Scores []float64
-	// Ratings are Elo's, about 1,500 on the mean; NaN for a participant of whom nothing
+	// ratings are Elo's, about 1,500 on the mean; NaN for a participant of whom nothing
 	// is known.
 	Ratings []float64
 	// Passes is how often all comparisons were gone through, 1 to 100.
 	Passes int
 }
 
-// Elo is RM-Gallery's elo: everybody begins with 1,500; a comparison with outcome s (1,
+// elo is RM-Gallery's elo: everybody begins with 1,500; a comparison with outcome s (1,
 // 0.5, 0) moves the rating of each side by 32·weight·(s − 1/(1 + 10^((other − own)/400)));
 // all comparisons are gone through until a pass moves nobody by 0.01 or more, at most
 // 100 times. Unknown comparisons move nobody.
 //
-// Elo depends on the order of comparisons: the original takes them as the answers
+// elo depends on the order of comparisons: the original takes them as the answers
 // arrive. Here it is drawn by the keys of the two.
-func Elo(t *Table) Ratings {
+func elo(t *table) ratings {
 	type match struct {
 		a, b int
 		key  uint64
 		wins float64 // of a
 		k    float64
 	}
-	won := map[Outcome]float64{ABetter: 1, BBetter: 0, Tie: 0.5}
+	won := map[outcome]float64{aBetter: 1, bBetter: 0, tie: 0.5}
 	var matches []match
 	order := t.byKey()
 	for i, a := range order {
@@ -51,7 +51,7 @@ func Elo(t *Table) Ratings {
 	}
 	slices.SortStableFunc(matches, func(x, y match) int { return cmp.Compare(x.key, y.key) })
 
-	r := Ratings{Ratings: make([]float64, t.Len())}
+	r := ratings{Ratings: make([]float64, t.Len())}
 	for i := range r.Ratings {
 		r.Ratings[i] = eloStart
 	}
@@ -72,7 +72,7 @@ func Elo(t *Table) Ratings {
 			r.Ratings[i] = math.NaN()
 		}
 	}
-	r.Scores = MinMax(r.Ratings, flat)
+	r.Scores = minMax(r.Ratings, flat)
 	return r
 }
 

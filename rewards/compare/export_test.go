@@ -23,3 +23,31 @@ func Plan(ids []string, perMember int, reference bool) [][2]int {
 	}
 	return pairs
 }
+
+// For the tests of the package alone.
+type (
+	Comparison = comparison
+	Outcome    = outcome
+	Table      = table
+	Tally      = tally
+)
+
+const (
+	ABetter = aBetter
+	BBetter = bBetter
+	Tie     = tie
+)
+
+var (
+	Copeland        = copeland
+	DGR             = dgr
+	Elo             = elo
+	MinMax          = minMax
+	NewTable        = newTable
+	RankFlowFactory = rankFlowFactory
+	RankUnit        = rankUnit
+	Ranks           = ranks
+	Tournament      = tournament
+	WinRate         = winRate
+	ZScore          = zScore
+)

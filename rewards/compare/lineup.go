@@ -61,13 +61,13 @@ func referenceFields(path string) []rewards.Field {
 
 // againstReference are RM-Gallery's win (better than the reference) and win_and (at
 // least as good), for the outcome of comparing a member with it; nothing if unknown.
-func againstReference(o Outcome) map[string]any {
+func againstReference(o outcome) map[string]any {
 	switch o {
-	case ABetter:
+	case aBetter:
 		return map[string]any{"win": 1.0, "win_and": 1.0}
-	case Tie:
+	case tie:
 		return map[string]any{"win": 0.0, "win_and": 1.0}
-	case BBetter:
+	case bBetter:
 		return map[string]any{"win": 0.0, "win_and": 0.0}
 	}
 	return nil
@@ -84,11 +84,11 @@ func numbers(names ...string) []rewards.Field {
 // maxTold bounds the comparisons that the details of a member hold.
 const maxTold = 32
 
-// Comparison is what the details of a member hold of a comparison.
-type Comparison struct {
+// comparison is what the details of a member hold of a comparison.
+type comparison struct {
 	// With is the other sample's id, or "reference".
 	With string `json:"with"`
-	// Outcome is "win", "loss", "tie" or "unknown".
+	// outcome is "win", "loss", "tie" or "unknown".
 	Outcome string `json:"outcome"`
 	// Same says that both showed the same, and nobody was asked.
 	Same bool `json:"same,omitempty"`
@@ -99,9 +99,9 @@ type Comparison struct {
 }
 
 // retell lists the comparisons of one participant.
-func (l *lineUp) retell(who int, contests []contest) []Comparison {
-	words := map[Outcome]string{ABetter: "win", BBetter: "loss", Tie: "tie", Unknown: "unknown"}
-	var told []Comparison
+func (l *lineUp) retell(who int, contests []contest) []comparison {
+	words := map[outcome]string{aBetter: "win", bBetter: "loss", tie: "tie", Unknown: "unknown"}
+	var told []comparison
 	for _, c := range contests {
 		other, o := c.b, c.outcome
 		switch who {
@@ -114,7 +114,7 @@ func (l *lineUp) retell(who int, contests []contest) []Comparison {
 		if len(told) == maxTold {
 			break
 		}
-		told = append(told, Comparison{
+		told = append(told, comparison{
 			With: l.people[other].id, Outcome: words[o], Same: c.same, Disagreed: c.biased, Answers: c.answers,
 		})
 	}

@@ -208,12 +208,12 @@ func (l *listwise) conclude(up *lineUp, orders [][]int, answers []said) []reward
 }
 
 // better compares two mean positions, of which the lower is the better one.
-func better(a, b float64) Outcome {
+func better(a, b float64) outcome {
 	switch {
 	case a < b:
-		return ABetter
+		return aBetter
 	case a > b:
-		return BBetter
+		return bBetter
 	}
-	return Tie
+	return tie
 }

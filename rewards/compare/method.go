@@ -19,23 +19,23 @@ type ranking struct {
 }
 
 // rank applies a method to a table.
-func rank(method string, t *Table) (ranking, error) {
+func rank(method string, t *table) (ranking, error) {
 	switch method {
 	case methodWinRate:
-		return ranking{scores: WinRate(t)}, nil
+		return ranking{scores: winRate(t)}, nil
 	case methodCopeland:
-		return ranking{scores: Copeland(t)}, nil
+		return ranking{scores: copeland(t)}, nil
 	case methodTournament:
-		return ranking{scores: Tournament(t)}, nil
+		return ranking{scores: tournament(t)}, nil
 	case methodElo:
-		e := Elo(t)
+		e := elo(t)
 		r := ranking{scores: e.Scores, group: map[string]any{"passes": e.Passes}}
 		for _, v := range e.Ratings {
 			r.each = append(r.each, map[string]any{"rating": v})
 		}
 		return r, nil
 	case methodDGR:
-		d := DGR(t)
+		d := dgr(t)
 		r := ranking{scores: d.Scores, group: map[string]any{"removed": len(d.Removed), "exact": d.Exact}}
 		for _, v := range d.Net {
 			r.each = append(r.each, map[string]any{"net_wins": v})

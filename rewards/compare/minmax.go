@@ -2,9 +2,9 @@ package compare
 
 import "math"
 
-// MinMax brings the lowest value to −1 and the highest to 1; all to 0 where they differ
+// minMax brings the lowest value to −1 and the highest to 1; all to 0 where they differ
 // by less than minSpread, or not at all. NaN is left out, and stays NaN.
-func MinMax(values []float64, minSpread float64) []float64 {
+func minMax(values []float64, minSpread float64) []float64 {
 	low, high := span(values)
 	out := make([]float64, len(values))
 	for i, v := range values {

@@ -158,7 +158,7 @@ func (p *pairwise) hold(ctx context.Context, people []*participant, contests []c
 	type call struct {
 		first, second int
 		contest       int
-		outcome       Outcome // of first as A and second as B
+		outcome       outcome // of first as A and second as B
 		said          said
 		cause         error
 	}
@@ -167,7 +167,7 @@ func (p *pairwise) hold(ctx context.Context, people []*participant, contests []c
 		c := &contests[i]
 		a, b := people[c.a], people[c.b]
 		if c.same = a.same(b); c.same {
-			c.outcome = Tie
+			c.outcome = tie
 			continue
 		}
 		if p.options.Debias || !swapped(a, b) {
@@ -203,7 +203,7 @@ func (p *pairwise) hold(ctx context.Context, people []*participant, contests []c
 }
 
 // add takes in what one order of a pair says.
-func (c *contest) add(o Outcome, cause error, s said) {
+func (c *contest) add(o outcome, cause error, s said) {
 	if cause != nil {
 		s.Error = tail(cause.Error())
 	}
@@ -215,12 +215,12 @@ func (c *contest) add(o Outcome, cause error, s said) {
 	case len(c.answers) == 1:
 		c.outcome = o
 	case c.outcome != o:
-		c.outcome, c.biased = Tie, true
+		c.outcome, c.biased = tie, true
 	}
 }
 
 // compare asks about two participants in this order.
-func (p *pairwise) compare(ctx context.Context, a, b *participant, words map[string]string) (Outcome, said, error) {
+func (p *pairwise) compare(ctx context.Context, a, b *participant, words map[string]string) (outcome, said, error) {
 	pictures, shown := present(a, b)
 	question := filled(p.template, words, map[string]string{inResponseA: shown[0], inResponseB: shown[1]})
 	outcome := Unknown
@@ -245,7 +245,7 @@ func (p *pairwise) conclude(l *lineUp, contests []contest, gone []error) ([]rewa
 			place[i], stay, keys = len(stay), append(stay, i), append(keys, l.people[i].key)
 		}
 	}
-	table := NewTable(keys)
+	table := newTable(keys)
 	unknown, biased := make([]int, len(stay)), 0
 	for _, c := range contests {
 		if gone[c.a] != nil || gone[c.b] != nil {

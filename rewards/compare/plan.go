@@ -9,7 +9,7 @@ import (
 type contest struct {
 	a, b int
 	// outcome is what both orders say of a and b, Unknown where one has no answer.
-	outcome Outcome
+	outcome outcome
 	// cause says why it is Unknown.
 	cause error
 	// same says that both show the same: a tie that nobody was asked about.

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Ranks are the places of values from the lowest, 0, to the highest, n − 1. Equal values
+// ranks are the places of values from the lowest, 0, to the highest, n − 1. Equal values
 // share the mean of their places, where argsort would draw.
-func Ranks(values []float64) []float64 {
+func ranks(values []float64) []float64 {
 	order := make([]int, len(values))
 	for i := range order {
 		order[i] = i
@@ -27,18 +27,18 @@ func Ranks(values []float64) []float64 {
 	return out
 }
 
-// RankUnit is rank/(n − 1), in 0 … 1; 0.5 for a value alone.
-func RankUnit(values []float64) []float64 {
+// rankUnit is rank/(n − 1), in 0 … 1; 0.5 for a value alone.
+func rankUnit(values []float64) []float64 {
 	if len(values) == 1 {
 		return []float64{0.5}
 	}
-	return over(Ranks(values), float64(len(values)-1))
+	return over(ranks(values), float64(len(values)-1))
 }
 
-// RankFlowFactory is rank/n, in 0 … (n − 1)/n, as pick_score.py of Flow-Factory has it
+// rankFlowFactory is rank/n, in 0 … (n − 1)/n, as pick_score.py of Flow-Factory has it
 // in PickScore_Rank.
-func RankFlowFactory(values []float64) []float64 {
-	return over(Ranks(values), float64(len(values)))
+func rankFlowFactory(values []float64) []float64 {
+	return over(ranks(values), float64(len(values)))
 }
 
 func over(values []float64, divisor float64) []float64 {

@@ -108,9 +108,9 @@ func standingSpecs() []rewards.Spec {
 				if err := rewards.DecodeOptions(raw, &o); err != nil {
 					return nil, err // it names the option
 				}
-				s := &standing{o.Of, RankUnit}
+				s := &standing{o.Of, rankUnit}
 				if o.Scale == scaleFlowFactory {
-					s.among = RankFlowFactory
+					s.among = rankFlowFactory
 				}
 				return finished(s, o.validate(), oneOf("scale", o.Scale, scaleUnit, scaleFlowFactory))
 			},
@@ -124,7 +124,7 @@ func standingSpecs() []rewards.Spec {
 				if err := rewards.DecodeOptions(raw, &o); err != nil {
 					return nil, err // it names the option
 				}
-				s := &standing{o.Of, func(v []float64) []float64 { return ZScore(v, o.DDOF, o.MinSpread) }}
+				s := &standing{o.Of, func(v []float64) []float64 { return zScore(v, o.DDOF, o.MinSpread) }}
 				return finished(s, o.of.validate(), o.spread.validate(), within("ddof", o.DDOF, 0, 1))
 			},
 		},
@@ -137,7 +137,7 @@ func standingSpecs() []rewards.Spec {
 				if err := rewards.DecodeOptions(raw, &o); err != nil {
 					return nil, err // it names the option
 				}
-				s := &standing{o.Of, func(v []float64) []float64 { return MinMax(v, o.MinSpread) }}
+				s := &standing{o.Of, func(v []float64) []float64 { return minMax(v, o.MinSpread) }}
 				return finished(s, o.of.validate(), o.spread.validate())
 			},
 		},

@@ -5,37 +5,37 @@ import (
 	"math"
 )
 
-// Outcome is what a comparison of A with B says.
-type Outcome int8
+// outcome is what a comparison of A with B says.
+type outcome int8
 
 // The outcomes. Unknown is a comparison that was never made, or one without an answer.
 const (
-	Unknown Outcome = iota
-	ABetter
-	BBetter
-	Tie
+	Unknown outcome = iota
+	aBetter
+	bBetter
+	tie
 )
 
 // String returns the outcome in a word.
-func (o Outcome) String() string {
+func (o outcome) String() string {
 	switch o {
-	case ABetter:
+	case aBetter:
 		return "a"
-	case BBetter:
+	case bBetter:
 		return "b"
-	case Tie:
+	case tie:
 		return "tie"
 	}
 	return "unknown"
 }
 
 // Flip is the outcome with A and B exchanged.
-func (o Outcome) Flip() Outcome {
+func (o outcome) Flip() outcome {
 	switch o {
-	case ABetter:
-		return BBetter
-	case BBetter:
-		return ABetter
+	case aBetter:
+		return bBetter
+	case bBetter:
+		return aBetter
 	}
 	return o
 }
@@ -43,29 +43,29 @@ func (o Outcome) Flip() Outcome {
 // maxWeight bounds the weight of a comparison: the sums of DGR stay within 63 bits.
 const maxWeight = 1000
 
-// Table is who was found better than whom among n participants: n×n outcomes, each
+// table is who was found better than whom among n participants: n×n outcomes, each
 // with a weight. It is filled by one goroutine, and may then be read by many.
-type Table struct {
+type table struct {
 	keys     []uint64
-	outcomes []Outcome // row-major, [a][b] as A sees it
+	outcomes []outcome // row-major, [a][b] as A sees it
 	weights  []float64 // the same
 }
 
-// NewTable makes a table in which nothing is known. Each participant has a key that
+// newTable makes a table in which nothing is known. Each participant has a key that
 // goes with it wherever it stands: keys break ties, so that equal participants get
 // equal scores in any order.
-func NewTable(keys []uint64) *Table {
+func newTable(keys []uint64) *table {
 	n := len(keys)
-	return &Table{keys: keys, outcomes: make([]Outcome, n*n), weights: make([]float64, n*n)}
+	return &table{keys: keys, outcomes: make([]outcome, n*n), weights: make([]float64, n*n)}
 }
 
 // Len is the number of participants.
-func (t *Table) Len() int { return len(t.keys) }
+func (t *table) Len() int { return len(t.keys) }
 
 // Set writes the outcome of comparing a with b, both from 0 to Len()−1, in the place of
 // what stood there. The weight is above 0 and at most 1,000, usually 1; another one, and
 // a participant compared with itself, are mistakes in the program: it panics.
-func (t *Table) Set(a, b int, o Outcome, weight float64) {
+func (t *table) Set(a, b int, o outcome, weight float64) {
 	if a == b || !(weight > 0 && weight <= maxWeight) {
 		panic(fmt.Sprintf("compare: participants %d and %d with weight %v", a, b, weight))
 	}
@@ -75,37 +75,37 @@ func (t *Table) Set(a, b int, o Outcome, weight float64) {
 }
 
 // At returns what the comparison of a with b said, and its weight.
-func (t *Table) At(a, b int) (Outcome, float64) {
+func (t *table) At(a, b int) (outcome, float64) {
 	n := t.Len()
 	return t.outcomes[a*n+b], t.weights[a*n+b]
 }
 
-// Tally is what the comparisons of one participant add up to, by weight.
-type Tally struct {
+// tally is what the comparisons of one participant add up to, by weight.
+type tally struct {
 	Wins, Losses, Ties float64
 }
 
 // Known is the weight of all its comparisons with an outcome.
-func (y Tally) Known() float64 { return y.Wins + y.Losses + y.Ties }
+func (y tally) Known() float64 { return y.Wins + y.Losses + y.Ties }
 
-// Tally adds up the comparisons of participant a.
-func (t *Table) Tally(a int) Tally {
-	var y Tally
+// tally adds up the comparisons of participant a.
+func (t *table) Tally(a int) tally {
+	var y tally
 	for b := range t.Len() {
 		switch o, w := t.At(a, b); o {
-		case ABetter:
+		case aBetter:
 			y.Wins += w
-		case BBetter:
+		case bBetter:
 			y.Losses += w
-		case Tie:
+		case tie:
 			y.Ties += w
 		}
 	}
 	return y
 }
 
-func (t *Table) tallies() []Tally {
-	all := make([]Tally, t.Len())
+func (t *table) tallies() []tally {
+	all := make([]tally, t.Len())
 	for a := range all {
 		all[a] = t.Tally(a)
 	}
@@ -113,7 +113,7 @@ func (t *Table) tallies() []Tally {
 }
 
 // pairKey is the same for a and b as for b and a.
-func (t *Table) pairKey(a, b int) uint64 { return pairKey(t.keys[a], t.keys[b]) }
+func (t *table) pairKey(a, b int) uint64 { return pairKey(t.keys[a], t.keys[b]) }
 
 func pairKey(x, y uint64) uint64 { return mix(mix(min(x, y)) ^ max(x, y)) }
 
@@ -129,7 +129,7 @@ func mix(x uint64) uint64 {
 // perComparison brings net wins to the number of comparisons of the participant that
 // has most of them, so that an unknown one counts as missing and not as a tie. Where
 // all have the same number nothing changes. NaN: nothing is known of the participant.
-func perComparison(net []float64, tallies []Tally) []float64 {
+func perComparison(net []float64, tallies []tally) []float64 {
 	most := 0.0
 	for _, y := range tallies {
 		most = max(most, y.Known())

@@ -2,10 +2,10 @@ package compare
 
 import "math"
 
-// WinRate is RM-Gallery's winrate: wins / comparisons, a tie being a comparison and no
+// winRate is RM-Gallery's winrate: wins / comparisons, a tie being a comparison and no
 // win, and then MinMax to −1 … 1; 0 for all where no two rates differ. NaN for a
 // participant of whom nothing is known.
-func WinRate(t *Table) []float64 {
+func winRate(t *table) []float64 {
 	rates := make([]float64, t.Len())
 	for i, y := range t.tallies() {
 		rates[i] = math.NaN()
@@ -13,5 +13,5 @@ func WinRate(t *Table) []float64 {
 			rates[i] = y.Wins / known
 		}
 	}
-	return MinMax(rates, flat)
+	return minMax(rates, flat)
 }

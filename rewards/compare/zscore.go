@@ -2,10 +2,10 @@ package compare
 
 import "math"
 
-// ZScore is (value − mean) / standard deviation, the latter with n − ddof below the
+// zScore is (value − mean) / standard deviation, the latter with n − ddof below the
 // sum: 0 as NumPy has it, 1 as PyTorch has it. All are 0 where the lowest and the
 // highest differ by less than minSpread, or not at all.
-func ZScore(values []float64, ddof int, minSpread float64) []float64 {
+func zScore(values []float64, ddof int, minSpread float64) []float64 {
 	out := make([]float64, len(values))
 	low, high := span(values)
 	if !(high > low && high-low >= minSpread) || len(values) <= ddof {

@@ -10,11 +10,11 @@ import (
 // documentation is Options for people: `rewardloop scorers` prints it.
 func documentation() []rewards.Option {
 	return []rewards.Option{
-		{Name: "preset", Type: "string", Default: FlowGRPO, Doc: "whose formula: " + strings.Join(Presets(), ", ") + ". What stands beside an option below is its value by that preset"},
+		{Name: "preset", Type: "string", Default: FlowGRPO, Doc: "whose formula: " + strings.Join(presets(), ", ") + ". What stands beside an option below is its value by that preset"},
 		{Name: "reader", Type: "string", Default: ReaderAuto, Doc: "who reads: ppocr, tesseract, vlm (a vision-language model that runs here), or auto: ppocr where its model and ONNX Runtime are here"},
 		{Name: "model", Type: "string", Default: DefaultModel, Doc: "the PP-OCR model, or with vlm the name or folder of that model (smolvlm-256m); rewardloop models list names them"},
-		{Name: "profile", Type: "string", Default: ProfileRapidOCR, Doc: "constants around the models: rapidocr, or paddle2 (PaddleOCR 2.x, as flow_grpo runs it)"},
-		{Name: "mode", Type: "string", Default: ModeFast, Doc: "fast, or parity: sizes, padding and batches of the reference"},
+		{Name: "profile", Type: "string", Default: profileRapidOCR, Doc: "constants around the models: rapidocr, or paddle2 (PaddleOCR 2.x, as flow_grpo runs it)"},
+		{Name: "mode", Type: "string", Default: modeFast, Doc: "fast, or parity: sizes, padding and batches of the reference"},
 		{Name: "swap_rb", Type: "bool", Default: "false", Doc: "exchange red and blue, as flow_grpo does by giving PaddleOCR RGB arrays"},
 		{Name: "device", Type: "string", Default: infer.CPU, Doc: "where the models run: " + infer.DeviceForm},
 		{Name: "target_rule", Type: "string", Default: firstQuoted, Doc: "which part of ground truth or prompt is wanted: first_quoted, double_or_single (unirl) or every_quoted (deepgen)"},

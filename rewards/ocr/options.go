@@ -108,9 +108,9 @@ const (
 	ReaderPPOCR     = "ppocr"
 	ReaderTesseract = "tesseract"
 	ReaderVLM       = "vlm"
-	ProfileRapidOCR = "rapidocr"
+	profileRapidOCR = "rapidocr"
 	ProfilePaddle2  = "paddle2"
-	ModeFast        = "fast"
+	modeFast        = "fast"
 	ModeParity      = "parity"
 	DefaultModel    = "ppocr-v4-mobile"
 	DefaultVLM      = "smolvlm-256m"
@@ -118,7 +118,7 @@ const (
 
 // DefaultReader is what options that name no reader mean.
 func DefaultReader() ReaderOptions {
-	return ReaderOptions{Reader: ReaderAuto, Model: DefaultModel, Profile: ProfileRapidOCR, Mode: ModeFast, Device: infer.CPU}
+	return ReaderOptions{Reader: ReaderAuto, Model: DefaultModel, Profile: profileRapidOCR, Mode: modeFast, Device: infer.CPU}
 }
 
 // Readers gives scorers their reader.
@@ -139,11 +139,11 @@ const (
 	FlowGRPO      = "flow_grpo"
 	FlowGRPOVideo = "flow_grpo_video"
 	VerlOmni      = "verl_omni"
-	DeepGen       = "deepgen"
-	DeepGenOld    = "deepgen_old" // FlowGRPO by the name of its copy in deepgen_rl
-	Cosmos        = "cosmos"
-	UniRL         = "unirl"
-	FlowFactory   = "flow_factory"
+	deepGen       = "deepgen"
+	deepGenOld    = "deepgen_old" // FlowGRPO by the name of its copy in deepgen_rl
+	cosmos        = "cosmos"
+	uniRL         = "unirl"
+	flowFactory   = "flow_factory"
 )
 
 // The values of the options that are words.
@@ -171,9 +171,9 @@ const (
 	positiveMean = "positive_mean"
 )
 
-// Presets returns the names of the presets.
-func Presets() []string {
-	return []string{FlowGRPO, FlowGRPOVideo, VerlOmni, DeepGen, DeepGenOld, Cosmos, UniRL, FlowFactory}
+// presets returns the names of the presets.
+func presets() []string {
+	return []string{FlowGRPO, FlowGRPOVideo, VerlOmni, deepGen, deepGenOld, cosmos, uniRL, flowFactory}
 }
 
 // Preset returns the options of a preset by name; "" is FlowGRPO.
@@ -186,23 +186,23 @@ func Preset(name string) (Options, error) {
 		FrameInterval: 4, Video: mean,
 	}
 	switch o.Preset {
-	case FlowGRPO, DeepGenOld:
+	case FlowGRPO, deepGenOld:
 	case FlowGRPOVideo:
 		o.Video = positiveMean
 	case VerlOmni:
 		o.Whitespace, o.BareGroundTruth, o.EmptyTarget = allSpace, true, matchEmpty
-	case DeepGen:
+	case deepGen:
 		o.TargetRule, o.NoTarget, o.EmptyTarget = everyQuoted, zero, zero
 		o.Whitespace, o.IgnorePunct, o.CaseSensitive, o.FoldConfusions = allSpace, true, true, true
 		o.Candidates, o.Substring = ngrams, false
-	case Cosmos:
+	case cosmos:
 		o.EmptyTarget, o.Denominator = met, rawTarget
-	case UniRL:
+	case uniRL:
 		o.TargetRule, o.NoTarget, o.EmptyTarget = doubleOrSingle, wholePrompt, met
-	case FlowFactory:
+	case flowFactory:
 		o.NoTarget, o.FrameInterval = wholePrompt, 1
 	default:
-		return Options{}, fmt.Errorf("preset: %q is unknown, want one of %q", name, Presets())
+		return Options{}, fmt.Errorf("preset: %q is unknown, want one of %q", name, presets())
 	}
 	return o, nil
 }
@@ -244,8 +244,8 @@ func (o Options) Validate() error {
 	word("denominator", o.Denominator, normalisedTarget, rawTarget)
 	word("video", o.Video, mean, positiveMean)
 	word("reader", o.Reader, ReaderAuto, ReaderPPOCR, ReaderTesseract, ReaderVLM)
-	word("profile", o.Profile, ProfileRapidOCR, ProfilePaddle2)
-	word("mode", o.Mode, ModeFast, ModeParity)
+	word("profile", o.Profile, profileRapidOCR, ProfilePaddle2)
+	word("mode", o.Mode, modeFast, ModeParity)
 	if o.Model == "" {
 		errs = append(errs, errors.New("model: is empty; `rewardloop models list` shows the names"))
 	}

@@ -280,7 +280,7 @@ func (s *Scorer) add(t *total, frame int, lines []Line, targets []string, video 
 		t.value += m.Value
 		t.counted++
 	}
-	t.read = append(t.read, Reading{Frame: frame, Value: m.Value, Text: clip(text), Lines: lines[:min(len(lines), maxDetailLines)]})
+	t.read = append(t.read, reading{Frame: frame, Value: m.Value, Text: clip(text), Lines: lines[:min(len(lines), maxDetailLines)]})
 	return nil
 }
 
@@ -292,8 +292,8 @@ const (
 	maxDetailFrames = 64
 )
 
-// Reading is what the details hold of a frame.
-type Reading struct {
+// reading is what the details hold of a frame.
+type reading struct {
 	Frame int     `json:"frame"`
 	Value float64 `json:"value"`
 	Text  string  `json:"text"`
@@ -316,7 +316,7 @@ type total struct {
 	frames   int // frames read
 	distance int
 	length   int
-	read     []Reading
+	read     []reading
 }
 
 func (t *total) score(details map[string]any, video bool) rewards.Score {

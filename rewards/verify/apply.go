@@ -33,8 +33,8 @@ const grace = time.Second
 // maxMessage bounds what is said of a failure, in bytes: it travels with the sample.
 const maxMessage = 1024
 
-// Outcome is what became of one verifier.
-type Outcome struct {
+// outcome is what became of one verifier.
+type outcome struct {
 	Key      string
 	Required bool
 	// Class is "" for one that answered, else what stands in verified_results.
@@ -66,7 +66,7 @@ func Check(verifiers []Named) error {
 	return errors.Join(errs...)
 }
 
-// Apply runs the verifiers at once and returns a shallow copy of the sample whose
+// apply runs the verifiers at once and returns a shallow copy of the sample whose
 // extra_info holds their results:
 //
 //	"verified_results": {"sql": <result>, "facts": {"error": {"class": "timeout", "message": "…"}}}
@@ -77,10 +77,10 @@ func Check(verifiers []Named) error {
 // failed, of ctx where that ended first, or BadInput for an extra_info that is no
 // JSON object.
 //
-// Apply returns when all have: at the latest a second after the last deadline,
+// apply returns when all have: at the latest a second after the last deadline,
 // without those that heed no context. They see a copy of the sample without media
 // that shares no byte with it, so that it may be released.
-func Apply(ctx context.Context, verifiers []Named, s *rewards.Sample) (*rewards.Sample, []Outcome, error) {
+func apply(ctx context.Context, verifiers []Named, s *rewards.Sample) (*rewards.Sample, []outcome, error) {
 	if err := Check(verifiers); err != nil {
 		return nil, nil, fmt.Errorf("%w: sample %q: %w", rewards.Internal, s.ID, err)
 	}
@@ -94,7 +94,7 @@ func Apply(ctx context.Context, verifiers []Named, s *rewards.Sample) (*rewards.
 		return nil, r.outcomes, fmt.Errorf("sample %q: %w", s.ID, err)
 	}
 	out := *s
-	out.ExtraInfo = append(extra, member{quoted(Field), r.object()}).object()
+	out.ExtraInfo = append(extra, member{quoted(field), r.object()}).object()
 	return &out, r.outcomes, nil
 }
 
@@ -141,7 +141,7 @@ func (n *Named) failure(err error) *failure {
 // round is one run of all verifiers; only the goroutine of Apply uses it.
 type round struct {
 	verifiers []Named
-	outcomes  []Outcome
+	outcomes  []outcome
 	results   []json.RawMessage // nil: has not answered
 	overdue   []time.Time       // when it is waited for no longer
 	answers   chan answer       // one place per verifier, so that an abandoned one never blocks
@@ -151,11 +151,11 @@ type round struct {
 
 func newRound(verifiers []Named) *round {
 	r := &round{
-		verifiers: verifiers, outcomes: make([]Outcome, len(verifiers)), results: make([]json.RawMessage, len(verifiers)),
+		verifiers: verifiers, outcomes: make([]outcome, len(verifiers)), results: make([]json.RawMessage, len(verifiers)),
 		overdue: make([]time.Time, len(verifiers)), answers: make(chan answer, len(verifiers)), start: time.Now(),
 	}
 	for i, n := range verifiers {
-		r.outcomes[i] = Outcome{Key: n.Key, Required: n.Required}
+		r.outcomes[i] = outcome{Key: n.Key, Required: n.Required}
 		r.overdue[i] = r.start.Add(n.timeout() + grace)
 	}
 	return r

@@ -3,7 +3,7 @@
 // server that runs the response's code, a program on this machine.
 //
 // The life of a verification: [New] builds a verifier from its options, without
-// connecting or starting anything. [Apply] runs the verifiers of a reward at once on a
+// connecting or starting anything. apply runs the verifiers of a reward at once on a
 // copy of the sample that shares no byte with it, and returns the sample with what
 // they found in extra_info, under verified_results; a field of that name that came
 // with the sample is dropped before anybody sees it. A verifier that fails says so

@@ -70,7 +70,7 @@ func (h *httpVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawM
 		return nil, err
 	}
 	a, err := h.doer.Do(ctx, &outbound.Call{
-		Header: h.header, Body: body, MaxBytes: MaxResult, Check: checkJSON,
+		Header: h.header, Body: body, MaxBytes: maxResult, Check: checkJSON,
 	})
 	if err != nil {
 		return nil, err // it names endpoint, status and cause, and carries its class

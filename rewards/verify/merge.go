@@ -12,8 +12,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Field is where the results stand in extra_info.
-const Field = "verified_results"
+// field is where the results stand in extra_info.
+const field = "verified_results"
 
 // members are those of a JSON object, in order, as they were written.
 type members []member
@@ -44,7 +44,7 @@ func trusted(extra json.RawMessage) (members, error) {
 			return nil, broken(err)
 		}
 		name, _ := key.(string) // Token gives nothing else in the place of a name
-		if !strings.EqualFold(name, Field) {
+		if !strings.EqualFold(name, field) {
 			out = append(out, member{quoted(name), value})
 		}
 	}
@@ -102,8 +102,8 @@ func encode(v any) ([]byte, error) {
 func checked(result json.RawMessage) (json.RawMessage, error) {
 	result = bytes.TrimSpace(result)
 	switch {
-	case len(result) > MaxResult:
-		return nil, fmt.Errorf("%w: the result has %d bytes, at most %d", rewards.Internal, len(result), MaxResult)
+	case len(result) > maxResult:
+		return nil, fmt.Errorf("%w: the result has %d bytes, at most %d", rewards.Internal, len(result), maxResult)
 	case !json.Valid(result):
 		return nil, fmt.Errorf("%w: the result is not JSON: %s", rewards.Internal, service.Quote(result))
 	}

@@ -14,7 +14,7 @@ type bounded struct {
 
 // Write is called by one goroutine.
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.full || len(b.kept)+len(p) > MaxResult {
+	if b.full || len(b.kept)+len(p) > maxResult {
 		if !b.full {
 			b.full = true
 			close(b.over)

@@ -17,7 +17,7 @@ var (
 
 // Prepare implements rewards.Preparer; see Apply.
 func (t Tools) Prepare(ctx context.Context, s *rewards.Sample) (*rewards.Sample, error) {
-	out, _, err := Apply(ctx, t, s)
+	out, _, err := apply(ctx, t, s)
 	return out, err
 }
 

@@ -119,7 +119,7 @@ func (p *process) await(ctx context.Context, exited, over <-chan struct{}) error
 }
 
 func (p *process) tooMuch() error {
-	return fmt.Errorf("%w: %s wrote more than %d bytes on stdout", rewards.Internal, p.program, MaxResult)
+	return fmt.Errorf("%w: %s wrote more than %d bytes on stdout", rewards.Internal, p.program, maxResult)
 }
 
 // limit sets the limits of the process. It has begun by then but has not been given

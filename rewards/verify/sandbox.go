@@ -85,8 +85,8 @@ func (v *sandboxVerifier) ConcurrencyReason() string { return rewards.Concurrenc
 // maxSandboxAnswer bounds the server's answer: a program prints more than is kept.
 const maxSandboxAnswer = 8 << 20
 
-// Run is the result of sandbox_fusion.
-type Run struct {
+// run is the result of sandbox_fusion.
+type run struct {
 	// Status is success, runtime_error, timeout, compile_error, compile_timeout, failed
 	// where the server does not say why, or no_code.
 	Status string `json:"status"`
@@ -104,7 +104,7 @@ type Run struct {
 func (v *sandboxVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawMessage, error) {
 	code, ok := service.ExtractCode(s.Response, v.options.Language)
 	if !ok {
-		return (&Run{Status: "no_code"}).result()
+		return (&run{Status: "no_code"}).result()
 	}
 	if len(code) > v.options.MaxCodeBytes {
 		return nil, fmt.Errorf("%w: the code has %d bytes, over max_code_bytes of %d", rewards.BadInput, len(code), v.options.MaxCodeBytes)
@@ -147,7 +147,7 @@ func (p *phase) failed() bool {
 func (p *phase) late() bool { return p != nil && p.Status == "TimeLimitExceeded" }
 
 // readRun reads the server's answer.
-func readRun(body []byte) (*Run, error) {
+func readRun(body []byte) (*run, error) {
 	var a struct {
 		Status  string `json:"status"`
 		Message string `json:"message"`
@@ -175,18 +175,18 @@ func readRun(body []byte) (*Run, error) {
 	case a.Run != nil:
 		return a.Run.as("failed"), nil
 	}
-	return &Run{Status: "failed", Stderr: a.Message}, nil
+	return &run{Status: "failed", Stderr: a.Message}, nil
 }
 
-func (p *phase) as(status string) *Run {
-	return &Run{Status: status, Stdout: p.Stdout, Stderr: p.Stderr, ReturnCode: p.ReturnCode}
+func (p *phase) as(status string) *run {
+	return &run{Status: status, Stdout: p.Stdout, Stderr: p.Stderr, ReturnCode: p.ReturnCode}
 }
 
 // maxOutput is the most bytes of each output that are kept.
 const maxOutput = 16 << 10
 
 // result is the run as JSON within MaxResult: control characters grow sixfold in it.
-func (r *Run) result() (json.RawMessage, error) {
+func (r *run) result() (json.RawMessage, error) {
 	for most := maxOutput; ; most /= 2 {
 		cut := *r
 		cut.Stdout, cut.Stderr = service.Prefix(r.Stdout, most), service.Prefix(r.Stderr, most)
@@ -195,7 +195,7 @@ func (r *Run) result() (json.RawMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", rewards.Internal, err)
 		}
-		if len(out) <= MaxResult {
+		if len(out) <= maxResult {
 			return out, nil
 		}
 	}

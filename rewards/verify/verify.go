@@ -10,9 +10,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// MaxResult is the most bytes of one result: results travel with every call of a
+// maxResult is the most bytes of one result: results travel with every call of a
 // scorer, an HTTP request or a frame to a Python host.
-const MaxResult = 64 << 10
+const maxResult = 64 << 10
 
 // The kinds of verifiers.
 const (

@@ -49,7 +49,7 @@ func (f *Fault) Transient() bool {
 
 // Faultf makes a fault with the status that its class has over HTTP.
 func Faultf(class rewards.Class, format string, args ...any) *Fault {
-	return &Fault{Status: StatusOf(class), Class: class, Message: fmt.Sprintf(format, args...), Pause: pauses(class)}
+	return &Fault{Status: statusOf(class), Class: class, Message: fmt.Sprintf(format, args...), Pause: pauses(class)}
 }
 
 // pauses reports whether waiting helps against a failure of that class: this server is
@@ -62,8 +62,8 @@ func pauses(class rewards.Class) bool {
 	return class == rewards.Draining || class == rewards.OverCredit || class == rewards.Unavailable
 }
 
-// StatusOf gives the status that tells clients whether to try again.
-func StatusOf(class rewards.Class) int {
+// statusOf gives the status that tells clients whether to try again.
+func statusOf(class rewards.Class) int {
 	switch class {
 	case rewards.Malformed, rewards.IDReused:
 		return http.StatusBadRequest

@@ -11,9 +11,9 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// ScoreOf is the number that stands for a result: its score or, where the profile
+// scoreOf is the number that stands for a result: its score or, where the profile
 // or the client asked for one, its fallback.
-func ScoreOf(r *wire.Result) (float64, bool) {
+func scoreOf(r *wire.Result) (float64, bool) {
 	v := r.RewardScore
 	if r.Outcome != rewards.Scored {
 		v = nil
@@ -27,10 +27,10 @@ func ScoreOf(r *wire.Result) (float64, bool) {
 	return *v, true
 }
 
-// FailureOf says why a result has no score, with the class that decides whether
+// failureOf says why a result has no score, with the class that decides whether
 // another try may help. A failure that nobody can mend decides over others: the
 // second attempt at a broken picture may have met a worker that crashed.
-func FailureOf(r *wire.Result) (class rewards.Class, message string) {
+func failureOf(r *wire.Result) (class rewards.Class, message string) {
 	class, best := outcomeClass(r.Outcome)
 	texts := make([]string, 0, len(r.Errors))
 	for _, e := range r.Errors {
@@ -45,7 +45,7 @@ func FailureOf(r *wire.Result) (class rewards.Class, message string) {
 			texts = append(texts, text)
 		}
 		c := e.Class
-		if e.Permanent && StatusOf(c) == http.StatusServiceUnavailable {
+		if e.Permanent && statusOf(c) == http.StatusServiceUnavailable {
 			c = rewards.Internal // a refused key or a missing module: no client shall try again
 		}
 		if w := weight(c); w > best {
@@ -60,8 +60,8 @@ func FailureOf(r *wire.Result) (class rewards.Class, message string) {
 
 // MayPass reports whether a result has no score, and another try may bring one.
 func MayPass(r *wire.Result) bool {
-	class, _ := FailureOf(r)
-	return r.Outcome != rewards.Scored && StatusOf(class) == http.StatusServiceUnavailable
+	class, _ := failureOf(r)
+	return r.Outcome != rewards.Scored && statusOf(class) == http.StatusServiceUnavailable
 }
 
 // outcomeClass is the class of outcomes that decide whatever the errors say.
@@ -83,7 +83,7 @@ func weight(c rewards.Class) int {
 	switch {
 	case c == rewards.NoScore || c == rewards.Cancelled:
 		return 1
-	case StatusOf(c) == http.StatusServiceUnavailable:
+	case statusOf(c) == http.StatusServiceUnavailable:
 		return 2
 	}
 	return 3
@@ -99,7 +99,7 @@ func NoneAccepted(results []*wire.Result) *Fault {
 			return nil
 		}
 		failed[i] = i
-		class, text := FailureOf(r)
+		class, text := failureOf(r)
 		own := Faultf(class, "no sample was accepted; sample %d: %s", i, text)
 		if f == nil || own.Transient() && !f.Transient() {
 			f = own
@@ -117,16 +117,16 @@ func allScores(results []*wire.Result) ([]float64, *Fault) {
 	var f *Fault
 	var why reasons
 	for i, r := range results {
-		v, ok := ScoreOf(r)
+		v, ok := scoreOf(r)
 		if ok {
 			scores[i] = v
 			continue
 		}
-		class, text := FailureOf(r)
+		class, text := failureOf(r)
 		if f == nil {
-			f = &Fault{Class: class, Status: StatusOf(class), Pause: true}
+			f = &Fault{Class: class, Status: statusOf(class), Pause: true}
 		} else if weight(class) > weight(f.Class) {
-			f.Class, f.Status = class, StatusOf(class)
+			f.Class, f.Status = class, statusOf(class)
 		}
 		f.Failed = append(f.Failed, i)
 		f.Pause = f.Pause && pauses(class)

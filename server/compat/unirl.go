@@ -305,11 +305,11 @@ func (u *unirlBatch) answer(results []*wire.Result) (Reply, *Fault) {
 			r := results[next]
 			next++
 			passing = passing || MayPass(r)
-			if v, ok := ScoreOf(r); ok {
+			if v, ok := scoreOf(r); ok {
 				scores[i] = append(scores[i], pair{name, subMetrics(v, r)})
 			}
 			if r.Outcome != rewards.Scored {
-				_, text := FailureOf(r)
+				_, text := failureOf(r)
 				if r.Fallback != nil && r.Fallback.Value != nil {
 					text += "; the score is the reward's fallback, " + r.Fallback.Policy
 				}

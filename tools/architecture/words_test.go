@@ -55,6 +55,7 @@ var spoken = []struct{ file, line string }{
 var renamed = []struct{ dir, word, now string }{
 	{"internal/outbound", "group", "upstream"},
 	{"internal/service", "group", "upstream"},
+	{"internal/subprocess/serve.go", "slot", "child"},
 	{"loop", "engine", "queue"},
 	{"loop", "gathered", "waits for its group"},
 	{"loop", "parked", "waits for its group"},
@@ -63,6 +64,8 @@ var renamed = []struct{ dir, word, now string }{
 	{"loop/dispatch", "bench", "workers' view"},
 	{"loop/dispatch", "field", "pace table"},
 	{"loop/dispatch", "lane", "step queue"},
+	{"loop/dispatch", "rest", "outage, backing off"},
+	{"loop/dispatch", "resting", "backing off"},
 	{"loop/step", "slot", "place"},
 	{"loop/stream", "got", "confirm"},
 	{"loop/stream", "parked", "waits for its group"},

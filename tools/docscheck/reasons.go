@@ -80,7 +80,7 @@ func excuses() []excuse {
 		{"docs/adr/0009-scale-out.md", "queue.shared_memory", "a decision speaks of the keys of its time"},
 		{"docs/results/README.md", "workers/cost-ratio", "a figure's name, no path"},
 		{"rewards/ocr/README.md", "rewards/ocr.py", "a file of another project"},
-		{"rewards/ocr/tesseract/README.md", "rewardloop slot", "how the binary starts its children: nobody types it, and --help does not list it"},
+		{"rewards/ocr/tesseract/README.md", "rewardloop child", "how the binary starts its children: nobody types it, and --help does not list it"},
 		{"rewards/remote/README.md", "rewards.0.score", "a path into a service's answer, no key"},
 		{"docs/verl.md", "hydra", "verl's own keys; make test-verl gives them to verl"},
 		{"docs/adopt.md", "yaml: base_url", "UniRL's configuration, not ours; make test-clients runs its client"},

@@ -265,8 +265,9 @@ func TestTheNATSConfigurationsOfTheDocumentsAreRead(t *testing.T) {
 	require.True(t, options.JetStream)
 }
 
-// run runs the commands of a block in the page's folder, without a network: modules are
-// those of the cache, which were held to our go.sum when they came.
+// run runs the commands of a block in the page's folder. A page that makes a module runs go mod tidy,
+// which wants modules that the tests of our dependencies import: on a machine that has just been set
+// up the cache does not have them, and they are downloaded.
 func run(t *testing.T, commands, bin, dir, interpreter string) {
 	t.Helper()
 	root, err := os.Getwd()
@@ -274,7 +275,7 @@ func run(t *testing.T, commands, bin, dir, interpreter string) {
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "REWARDLOOP="+root,
-		"REWARDLOOP_PYTHON="+interpreter, "PYTHONDONTWRITEBYTECODE=1", "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
+		"REWARDLOOP_PYTHON="+interpreter, "PYTHONDONTWRITEBYTECODE=1", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", commands, out)
 	// What a failure is answered with must have been said.

@@ -29,7 +29,7 @@ func makeTest(t *testing.T, cases string) (said string, code int) {
 	put("gotestsum", "echo DONE 1 tests")
 	put("go", "case \"$*\" in\n*'tool -n gotestsum') echo "+filepath.Join(bin, "gotestsum")+" ;;\n'list -C tools '*) echo example.org/tools/x ;;\n"+cases+"\nesac")
 	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "scripts", "test.sh"))
-	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "GO=go", "REQUIRE_ORT=0", "PYTHON=false", "ORT_TIMEOUT=1", "VERSION=v1",
+	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "GO=go", "REQUIRE_ORT=0", "MIN_FREE_GB=0", "PYTHON=false", "ORT_TIMEOUT=1", "VERSION=v1",
 		"ONNXRUNTIME_SHARED_LIBRARY_PATH="+filepath.Join(bin, "none"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -75,4 +75,55 @@ func TestMakeTestFailsWherePackagesHoldNoTest(t *testing.T) {
 		require.Error(t, err, "%s", out)
 		assert.Contains(t, string(out), "no test was run")
 	}
+}
+
+// A disk that is full ends the tests with errors that say nothing of it.
+func TestMakeTestSaysAtItsStartThatADiskHasNoRoom(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
+	root, bin, cleaned := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "cleaned")
+	require.NoError(t, os.CopyFS(filepath.Join(root, "scripts"), os.DirFS("scripts")))
+	require.NoError(t, os.CopyFS(filepath.Join(root, ".ci"), os.DirFS(".ci")))
+	put := func(name, body string) {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755)) //nolint:gosec // A program must be executable.
+	}
+	put("df", `echo "Filesystem 1024-blocks Used Available Capacity Mounted on"; echo "disk 1 1 7340032 99% /"`)
+	put("go", `case "$*" in "env GOCACHE") echo /cache ;; "clean -cache") touch `+cleaned+` ;; esac`)
+	put("make", "exec bash scripts/test.sh")
+	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(root, ".ci", "run"))
+	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "GO=go")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "==> ERROR: 7 GB are free on the disk of /cache, and the tests need 15: ")
+	assert.FileExists(t, cleaned, "what other builds left there goes first")
+}
+
+func TestATestProgramThatDiesIsNotReportedAsAThousandTests(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts programs")
+	}
+	root, bin := t.TempDir(), t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(root, "scripts"), os.DirFS("scripts")))
+	var report strings.Builder
+	report.WriteString("FAIL  loop (1s)\n\n=== Failed\n")
+	for range 1000 {
+		report.WriteString("=== FAIL: loop TestThatWaits (unknown)\n=== PAUSE TestThatWaits\n\n")
+	}
+	report.WriteString("=== FAIL: loop TestThatHangs (unknown)\npanic: test timed out after 1s\n\trunning tests:\n\t\tTestThatHangs (1s)\n\nDONE 1001 tests, 1001 failures in 1s\n")
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "report"), []byte(report.String()), 0o600))
+	sum := filepath.Join(bin, "gotestsum")
+	require.NoError(t, os.WriteFile(sum, []byte("#!/bin/sh\ncat "+filepath.Join(bin, "report")+"\nexit 1\n"), 0o755))                         //nolint:gosec // A program must be executable.
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\ncase \"$*\" in *gotestsum) echo "+sum+" ;; esac\n"), 0o755)) //nolint:gosec // A program must be executable.
+	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "scripts", "gotest.sh"))
+	cmd.Env = append(os.Environ(), "GO="+filepath.Join(bin, "go"))
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	said := string(out)
+	assert.NotContains(t, said, "TestThatWaits")
+	assert.Contains(t, said, "running tests:\n\t\tTestThatHangs (1s)")
+	assert.Contains(t, said, "=== FAIL: loop: 1000 more tests had not ended when its program did")
+	assert.Contains(t, said, "DONE 1001 tests")
 }

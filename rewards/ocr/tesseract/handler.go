@@ -15,7 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
-// kindName is the hidden argument of a child: "rewardloop slot tesseract".
+// kindName is the hidden argument of a child: "rewardloop child tesseract".
 const kindName = "tesseract"
 
 // Kinds are the child processes this build can be; main hands them to subprocess.Main.

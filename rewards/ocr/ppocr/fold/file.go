@@ -40,7 +40,7 @@ func File(path, want, folder string) (folded, sum string, err error) {
 	if want != "" && have != want {
 		return "", "", fmt.Errorf("its SHA-256 is %s, want %s", have, want)
 	}
-	out, r, err := Model(source)
+	out, r, err := model(source)
 	if err != nil {
 		return "", "", err
 	}

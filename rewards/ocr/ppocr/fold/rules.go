@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Report says how often each rule was applied.
-type Report struct {
+// report says how often each rule was applied.
+type report struct {
 	// Subnormal counts constants in which numbers became 0.
 	Subnormal int
 	// HardSwish, Scale and Pool count what was found of each; Before and After are
@@ -17,23 +17,23 @@ type Report struct {
 }
 
 // Changed tells whether any was.
-func (r Report) Changed() bool { return r != Report{} }
+func (r report) Changed() bool { return r != report{} }
 
-func (r Report) String() string {
+func (r report) String() string {
 	return fmt.Sprintf("%d constants with subnormal numbers, %d hard swishes, %d scales, %d pools, %d steps into the convolution before, %d after, %d normalisations",
 		r.Subnormal, r.HardSwish, r.Scale, r.Pool, r.Before, r.After, r.Normal)
 }
 
-// Model rewrites the bytes of an ONNX file. A model that it does not know comes back
+// model rewrites the bytes of an ONNX file. A model that it does not know comes back
 // as it is; an error means that the bytes are no ONNX model. The same bytes always
 // give the same.
-func Model(data []byte) ([]byte, Report, error) {
+func model(data []byte) ([]byte, report, error) {
 	g, err := parse(data)
 	switch {
 	case errors.Is(err, errUnknown):
-		return data, Report{}, nil
+		return data, report{}, nil
 	case err != nil:
-		return nil, Report{}, fmt.Errorf("fold: %w", err)
+		return nil, report{}, fmt.Errorf("fold: %w", err)
 	}
 	r := g.fold()
 	if !r.Changed() {
@@ -44,8 +44,8 @@ func Model(data []byte) ([]byte, Report, error) {
 
 // fold applies the rules. Axes of ReduceMean and bounds of Clip are attributes and
 // inputs by turns in the versions of ONNX; these rules know versions 11 to 17.
-func (g *graph) fold() Report {
-	r := Report{Subnormal: len(g.flushed)}
+func (g *graph) fold() report {
+	r := report{Subnormal: len(g.flushed)}
 	if g.opset < 11 || g.opset > 17 {
 		return r
 	}

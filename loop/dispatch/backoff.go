@@ -9,7 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Samples that a worker has returned because a dependency is down are queued, and rest: no
+// Samples that a worker has returned because a dependency is down are queued, and back off: no
 // ticket is made for them until it is back, because each would only come back once more.
 //
 // Where no worker takes samples of the profile at all, they are let go as soon as one does
@@ -18,36 +18,36 @@ import (
 // tried is answered.
 
 const (
-	// firstTrial is how long after the first return a resting sample is tried, where workers
+	// firstTrial is how long after the first return a sample that backs off is tried, where workers
 	// take others of the profile; lastTrial is the longest such pause, which doubles.
 	firstTrial = time.Second
 	lastTrial  = 30 * time.Second
 )
 
-// rest is the samples of a profile that wait for one dependency.
-type rest struct {
+// outage is the samples of a profile that wait for one dependency.
+type outage struct {
 	samples list.List // of Sample, in the order in which they were returned
 	whole   bool      // all samples of the profile wait for it where the last one came from
 	next    time.Time // when one of them is tried; zero: nobody has looked
 	pause   time.Duration
 }
 
-// Rest queues a sample that was returned because a dependency is down. Whole says that all
+// BackOff queues a sample that was returned because a dependency is down. Whole says that all
 // samples of the profile wait for it at the worker that returned it.
-func (p *Profile) Rest(s Sample, dependency string, whole bool) {
-	r := p.rests[dependency]
+func (p *Profile) BackOff(s Sample, dependency string, whole bool) {
+	r := p.outages[dependency]
 	if r == nil {
-		r = &rest{pause: firstTrial}
-		p.rests[dependency] = r
+		r = &outage{pause: firstTrial}
+		p.outages[dependency] = r
 	}
 	i := s.Item()
 	r.whole = whole
-	i.rest, i.resting, i.trial = r, r.samples.PushBack(s), nil
-	i.run.resting++
+	i.outage, i.backingOff, i.trial = r, r.samples.PushBack(s), nil
+	i.run.backingOff++
 }
 
 // Answered notes that a worker has answered a sample, whatever it said: what it needed is
-// there, and whoever rests for it is let go.
+// there, and all samples that back off from it are queued.
 func (p *Profile) Answered(s Sample) {
 	if r := s.Item().trial; r != nil {
 		s.Item().trial = nil
@@ -55,26 +55,26 @@ func (p *Profile) Answered(s Sample) {
 	}
 }
 
-// unrest takes a resting sample out.
-func (p *Profile) unrest(i *Item) {
-	i.rest.samples.Remove(i.resting)
-	i.rest, i.resting = nil, nil
-	i.run.resting--
+// resume takes a sample that backs off out.
+func (p *Profile) resume(i *Item) {
+	i.outage.samples.Remove(i.backingOff)
+	i.outage, i.backingOff = nil, nil
+	i.run.backingOff--
 }
 
-// letGo queues all that rest for a dependency.
-func (p *Profile) letGo(r *rest) {
+// letGo queues all that back off from a dependency.
+func (p *Profile) letGo(r *outage) {
 	for r.samples.Len() > 0 {
 		s, _ := r.samples.Front().Value.(Sample)
-		p.unrest(s.Item())
+		p.resume(s.Item())
 		p.waiting.add(s)
 	}
-	maps.DeleteFunc(p.rests, func(_ string, o *rest) bool { return o == r })
+	maps.DeleteFunc(p.outages, func(_ string, o *outage) bool { return o == r })
 }
 
-// wake queues the resting samples that may go.
+// wake queues the samples that back off and may go.
 func (p *Profile) wake(now time.Time) {
-	if len(p.rests) == 0 {
+	if len(p.outages) == 0 {
 		return
 	}
 	ready, trying := false, false
@@ -82,8 +82,8 @@ func (p *Profile) wake(now time.Time) {
 		ready = ready || s.capacity > 0 && !s.trying
 		trying = trying || s.free > 0 && s.trying
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.rests)) {
-		r := p.rests[name]
+	for _, name := range slices.Sorted(maps.Keys(p.outages)) {
+		r := p.outages[name]
 		if r.next.IsZero() {
 			r.next = now.Add(firstTrial)
 		}
@@ -101,16 +101,16 @@ func (p *Profile) wake(now time.Time) {
 }
 
 // try queues the sample that has rested longest.
-func (p *Profile) try(r *rest) {
+func (p *Profile) try(r *outage) {
 	s, _ := r.samples.Front().Value.(Sample)
-	p.unrest(s.Item())
+	p.resume(s.Item())
 	s.Item().trial = r
 	p.waiting.add(s)
 }
 
-// AnyResting reports whether any sample rests.
-func (p *Profile) AnyResting() bool {
-	for _, r := range p.rests {
+// AnyBackingOff reports whether any sample backs off.
+func (p *Profile) AnyBackingOff() bool {
+	for _, r := range p.outages {
 		if r.samples.Len() > 0 {
 			return true
 		}
@@ -118,8 +118,8 @@ func (p *Profile) AnyResting() bool {
 	return false
 }
 
-// Resting reports whether the sample rests.
-func (i *Item) Resting() bool { return i.resting != nil }
+// BackingOff reports whether the sample backs off.
+func (i *Item) BackingOff() bool { return i.backingOff != nil }
 
 // Awaits says for what all live workers that serve the profile wait; "": one of them takes
 // samples, or none says that it waits.

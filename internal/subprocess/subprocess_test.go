@@ -29,7 +29,7 @@ import (
 
 // TestMain makes the test binary its own child process.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "slot" && strings.HasPrefix(os.Args[2], "evil-") {
+	if len(os.Args) == 3 && os.Args[1] == "child" && strings.HasPrefix(os.Args[2], "evil-") {
 		evil(os.Args[2])
 	}
 	if len(os.Args) == 2 && os.Args[1] == "parent" {
@@ -575,11 +575,11 @@ func TestFiveHundredRequestsUnderAStormOfKillsAreEachAnsweredOnceAndNeverSwapped
 
 func TestMainLeavesOtherCommandsAlone(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{nil, {"serve"}, {"slot"}, {"slot", "a", "b"}} {
+	for _, args := range [][]string{nil, {"serve"}, {"child"}, {"child", "a", "b"}} {
 		_, child := subprocess.Main(args, kinds()...)
 		require.False(t, child)
 	}
-	code, child := subprocess.Main([]string{"slot", "nothing"}, kinds()...)
+	code, child := subprocess.Main([]string{"child", "nothing"}, kinds()...)
 	require.True(t, child)
 	require.Equal(t, 2, code)
 }

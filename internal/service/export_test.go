@@ -1,0 +1,4 @@
+package service
+
+// For the tests of the package alone.
+const MaxSteps = maxSteps

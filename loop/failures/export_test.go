@@ -1,0 +1,4 @@
+package failures
+
+// For the tests of the package alone.
+const MaxRecords = maxRecords

@@ -1,0 +1,4 @@
+package step
+
+// For the tests of the package alone.
+const Kept = kept
