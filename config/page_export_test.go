@@ -12,7 +12,6 @@ import (
 	"github.com/rewardloop/rewardloop/config/keys"
 )
 
-
 const referenceHead = `# Configuration
 
 <!-- Written by go test ./config -run Golden -update, from what the packages say of their keys. -->
@@ -76,4 +75,3 @@ func code(text string) string {
 	}
 	return "`" + text + "`"
 }
-

@@ -17,6 +17,7 @@ import (
 func described() []*keys.Section {
 	return slices.Concat([]*keys.Section{rewardSection(), entrySection(), engineSection()}, Default().sections())
 }
+
 // defaultOf is the default of a key as a file may have it; "": it has none.
 func defaultOf(k *keys.Key) string {
 	if text, ok := k.Default.(string); ok && (text == "" || k.Field == nil) {
