@@ -30,6 +30,7 @@ func rewardSection() *keys.Section {
 	pathKeys(&one.Set)
 	var rest keys.Set
 	functionKeys(&rest, new(ComponentConfig))
+	placementDocs(&rest)
 	rest.Other("reward_kwargs", "", "options", "What the function is called with, or the options of the scorer.")
 	rest.Bool(new(bool), "steps", stepsDoc)
 	rest.Other("max_concurrency", "", "1…"+strconv.Itoa(mostConcurrency), "The concurrency of a Python function in the words of the recipe async_reward_agent.")
@@ -92,9 +93,12 @@ func functionKeys(k *keys.Set, t *ComponentConfig) {
 	k.Other("memory", "", "a size", "Resident memory of a process of a Python function and all that it starts. Left out: pool.python.memory.")
 	k.Other("env", "", "names of variables", "The variables of the environment that a Python function sees. Left out: all but those that this file reads as secrets.")
 	k.Other("interpreter", "", "a program", "The Python of a function, such as that of an environment of its own, envs/hpsv3/bin/python. Left out: pool.python.interpreter.")
-	k.Keys = append(k.Keys, unset(func(k *keys.Set) { new(python.Placement).Keys(k) })...)
 	k.Other("probe", "true", "true, false or kinds of sample", "The known samples that a Python function is called with at start. true: those that its parameters name.")
 }
+
+// placementDocs explains the keys of a model in Python. They are read by takePython, and only where
+// the scorer is one: others have options with the same names.
+func placementDocs(k *keys.Set) { k.Keys = append(k.Keys, unset(new(python.Placement).Keys)...) }
 
 // entryKeys adds what an entry of reward_functions may say besides that.
 func entryKeys(k *keys.Set, t *ComponentConfig) {
@@ -110,6 +114,7 @@ func entrySection() *keys.Section {
 	s := &keys.Section{Name: "reward.reward_functions.<key>", Doc: "One of several functions. What stands beside these keys are the options of its scorer (`rewardloop scorers`), or what a Python function is called with."}
 	pathKeys(&s.Set)
 	functionKeys(&s.Set, new(ComponentConfig))
+	placementDocs(&s.Set)
 	s.Other("steps", "false", "true or false", stepsDoc)
 	entryKeys(&s.Set, new(ComponentConfig))
 	return s
