@@ -37,6 +37,9 @@
 //     its runs' weights and calls that wait (share.go). Close kills all, and returns when no process
 //     and no goroutine is left.
 //
+// An entry with a [Placement] is a [Model] instead: package pool makes batches of its samples, and a
+// [Runner] for each of its devices runs them in processes of package subprocess, whose text is model.py.
+//
 // This isolates faults: crashes, hangs, leaks, wrong types, what is left behind. It does
 // not isolate hostile authors: the code runs with the rights of the server.
 //

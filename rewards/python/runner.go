@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -129,6 +130,10 @@ func (r *Runner) start(ctx context.Context) error {
 // config is what the processes are made from.
 func (r *Runner) config() (subprocess.Config, error) {
 	cfg, opts := r.cfg, r.opts
+	interpreter, err := exec.LookPath(cfg.interpreter(opts))
+	if err != nil {
+		return subprocess.Config{}, infer.Marked(infer.ErrMissing, fmt.Errorf("%w: %s: its Python: %w", infer.ErrUnavailable, opts.label(), err))
+	}
 	device := infer.CPU
 	if r.card != "" {
 		device = "cuda:0"
@@ -147,7 +152,7 @@ func (r *Runner) config() (subprocess.Config, error) {
 		return subprocess.Config{}, fmt.Errorf("%w: %w", infer.ErrModel, err)
 	}
 	return subprocess.Config{
-		Kind: "model", Command: []string{cfg.interpreter(opts), "-u", "-c", bootstrap}, Env: r.environment(),
+		Kind: "model", Command: []string{interpreter, "-u", "-c", bootstrap}, Env: r.environment(),
 		Slots: r.Slots(), Init: init, MaxPixels: math.MaxInt32, StartTimeout: opts.Placement.LoadTimeout,
 		RequestTimeout: runTimeout(opts.Timeout), PingEvery: 30 * time.Second, Recycle: math.MaxInt,
 		Keeper: true, Started: r.started, Final: func(class string) bool { return class == "missing" || class == "refused" },
