@@ -87,7 +87,7 @@ var renamed = []struct{ dir, word, now string }{
 }
 
 // foreign are identifiers of other packages, and plain English, that renamed does not mean.
-var foreign = []string{"WaitGroup", "Group", "errgroup", "got", "gotten"}
+var foreign = []string{"WaitGroup", "Group", "errgroup", "got", "gotten", "ErrHost"}
 
 var (
 	wordOf  = regexp.MustCompile(`[A-Za-z][A-Za-z0-9]*`)
