@@ -45,7 +45,7 @@ func NewBoard(gateway string, cfg Config, queues map[string]string, breakers Bre
 			continue
 		}
 		p := &Profile{
-			name: name, queue: queue, board: b, waiting: newQueue(), runs: map[string]*Run{}, policy: New(cfg.Policy), backup: newBackup(cfg),
+			name: name, queue: queue, board: b, waiting: newQueue(), runs: map[string]*Run{}, policy: newPolicy(cfg.Policy), backup: newBackup(cfg),
 			busy: map[string]int{}, outages: map[string]*outage{}, aimed: map[Sample][]string{}, counted: -1,
 		}
 		b.profiles = append(b.profiles, p)

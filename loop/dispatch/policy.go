@@ -41,8 +41,8 @@ func policies() (names []string) {
 	return names
 }
 
-// New returns the policy of a name, which is one of Policies; the default for any other.
-func New(name string) policy {
+// newPolicy returns the policy of a name, which is one of policies; the default for any other.
+func newPolicy(name string) policy {
 	list := all()
 	return list[max(0, slices.IndexFunc(list, func(e entry) bool { return e.name == name }))].make()
 }

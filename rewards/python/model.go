@@ -30,7 +30,8 @@ type Devices interface {
 type Model struct {
 	opts   Options
 	fields []rewards.Field
-	net    *pool.Model
+	net    *pool.Model // nil: lacks says why
+	lacks  error       // this machine lacks a device of the model
 	known  knownCalls
 
 	mu    sync.Mutex
@@ -76,10 +77,11 @@ func newModel(cfg Config, opts Options, devices Devices) (*Model, error) {
 		Name: opts.label(), Path: opts.Path, Device: strings.Join(placed.Devices, ", "),
 		Entry: opts.label() + "#" + hex.EncodeToString(sum[:3]),
 	}, o, placed.Fraction, func(visible string) *Runner { return &Runner{cfg: cfg, opts: opts, card: visible} })
-	if err != nil {
-		return nil, err
+	m := &Model{opts: opts, fields: fieldsOf(opts), net: net}
+	if errors.Is(err, infer.ErrMissing) { // the plan of cards has said so; other processes may have them
+		m.lacks, err = err, nil
 	}
-	return &Model{opts: opts, fields: fieldsOf(opts), net: net}, nil
+	return m, err
 }
 
 // scorer is the Model as others see it.
@@ -94,13 +96,26 @@ func (m *Model) scorer() rewards.Scorer {
 func (*Model) Queues() {}
 
 // Concurrency is how many samples the model's processes execute at a time, and prepare beside them.
-func (m *Model) Concurrency() int { return m.net.Concurrency() }
+func (m *Model) Concurrency() int {
+	if m.lacks != nil {
+		return 0
+	}
+	return m.net.Concurrency()
+}
 
 // ConcurrencyReason counts the processes.
-func (m *Model) ConcurrencyReason() string { return m.net.ConcurrencyReason() }
+func (m *Model) ConcurrencyReason() string {
+	if m.lacks != nil {
+		return m.lacks.Error()
+	}
+	return m.net.ConcurrencyReason()
+}
 
 // Warm loads the model. A file that cannot be imported fails it with the traceback.
 func (m *Model) Warm(ctx context.Context) error {
+	if m.lacks != nil {
+		return localmodel.Classify(ctx, m.lacks)
+	}
 	info, err := m.net.Info(ctx)
 	if err != nil {
 		return localmodel.Classify(ctx, err)
@@ -126,6 +141,9 @@ type head struct {
 // (Scorer.Score): an exception fails the samples of its batch one by one, and of class Crashed or
 // Timeout is the sample alone that ended its process or hung.
 func (m *Model) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+	if m.lacks != nil {
+		return rewards.Score{}, localmodel.Classify(ctx, m.lacks)
+	}
 	leave, err := m.net.Enter(ctx)
 	if err != nil {
 		return rewards.Score{}, localmodel.Classify(ctx, err)
