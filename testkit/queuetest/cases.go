@@ -273,7 +273,7 @@ func presence(t *testing.T, h *Harness) {
 	b.Announce(wire.WorkerInfo{ID: "b", State: wire.WorkerReady})
 	a.Announce(infoA)
 	// A worker may have announced itself as it was connected, with less to say.
-	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) == 2 && len(ws[0].Profiles) == 1 })
+	h.live(t, 20*h.Lease, func(ws []wire.WorkerInfo) bool { return len(ws) == 2 && ws[0].Scored == infoA.Scored })
 	ws := h.Queue.Workers()
 	require.Equal(t, []string{"a", "b"}, []string{ws[0].ID, ws[1].ID}, "the order is fixed")
 	require.WithinDuration(t, time.Now(), ws[0].Seen, 20*h.Lease)
