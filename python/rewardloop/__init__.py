@@ -2,15 +2,16 @@
 
 >>> async with rewardloop.connect("ws://127.0.0.1:8080", run="flow") as loop:   # doctest: +SKIP
 ...     result = await loop.submit(
-...         rewardloop.Sample(prompt="a red cube", media=rewardloop.image(pixels, layout="HWC"))
+...         rewardloop.Sample(prompt="a red cube", media=rewardloop.image("a.jpg"))
 ...     )
 ...     print(result.outcome, result.reward_score)
 
 rewardloop.Client is the same for code without an event loop. rewardloop.ray starts workers on a Ray cluster,
-rewardloop.verl and rewardloop.flow_grpo are plug-ins of trainers. These and the names below are for you; all other
+rewardloop.verl and rewardloop.flow_grpo are plug-ins of trainers, and ``python -m rewardloop.check`` tries a reward
+function without a server. These and the names below are for you; all other
 modules are the package's own:
 
-    0  errors, messages                                     what can go wrong; what is said on the wire
+    0  errors, messages, check, _processes                  what can go wrong; what is said on the wire; a function tried
     1  config, jsontext, media, launch, _folder, _supervise  settings; values; pictures; a server or a worker from Python
     2  dial, result, sample, ray                            a connection; what comes back; what is submitted; a cluster
     3  frame, scores, steps                                 a sample's bytes; the trainer's tensors; a step's rewards

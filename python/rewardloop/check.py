@@ -14,6 +14,7 @@ Exits with 0 if every sample has a score, 1 if one has none, 2 if the file or th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -135,7 +136,7 @@ def samples(args: argparse.Namespace) -> list[dict[str, Any]]:
         count = max(count, 1)
     for name, given in lists.items():
         if len(given) not in (0, 1, count):
-            raise ValueError(f"--{name} is given {len(given)} times, and there are {count} samples: give it once for all, or once for each")
+            raise ValueError(f"--{name} is given {len(given)} times for {count} samples: give it once for all, or once for each")
     for path in args.image:
         if not os.path.isfile(path):
             raise ValueError(f"--image {path}: there is no such file")
@@ -174,10 +175,8 @@ def apart(args: argparse.Namespace, spec: dict[str, Any], limits: int) -> int:
         print("interrupted", file=sys.stderr)
         return 1
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # and what it has left behind
-        except ProcessLookupError:
-            pass
         process.wait()
         with os.fdopen(read, "rb") as verdict:
             said = verdict.read(1)
@@ -220,7 +219,7 @@ def load_sources(folder: str) -> Any:
 
 def there(spec: dict[str, Any]) -> None:
     """A stage, in its own process."""
-    if sys.version_info < (3, 10):
+    if sys.version_info < (3, 10):  # noqa: UP036 - that of --interpreter
         print(f"{sys.executable} is Python {sys.version.split()[0]}: 3.10 or newer is needed", file=sys.stderr)
         verdict(spec, 2)
     process, model = load_sources(spec["folder"])
@@ -288,7 +287,7 @@ def inspect_file(spec: dict[str, Any], process: Any) -> int:
         describe(spec, process, found, out)
     took = time.monotonic() - began
     if took > INSPECT_TIME:
-        out.line("warning", f"the import took {took:.1f} s; rewardloop config check waits for {INSPECT_TIME:g} s and then checks no options")
+        out.line("warning", f"the import took {took:.1f} s; after {INSPECT_TIME:g} s rewardloop config check checks no options")
     for fault in found["faults"]:
         out.line("fault", fault)
     return 2 if found["faults"] else 0
@@ -332,8 +331,8 @@ def describe(spec: dict[str, Any], process: Any, found: dict[str, Any], out: Fin
     if ours or form != "samples":
         out.line("gets", ", ".join(ours) or "nothing of a sample by name")
     if own:
-        set_here = [f"{n} = {spec['kwargs'][n]!r}" if n in spec["kwargs"] else n + (" (needed)" if n in needed else "") for n in own]
-        out.line("options", ", ".join(set_here))
+        values = {n: f" = {v!r}" for n, v in spec["kwargs"].items()}
+        out.line("options", ", ".join(n + values.get(n, " (needed)" if n in needed else "") for n in own))
     if found.get("everything"):
         out.line("", "and any other, by **")
     for key, value in found.items():
@@ -359,7 +358,7 @@ def known(kind: str, text: bool) -> dict[str, Any]:
     for i in range(len(values)):
         pixel = i // 3
         values[i] = (32 + 64 * ((pixel // 8 + pixel // _SIDE // 8 + i % 3) % 4)) & 0xFF
-    entry = {"kind": kind, "layout": "HWC", "dtype": "U8", "shape": [_SIDE, _SIDE, 3]}
+    entry: dict[str, Any] = {"kind": kind, "layout": "HWC", "dtype": "U8", "shape": [_SIDE, _SIDE, 3]}
     if kind == "video":
         entry.update(layout="THWC", shape=[_FRAMES, _SIDE, _SIDE, 3], fps=8)
     sample["media"] = (entry, bytes(values))
@@ -453,7 +452,6 @@ class Calls:
 
     def timed(self, batch: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], float]:
         """The replies of one call, and its seconds."""
-        import contextlib
         import io
 
         printed = io.StringIO()
@@ -466,19 +464,25 @@ class Calls:
             took = time.monotonic() - began
         self.printed = self.printed or printed.getvalue()
         if len(replies) < len(batch):  # it is the batch's; a server finds the sample that did it in the same way
-            replies = [self.timed([sample])[0][0] for sample in batch]
+            whole, replies = replies, [self.timed([sample])[0][0] for sample in batch]
+            if all(r["op"] != "error" for r in replies):
+                whole[0]["message"] += f"\n(a batch of {len(batch)}; each of its samples alone has a score)"
+                replies = whole
         return replies, took
 
     def one(self, sample: dict[str, Any]) -> dict[str, Any]:
         head, entries, data = packed(sample)
-        return self.process.answer(self.ended(self.made.begin({"op": "call", "sample": head, "media": entries}, bytearray(data))))
+        result = self.ended(self.made.begin({"op": "call", "sample": head, "media": entries}, bytearray(data)))
+        reply: dict[str, Any] = self.process.answer(result)
+        return reply
 
     def batch(self, batch: list[dict[str, Any]]) -> list[dict[str, Any]]:
         items, memory = [], b""
         for head, entries, data in map(packed, batch):
             items.append({"base": len(memory), "head": {**head, "media": entries}})
             memory += data
-        return self.made.run(items, memory)
+        replies: list[dict[str, Any]] = self.made.run(items, memory)
+        return replies
 
     def group(self, score: float) -> None:
         """The scores of a finished group, of which one member has none."""
@@ -501,7 +505,7 @@ class Calls:
                 self.status = 1
                 self.out.line("failed", f"{reply['class']}: {reply['message']}")
                 if "module" in reply:
-                    self.out.line("  do", f"install {reply['module']} for {sys.executable}, or name another Python with --interpreter")
+                    self.out.line("  do", f"install {reply['module']} for {sys.executable}, or name another --interpreter")
                 continue
             self.out.line("score", reply["score"])
             for name, value in reply["extra"].items():
