@@ -85,19 +85,19 @@ func tryCommand(e *env) *cobra.Command {
 		if f.timeout < 0 || f.timeout > rewards.MaxComponentTimeout {
 			return fmt.Errorf("--timeout %v: want more than 0 and at most %v", f.timeout, rewards.MaxComponentTimeout)
 		}
-		ctx, stop := interruptible(cmd.Context())
+		given, err := f.sample.lines(e) // nothing is imported for flags that are wrong
+		if err != nil {
+			return wrong(err)
+		}
+		ctx, stop := interruptible(cmd.Context()) // from here on; what reads a pipe is ended by the signal itself
 		defer stop()
-		return try(ctx, e, s, f)
+		return try(ctx, e, s, f, given)
 	}
 	return cmd
 }
 
 // try runs the entry. The document is printed whatever became of its samples.
-func try(ctx context.Context, e *env, set *settings, f *tryFlags) error {
-	given, err := f.sample.lines(e) // nothing is imported for flags that are wrong
-	if err != nil {
-		return wrong(err)
-	}
+func try(ctx context.Context, e *env, set *settings, f *tryFlags, given []*sampleLine) error {
 	t, err := findEntry(set, f)
 	if err != nil {
 		return wrong(err)
@@ -148,11 +148,15 @@ var errInterrupted = errors.New("interrupted")
 func runEntry(ctx context.Context, e *env, t *trialEntry, given []*sampleLine, timeout time.Duration) (*tried, error) {
 	// A warning would be that the sample failed, which the document says.
 	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: e.secrets.Attr}))
-	out := &tried{Entry: t.component.Key, Reward: t.reward, Path: t.component.ShownPath(), Function: t.component.Function, Columns: map[string]any{}, Processes: []triedMemory{}, Cards: []triedCard{}}
+	path := t.component.ShownPath()
+	if path == "" {
+		path = "post_process of " + t.component.PostProcess
+	}
+	out := &tried{Entry: t.component.Key, Reward: t.reward, Path: path, Function: t.component.Function, Columns: map[string]any{}, Processes: []triedMemory{}, Cards: []triedCard{}}
 	files := &mediaFiles{dir: ".", maxBytes: t.cfg.Loop.MessageBytes, maxFrames: t.cfg.Pool.Decode.MaxFrames}
 	samples, err := loadSamples(given, files)
 	if err != nil { // no model is loaded for a picture that is none
-		out.failWith(err)
+		out.failWith(t, err)
 		return out, nil
 	}
 	n, err := node.New(node.Options{Config: t.cfg, Log: log, Version: release(), NoServer: true})
@@ -163,7 +167,7 @@ func runEntry(ctx context.Context, e *env, t *trialEntry, given []*sampleLine, t
 		if ctx.Err() != nil {
 			return nil, failed(errInterrupted)
 		}
-		out.failWith(errors.New(e.secrets.Text(err.Error())), err)
+		out.failWith(t, errors.New(e.secrets.Text(err.Error())), err)
 		return out, nil
 	}
 	defer n.Stop()

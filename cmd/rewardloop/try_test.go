@@ -253,6 +253,7 @@ func TestTrySaysWhoseFailureItIsAndWhatToDo(t *testing.T) {
 	needPython(t)
 	dir := t.TempDir()
 	file := put(t, dir, "mine.py", []byte(triedFunctions))
+	put(t, dir, "broken.py", []byte("class M:\n    def __init__(self, device):\n        raise RuntimeError('no weights')\n    def compute_scores(self, samples):\n        return []\n"))
 	put(t, dir, "lacking.py", []byte("def compute_score(solution_str):\n    import nothing_of_that_name\n"))
 	put(t, dir, "slow.py", []byte("import time\ntime.sleep(600)\ndef compute_score(solution_str):\n    return 1\n"))
 	for _, c := range []struct {
@@ -260,6 +261,7 @@ func TestTrySaysWhoseFailureItIsAndWhatToDo(t *testing.T) {
 		class              rewards.Class
 		flags              []string
 	}{
+		{filepath.Join(dir, "broken.py") + ":M", "RuntimeError: no weights", "mend what the message names", rewards.Unavailable, nil},
 		{file + ":raises", "ValueError: nothing to see", "mend the function", rewards.Internal, nil},
 		{file + ":nan", "the score is nan", "a finite number", rewards.InvalidScore, nil},
 		{file + ":leaves", "exit status 3", "last words", rewards.Crashed, nil},
@@ -272,14 +274,18 @@ func TestTrySaysWhoseFailureItIsAndWhatToDo(t *testing.T) {
 		require.False(t, doc.Scored)
 		failed := doc.Samples[0].Errors[0]
 		require.Equal(t, c.class, failed.Class, failed.Message)
-		require.Equal(t, rewards.BlameReward, failed.Blame)
+		blame := rewards.BlameReward
+		if c.class == rewards.Unavailable { // it may load another time
+			blame = rewards.BlameWorker
+		}
+		require.Equal(t, blame, failed.Blame)
 		require.Contains(t, failed.Message, c.message)
 		require.Contains(t, failed.Do, c.do)
 		require.Nil(t, doc.Time.SecondMS)
 
 		text := call(t, "", append([]string{"try", c.entry}, c.flags...)...)
 		require.Equal(t, exitFailure, text.code)
-		require.Contains(t, text.stdout, "failed     "+string(c.class)+", blame reward: ")
+		require.Contains(t, text.stdout, "failed     "+string(c.class)+", blame "+string(blame)+": ")
 		require.Contains(t, text.stdout, "  do       ")
 	}
 }

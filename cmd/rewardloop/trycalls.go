@@ -161,6 +161,10 @@ func tryAdvice(err rewards.ComponentError, t *trialEntry) string {
 		return "start what it asks, or mend its address; `rewardloop doctor` looks whether it answers"
 	case strings.Contains(err.Message, "No module named") || strings.Contains(err.Message, "ModuleNotFoundError"):
 		return "install the module for the Python that runs the entry, or name another one with --set interpreter=PATH"
+	case strings.Contains(err.Message, "of memory, and the limit is"):
+		return "give it more with --set memory=2GiB"
+	case err.Blame == rewards.BlameWorker && function:
+		return "mend what the message names, in the file or on this machine; `rewardloop doctor` says what the machine lacks"
 	case err.Blame == rewards.BlameWorker:
 		return "`rewardloop doctor` says what this machine lacks"
 	case function:

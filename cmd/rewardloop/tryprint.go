@@ -79,7 +79,7 @@ type triedCard struct {
 }
 
 // failWith is a run that came to no sample. Why has the class and the blame, if it is not err itself.
-func (r *tried) failWith(err error, why ...error) {
+func (r *tried) failWith(t *trialEntry, err error, why ...error) {
 	of := errors.Join(append(why, err)...)
 	if len(why) > 0 {
 		of = why[0]
@@ -90,7 +90,7 @@ func (r *tried) failWith(err error, why ...error) {
 	if said.Class == rewards.BadInput || said.Class == rewards.TooLarge {
 		outcome = rewards.Rejected
 	}
-	r.Samples = []triedSample{{Outcome: string(outcome), Errors: []triedError{{said, tryAdvice(said, &trialEntry{})}}}}
+	r.Samples = []triedSample{{Outcome: string(outcome), Errors: []triedError{{said, tryAdvice(said, t)}}}}
 }
 
 // about says where the entry runs and what it has.
@@ -156,9 +156,11 @@ func (r *tried) print(e *env) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Columns)) {
-		if v := r.Columns[name]; v != nil && !strings.HasPrefix(name, "rewardloop/") { // those are the loop's own
-			line("column", "%s = %s", name, jsonOf(v))
+		v := r.Columns[name]
+		if v == nil || strings.HasPrefix(name, "rewardloop/") || strings.HasSuffix(name, "/imputed") && v == false {
+			continue // the loop's own, and what says nothing
 		}
+		line("column", "%s = %s", name, jsonOf(v))
 	}
 	r.printTimes(line)
 	r.printWhere(line)
