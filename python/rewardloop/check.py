@@ -27,8 +27,9 @@ from typing import Any
 TIMEOUT = 120.0
 #: Seconds that ``rewardloop config check`` gives an import.
 INSPECT_TIME = 10.0
-#: The processes' own code, which is that of the server: rewards/python.
-SOURCES = ("process", "model")
+#: The processes' own code, which is that of the server, in the order of its making: rewards/python.
+SOURCES = ("process", "model", "forms")
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(globals().get("__file__", ""))), "_processes")
 
 # What the other process runs: this text, under the file name by which the processes' code tells its own frames.
 _START = "import sys; sys.argv.pop(0); exec(compile(open(sys.argv[0]).read(), '<stdin>', 'exec'))"
@@ -90,14 +91,22 @@ def specification(args: argparse.Namespace) -> dict[str, Any]:
         if not equals or not key:
             raise ValueError(f"--set {pair}: want key=value")
         kwargs[key] = parsed(value, f"--set {pair}")
-    keys = {key: kwargs.pop(key, None) for key in ("batch", "devices", "pixels")}  # these are the entry's, and change the call
+    # These are the entry's, and change the call.
+    keys = {key: kwargs.pop(key, None) for key in ("batch", "devices", "pixels", "signature")}
     pixels, device = keys["pixels"] or "auto", keys["devices"] or "cpu"
     if pixels not in ("auto", "numpy", "torch", "pil"):
         raise ValueError(f"--set pixels={pixels}: want auto, numpy, torch or pil")
     columns = bool(args.batch or keys["batch"])
     name = name or "compute_score"
-    model = columns or keys["devices"] is not None or name == "compute_scores" or has_method(path, name, "compute_scores")
+    signature = keys["signature"]
+    if os.path.isfile(os.path.join(_FOLDER, "forms.py")):
+        signature = signature or ("score_group" if name == "score_group" or has_method(path, name, "score_group") else None)
+    elif signature:
+        raise ValueError(f"--set signature={signature}: there are no forms here")
+    batches = not signature and (name == "compute_scores" or has_method(path, name, "compute_scores"))
+    model = columns or keys["devices"] is not None or batches
     return {
+        "signature": signature or "",
         "path": path, "name": name, "kwargs": kwargs, "pixels": pixels, "model": model, "columns": columns,
         "device": device if isinstance(device, str) else device[0], "post_process": args.post_process,
     }  # fmt: skip
@@ -155,7 +164,7 @@ def samples(args: argparse.Namespace) -> list[dict[str, Any]]:
 def apart(args: argparse.Namespace, spec: dict[str, Any], limits: int) -> int:
     """Does a stage in a process of its own, and returns its exit status: it may crash, hang, or call sys.exit."""
     read, write = os.pipe()
-    spec = {**spec, "timeout": args.timeout, "verdict": write, "folder": os.path.dirname(os.path.abspath(__file__))}
+    spec = {**spec, "timeout": args.timeout, "verdict": write, "folder": _FOLDER}
     command = [args.interpreter, "-u", "-c", _START, os.path.abspath(__file__), json.dumps(spec)]
     sys.stdout.flush()
     try:
@@ -210,7 +219,9 @@ def load_sources(folder: str) -> Any:
     import types
 
     for name in SOURCES:
-        file = os.path.join(folder, "_processes", name + ".py")
+        file = os.path.join(folder, name + ".py")
+        if not os.path.isfile(file):
+            continue
         module = sys.modules["rewardloop_" + name] = types.ModuleType("rewardloop_" + name)
         with open(file, encoding="utf-8") as text:
             exec(compile(text.read(), "<stdin>", "exec"), module.__dict__)  # noqa: S102 - our own
@@ -317,18 +328,21 @@ _SAID = ("op", "what", "async", "form", "names", "needed", "everything", "kinds"
 
 def describe(spec: dict[str, Any], process: Any, found: dict[str, Any], out: Finding) -> None:
     nature = ("async " if found.get("async") else "") + found.get("what", "function")
-    if spec["model"]:
+    if spec["signature"]:
+        nature += f", signature: {spec['signature']}"
+    elif spec["model"]:
         nature += ", a model: it runs in batches"
     out.line("found", f"{spec['name']}, {nature}" + (f", {found['at']}" if found.get("at") else ""))
-    form = found.get("form")
+    form = found.get("form") or spec["signature"]
     if form:
-        out.line("called", _FORMS.get(form, form))
+        batch = "with batches, in that form" if spec["columns"] else "with whole prompt groups, in that form"
+        out.line("called", batch if spec["signature"] else _FORMS.get(form, form))
     names, needed = found.get("names") or [], found.get("needed") or []
     offered = set(process.COLUMNS) if form == "columns" else {*process.OFFERED, *process.ROUTER}
     ours = [n for n in names if n in offered and form != "samples"]
     # A list of samples is one of the needed parameters; what else is needed is a key of the entry.
     own = [n for n in names if n not in ours and (form != "samples" or n in spec["kwargs"] or n not in needed)]
-    if ours or form != "samples":
+    if ours or form in ("single", "columns"):
         out.line("gets", ", ".join(ours) or "nothing of a sample by name")
     if own:
         values = {n: f" = {v!r}" for n, v in spec["kwargs"].items()}
@@ -389,16 +403,12 @@ def call_function(spec: dict[str, Any], process: Any, model: Any) -> int:
     try:
         with Deadline(spec, "the start"):
             began = time.monotonic()
-            made = (model.Model if spec["model"] else process.Function)(spec)
+            made = classes(spec, process, model)(spec)
             load = time.monotonic() - began
     except BaseException as error:
         said = process.refusal(error)
         out.line("fault" if said["kind"] == "refused" else "failed", said["message"])
         return 2 if said["kind"] == "refused" else 1
-    form = getattr(made, "form", "single")
-    if form not in _FORMS:
-        out.line("note", f"it is not called here, because it is called {form}: `rewardloop try` calls it")
-        return 0
     try:
         given = [pictured(s) for s in spec["samples"]]
     except ImportError:
@@ -407,11 +417,27 @@ def call_function(spec: dict[str, Any], process: Any, model: Any) -> int:
     except Exception as error:  # whatever a codec raises
         print(f"--image: {error}: want a picture", file=sys.stderr)
         return 2
-    if not given:
+    if not given and grouped(spec):
+        given = [{**known("image", True), "id": f"rewardloop-known-{i}"} for i in range(2)]
+        out.line("sample", "known: a group of two")
+    elif not given:
         told = made.told() if spec["model"] else made.takes.told()
         given = [known(kind, told["text"]) for kind in told["kinds"]]
         out.line("sample", "known: " + ", ".join(told["kinds"]) + ", as a server calls it at its start")
     return Calls(spec, process, made, out, load).all(given)
+
+
+def classes(spec: dict[str, Any], process: Any, model: Any) -> Any:
+    """What runs a function, or a model, of that form."""
+    if spec["signature"]:
+        forms = sys.modules["rewardloop_forms"]
+        return forms.Model if spec["model"] else forms.Function
+    return model.Model if spec["model"] else process.Function
+
+
+def grouped(spec: dict[str, Any]) -> bool:
+    """Whether a call brings a whole prompt group."""
+    return bool(spec["signature"]) and not spec["columns"]
 
 
 def pictured(sample: dict[str, Any]) -> dict[str, Any]:
@@ -426,25 +452,27 @@ class Calls:
         self.printed, self.status = "", 0
 
     def all(self, given: list[dict[str, Any]]) -> int:
-        first = self.timed(given[:1])
-        several = self.spec["model"] and len(given) > 1
+        whole = grouped(self.spec)
+        one_call = given if whole else given[:1]
+        first = self.timed(one_call)
+        several = self.spec["model"] and len(given) > 1 and not whole
         self.tell([r for r in first[0] if not several or r["op"] == "error"])
         times = f"load {1000 * self.load:.3g} ms, first call {1000 * first[1]:.3g} ms"
         if self.status == 0:
-            second = self.timed(given[:1])
+            second = self.timed(one_call)
             times += f", second call {1000 * second[1]:.3g} ms"
-            one, two = first[0][0].get("score"), second[0][0].get("score")
+            one, two = (", ".join(str(r.get("score")) for r in replies) for replies in (first[0], second[0]))
             if one != two:
                 self.warn(f"two calls with the same sample gave {one} and {two}: a sample that is scored twice has two scores")
-        for sample in [] if self.spec["model"] else given[1:]:
+        for sample in [] if self.spec["model"] or whole else given[1:]:
             self.tell(self.timed([sample])[0])
         batch = given if len(given) > 1 else given * 4
-        if self.spec["model"] and self.status == 0:
+        if self.spec["model"] and not whole and self.status == 0:
             replies, took = self.timed(batch)
             self.tell([r for r in replies if several or r["op"] == "error"])
             times += f"; {len(batch)} in a batch {1000 * took:.3g} ms, {1000 * took / len(batch):.3g} ms a sample"
         if self.spec["post_process"] and not self.spec["model"] and self.status == 0:
-            self.group(first[0][0]["score"])
+            self.post(first[0][0]["score"])
         self.out.line("time", times)
         if self.printed:
             self.warn(f"it prints ({self.printed.strip()[:80]!r}): of each call a server keeps 2 KiB, in details.printed")
@@ -458,12 +486,17 @@ class Calls:
         with Deadline(self.spec, "a call"), contextlib.redirect_stdout(printed):
             began = time.monotonic()
             try:
-                replies = self.batch(batch) if self.spec["model"] else [self.one(batch[0])]
+                if grouped(self.spec):
+                    replies = self.group(batch)
+                else:
+                    replies = self.batch(batch) if self.spec["model"] else [self.one(batch[0])]
             except BaseException as error:
                 replies = [self.process.failure(error)]
             took = time.monotonic() - began
         self.printed = self.printed or printed.getvalue()
-        if len(replies) < len(batch):  # it is the batch's; a server finds the sample that did it in the same way
+        if len(replies) < len(batch) and not grouped(
+            self.spec
+        ):  # it is the batch's; a server finds the sample that did it in the same way
             whole, replies = replies, [self.timed([sample])[0][0] for sample in batch]
             if all(r["op"] != "error" for r in replies):
                 whole[0]["message"] += f"\n(a batch of {len(batch)}; each of its samples alone has a score)"
@@ -484,7 +517,23 @@ class Calls:
         replies: list[dict[str, Any]] = self.made.run(items, memory)
         return replies
 
-    def group(self, score: float) -> None:
+    def group(self, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The replies to the members of a prompt group, which one call scores."""
+        members: list[dict[str, Any]] = []
+        memory = b""
+        for i, (head, entries, data) in enumerate(map(packed, samples)):
+            media = [{**entry, "at": len(memory)} for entry in entries]
+            members.append({**head, "uid": "check", "index": i, "group_size": len(samples), "media": media})
+            memory += data
+        head = {"uid": "check", "size": len(samples), "members": members}
+        if self.spec["model"]:
+            result = self.made.run([{"base": 0, "head": head}], memory)[0]
+        else:
+            result = self.ended(self.made.begin({"op": "score_group", "group": head}, bytearray(memory)))
+        replies: list[dict[str, Any]] = result["members"]
+        return replies
+
+    def post(self, score: float) -> None:
         """The scores of a finished group, of which one member has none."""
         try:
             with Deadline(self.spec, "post_process_scores"):
@@ -506,6 +555,9 @@ class Calls:
                 self.out.line("failed", f"{reply['class']}: {reply['message']}")
                 if "module" in reply:
                     self.out.line("  do", f"install {reply['module']} for {sys.executable}, or name another --interpreter")
+                continue
+            if reply["op"] == "skip":
+                self.out.line("skipped", reply["message"])
                 continue
             self.out.line("score", reply["score"])
             for name, value in reply["extra"].items():
