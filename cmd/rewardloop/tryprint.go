@@ -143,6 +143,10 @@ func (r *tried) print(e *env) {
 		} else {
 			line(name, "%s", e.colour(green, fmt.Sprint(*s.Score)))
 		}
+		if i > 0 && len(s.Errors) > 0 && slices.Equal(s.Errors, r.Samples[i-1].Errors) {
+			line("failed", "as the sample before")
+			continue
+		}
 		for _, x := range s.Errors {
 			blame := cmp.Or(string(x.Blame), "nobody")
 			line("failed", "%s, blame %s: %s", x.Class, blame, x.Message)

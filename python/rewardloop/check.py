@@ -327,7 +327,7 @@ _SAID = ("op", "what", "async", "form", "names", "needed", "everything", "kinds"
 
 
 def describe(spec: dict[str, Any], process: Any, found: dict[str, Any], out: Finding) -> None:
-    nature = ("async " if found.get("async") else "") + found.get("what", "function")
+    nature = ("async " if found.get("async") else "") + found.get("what", "class or function")
     if spec["signature"]:
         nature += f", signature: {spec['signature']}"
     elif spec["model"]:
@@ -342,9 +342,11 @@ def describe(spec: dict[str, Any], process: Any, found: dict[str, Any], out: Fin
     ours = [n for n in names if n in offered and form != "samples"]
     # A list of samples is one of the needed parameters; what else is needed is a key of the entry.
     own = [n for n in names if n not in ours and (form != "samples" or n in spec["kwargs"] or n not in needed)]
-    if ours or form in ("single", "columns"):
+    if spec["signature"]:  # which of them the form gives, the form knows
+        out.line("takes", ", ".join(names) or "nothing by name")
+    elif ours or form in ("single", "columns"):
         out.line("gets", ", ".join(ours) or "nothing of a sample by name")
-    if own:
+    if own and not spec["signature"]:
         values = {n: f" = {v!r}" for n, v in spec["kwargs"].items()}
         out.line("options", ", ".join(n + values.get(n, " (needed)" if n in needed else "") for n in own))
     if found.get("everything"):
@@ -546,7 +548,15 @@ class Calls:
         import asyncio
         import inspect
 
-        return asyncio.run(self.process.awaited(result)) if inspect.isawaitable(result) else result
+        if not inspect.isawaitable(result):
+            return result
+        try:
+            return asyncio.run(self.process.awaited(result))
+        except BaseException as error:  # without asyncio's own frames
+            trace, own = error.__traceback__, os.path.dirname(asyncio.__file__)
+            while trace and (trace.tb_frame.f_code.co_filename == "<stdin>" or trace.tb_frame.f_code.co_filename.startswith(own)):
+                trace = trace.tb_next
+            raise error.with_traceback(trace) from None
 
     def tell(self, replies: list[dict[str, Any]]) -> None:
         for reply in replies:

@@ -315,6 +315,36 @@ class SameTest(CheckCase):
         self.assertNotIn(hashlib.sha256(b"").hexdigest(), said)
 
 
+class FormTest(CheckCase):
+    """Functions of whole prompt groups, in the forms that rewards/python has."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if not (CHECK.parent / "_processes" / "forms.py").exists():
+            self.skipTest("SKIPPED: rewards/python has no forms")
+        self.file = self.put(
+            "groups.py",
+            "class Ranks:\n    def score_group(self, samples):\n        return [float(s.index) for s in samples]\n\n\n"
+            "def trl(completions, ground_truth, **kwargs):\n    return [None if c == 'skip' else 1.0 for c in completions]\n\n\n"
+            "async def slime(args, samples):\n    raise ValueError(args.word)\n",
+        )
+
+    def test_a_group_is_scored_in_one_call(self) -> None:
+        status, said = self.check(f"{self.file}:Ranks")
+        self.assertEqual(status, 0, said)
+        self.assertIn("signature: score_group", said)
+        self.assertIn("sample     known: a group of two\nscore      0.0\nscore      1.0\n", said)
+
+    def test_a_function_of_another_trainer_is_called_in_its_form(self) -> None:
+        status, said = self.check(f"{self.file}:trl", "--set", "signature=trl", "--response", "a", "--response", "skip")
+        self.assertEqual(status, 0, said)
+        self.assertIn("score      1.0\nskipped    ", said)
+        status, said = self.check(f"{self.file}:slime", "--set", "signature=slime", "--set", "word=no")
+        self.assertEqual(status, 1, said)
+        self.assertIn("failed     internal: ValueError: no\n", said)
+        self.assertNotIn("asyncio", said)
+
+
 class SourceTest(unittest.TestCase):
     def test_the_package_has_every_source_of_the_servers_processes_and_no_copy(self) -> None:
         theirs = {f.name: f for f in (REPOSITORY / "rewards" / "python").glob("*.py")}
