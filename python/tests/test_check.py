@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -250,6 +251,20 @@ class FoundTest(CheckCase):
         assert score is not None
         state = Path(f"/proc/{score[1]}/stat")
         self.assertTrue(not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z")
+
+    def test_ctrl_c_ends_it_and_the_function(self) -> None:
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        tell = f"open({str(pipe)!r}, 'w').write(str(os.getpid()))"
+        text = f"import os, time\ndef compute_score(solution_str):\n    {tell}\n    time.sleep(600)\n"
+        command = [sys.executable, str(CHECK), str(self.put("hangs.py", text))]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+            function = int(pipe.read_text())  # waits until it is called
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=PATIENCE)
+        self.assertEqual((process.returncode, said), (1, "interrupted\n"))
+        with self.assertRaises(ProcessLookupError):
+            os.kill(function, 0)
 
 
 class SameTest(CheckCase):
