@@ -81,6 +81,9 @@ func (fs FaultsError) at(key string) bool {
 // pathKey is the key of a component's path.
 func (t *ComponentConfig) pathKey(p *Profile) string { return p.key(*t) + ".path" }
 
+// Unchecked begins the note of a file whose import takes too long for Check.
+const Unchecked = "the names of its options are not checked"
+
 // inspectAll looks at the functions of all profiles that this process serves.
 func inspectAll(ctx context.Context, c *Config, known FaultsError, reg *rewards.Registry) (faults FaultsError) {
 	own := *c // a function that asks the reward router is given one when it runs
@@ -126,7 +129,7 @@ func inspect(ctx context.Context, c *Config, p *Profile, t ComponentConfig, spec
 	sig, err := spec.Inspect(ctx, called.scorerOptions(), groups)
 	switch {
 	case errors.Is(err, rewards.Timeout):
-		return argumentFaults(t, nil), &Note{t.Place, t.pathKey(p), "the names of its options are not checked: " + err.Error()}
+		return argumentFaults(t, nil), &Note{t.Place, t.pathKey(p), Unchecked + ": " + err.Error()}
 	case err != nil:
 		return append(argumentFaults(t, nil), Fault{Place: t.pathPlace(), Key: t.pathKey(p), Message: err.Error()}), nil
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -28,6 +29,7 @@ import (
 type parts struct {
 	cfg      *config.Config
 	log      *slog.Logger
+	warmed   time.Duration // what warm took
 	version  string
 	name     string // among all processes; "": there are no others
 	scorers  *Scorers
@@ -108,6 +110,8 @@ func goCollector() prometheus.Collector {
 // warm readies every reward's scorers: child processes are up and have read their
 // canary before the first sample comes.
 func (p *parts) warm(ctx context.Context) error {
+	begun := time.Now()
+	defer func() { p.warmed = time.Since(begun) }()
 	for _, name := range sortedKeys(p.managers) {
 		if name == "" {
 			continue // the default one, which is there by its name as well

@@ -30,6 +30,9 @@ type Tried struct {
 
 // Knower is implemented by a Scorer that runs a function of the user's.
 type Knower interface {
+	// KnownSamples are the known samples that it takes, one of each kind, once Warm has been
+	// called; none where its user wants no such calls.
+	KnownSamples() []*Sample
 	// TryKnown calls it with a known sample of each kind that it takes, each for timeout at
 	// most, and returns what came of each. A scorer whose user wants no such calls returns
 	// none.
@@ -61,6 +64,17 @@ func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
 		all = append(all, f...)
 	}
 	return all
+}
+
+// KnownSamples are those of the first component whose scorer is a Knower. Knows says that there
+// is one; it may want no such calls.
+func (m *Manager) KnownSamples() (samples []*Sample, knows bool) {
+	for i := range m.cfg.Components {
+		if k, ok := m.cfg.Components[i].implementation().(Knower); ok {
+			return k.KnownSamples(), true
+		}
+	}
+	return nil, false
 }
 
 // optional reports whether samples have a score without the component: from others.

@@ -102,13 +102,18 @@ func (s *settings) read() (cfg *config.Config, err error) {
 	if cfg != nil && s.e.secrets == nil { // a reload comes from another goroutine
 		s.e.secrets = cfg.Secrets
 	}
+	return cfg, s.named(err)
+}
+
+// named has the faults of overrides that stand for flags name those.
+func (s *settings) named(err error) error {
 	faults, _ := errors.AsType[config.FaultsError](err)
 	for i, f := range faults {
 		if flag := s.flags[f.Place.Override]; flag != "" {
 			faults[i].Place = config.Place{File: flag}
 		}
 	}
-	return cfg, err
+	return err
 }
 
 // load reads a configuration and checks it as it will run: by a process that scores samples

@@ -3,16 +3,23 @@
 Large data is not copied: a C-contiguous array or a tensor on the CPU is sent from where it lies, and
 must therefore not change until the sample has its result. ``copy=True`` takes a copy at once instead.
 What is not contiguous, not little-endian or not on the CPU is copied once.
+
+A file is read where image(), frames() or Sample() gets its path, and not when the sample is submitted: a path that
+is wrong is refused there by name, submit() returns at once, and the file may be gone by then. A file in the page cache
+takes less than a millisecond; in an event loop that must not wait for a slow disk write
+``await asyncio.to_thread(rewardloop.image, path)``.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import os
+import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +43,26 @@ _CAST = {
     "latent": "cast it to float16, bfloat16 or float32",
     "audio": "cast it to int16, float16, bfloat16 or float32",
 }
+#: The path of a picture's file.
+Path: TypeAlias = "str | os.PathLike[str]"
+
+#: Bytes of the largest file that is read: no server takes a larger sample (loop.max_bytes).
+MAX_FILE = 1 << 30
+
+# What people give by mistake, by its first bytes.
+_CONTAINERS = (
+    (4, b"ftypavif", "an AVIF picture"),
+    (4, b"ftypheic", "a HEIC picture"),
+    (4, b"ftypmif1", "a HEIC picture"),
+    (4, b"ftyp", "an MP4 video, whose frames are a video here: ffmpeg -i FILE frames/%05d.png and rewardloop.frames"),
+    (0, b"\x1a\x45\xdf\xa3", "a WebM or Matroska video"),
+    (0, b"GIF8", "a GIF"),
+    (0, b"BM", "a BMP picture"),
+    (0, b"II*\x00", "a TIFF picture"),
+    (0, b"MM\x00*", "a TIFF picture"),
+    (0, b"\x93NUMPY", "a NumPy array: numpy.load reads it"),
+    (0, b"version https://git-lfs", "a Git LFS pointer: git lfs pull fetches the file"),
+)
 _MAX_RANK = 8
 _MAX_SAMPLE_RATE = 1 << 24
 
@@ -73,9 +100,14 @@ class Media:
 def image(data: Any, *, layout: str = "", encoding: str = "", copy: bool = False) -> Media:
     """A picture.
 
-    data is a uint8 array or tensor with ``layout`` HWC or CHW and C = 1, 3 or 4; a PIL image (sent raw,
-    its layout is HWC); or the bytes of a file with ``encoding`` jpeg, png or webp.
+    data is the path of a JPEG, PNG or WebP file, which is read now and sent as it is; the bytes of such a file, told
+    by their beginning or said by ``encoding`` jpeg, png or webp; a PIL image (sent raw, its layout is HWC); or a uint8
+    array or tensor with ``layout`` HWC or CHW and C = 1, 3 or 4.
+
+    Raises InputError for what is none of these: no file, a folder, another format, more than 1 GiB.
     """
+    if isinstance(data, str | os.PathLike):
+        data, copy = read_file(data, "image"), False
     if isinstance(data, bytes | bytearray | memoryview):
         return _file(data, layout, encoding, copy)
     if encoding not in ("", "raw"):
@@ -85,20 +117,30 @@ def image(data: Any, *, layout: str = "", encoding: str = "", copy: bool = False
     return _tensor("image", data, layout, copy)
 
 
-def video(data: Any, *, layout: str, fps: float | None = None, copy: bool = False) -> Media:
-    """A raw video: a uint8 array or tensor with layout THWC, TCHW or CTHW and C = 1, 3 or 4."""
+def video(data: Any, *, layout: str = "", fps: float | None = None, copy: bool = False) -> Media:
+    """A video: a uint8 array or tensor with layout THWC, TCHW or CTHW and C = 1, 3 or 4; or a list of the frames'
+    files, as frames() takes them."""
+    if isinstance(data, list | tuple):
+        if layout:
+            raise InputError(f"{layout!r} of a list of files; only raw media has a layout", field="layout")
+        return frames(data, fps=fps, copy=copy)
     return _tensor("video", data, layout, copy, fps=fps)
 
 
-def frames(files: Sequence[bytes | bytearray | memoryview], *, fps: float | None = None, copy: bool = False) -> Media:
-    """A video as one JPEG, PNG or WebP file for each frame, in order."""
+def frames(files: Sequence[bytes | bytearray | memoryview | Path], *, fps: float | None = None, copy: bool = False) -> Media:
+    """A video as one JPEG, PNG or WebP file for each frame, in order: their bytes, or their paths, which are read now."""
     if isinstance(files, bytes | bytearray | memoryview | str) or not isinstance(files, Sequence):
         raise InputError(f"want a list of files, one for each frame, not {_name(files)}", field="frames")
-    parts = []
+    parts, left = [], MAX_FILE
     for i, file in enumerate(files):
-        view = _bytes_view(file, f"frames[{i}]", copy)
+        field = f"frames[{i}]"
+        if isinstance(file, str | os.PathLike):
+            view = memoryview(read_file(file, field, left))
+            left -= view.nbytes
+        else:
+            view = _bytes_view(file, field, copy)
         if _sniff(view) == "":
-            raise InputError("is neither a JPEG nor a PNG nor a WebP file", field=f"frames[{i}]")
+            raise InputError(f"is neither a JPEG nor a PNG nor a WebP file{_container(view)}", field=field)
         parts.append(view)
     return Media("video", "frames", "", "U8", (sum(p.nbytes for p in parts),), tuple(parts), fps=fps)
 
@@ -111,6 +153,15 @@ def latent(data: Any, *, layout: str, copy: bool = False) -> Media:
 def audio(data: Any, *, layout: str, sample_rate: int, copy: bool = False) -> Media:
     """Audio: int16, float16, bfloat16 or float32 with layout T, CT or TC, where T counts sample frames."""
     return _tensor("audio", data, layout, copy, sample_rate=sample_rate)
+
+
+def media_of(given: Any) -> Any:
+    """What a sample's media are made of: paths and PIL images become Media, and all else stays as it is."""
+    if isinstance(given, str | os.PathLike) or _is_pil(given):
+        return image(given)
+    if isinstance(given, list | tuple):
+        return tuple(media_of(m) if not isinstance(m, list | tuple) else m for m in given)
+    return given
 
 
 def check(m: Media) -> None:
@@ -156,11 +207,50 @@ def _check_raw(m: Media) -> None:
 
 def _file(data: bytes | bytearray | memoryview, layout: str, encoding: str, copy: bool) -> Media:
     view = _bytes_view(data, "image", copy)
-    if encoding not in ("jpeg", "png", "webp"):
-        raise InputError(f"{encoding!r}; say jpeg, png or webp for the bytes of a file", field="encoding")
-    if (found := _sniff(view)) != encoding:
+    if encoding not in ("", "jpeg", "png", "webp"):
+        raise InputError(f"{encoding!r}; the bytes of a file are jpeg, png or webp", field="encoding")
+    found = _sniff(view)
+    if not found and not encoding:
+        raise InputError(f"it is neither a JPEG nor a PNG nor a WebP file{_container(view)}", field="image")
+    encoding = encoding or found
+    if found != encoding:
         raise InputError(f"{encoding!r}, but the bytes are {found or 'none of jpeg, png and webp'}", field="encoding")
     return Media("image", encoding, layout, "U8", (view.nbytes,), (view,))
+
+
+def read_file(path: Path, field: str, most: int = MAX_FILE) -> bytes:
+    """The bytes of a picture's file; InputError names what is none, or has more than ``most`` bytes."""
+    name = os.fspath(path)
+    try:
+        # Without O_NONBLOCK a named pipe would be waited for.
+        with open(name, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                raise InputError(f"{name!r} is no file", field=field)
+            if about.st_size > most:
+                raise InputError(f"{name!r} has {about.st_size} bytes, and no sample more than {MAX_FILE}", field=field)
+            data = file.read(most + 1)
+    except IsADirectoryError:
+        raise InputError(
+            f"{name!r} is a folder; its files are a video: rewardloop.frames(sorted(pathlib.Path({name!r}).iterdir()))",
+            field=field,
+        ) from None
+    except (OSError, ValueError) as err:  # ValueError: a null byte
+        raise InputError(f"{name!r} cannot be read: {err}", field=field) from None
+    if not data:
+        raise InputError(f"{name!r} is empty", field=field)
+    if not _sniff(memoryview(data)):
+        raise InputError(f"{name!r} is neither a JPEG nor a PNG nor a WebP file{_container(memoryview(data))}", field=field)
+    return data
+
+
+def _container(view: memoryview) -> str:
+    """What bytes are that are no picture, and what to do, to stand behind a message."""
+    head = bytes(view[:32])
+    for at, magic, what in _CONTAINERS:
+        if head[at:].startswith(magic):
+            return f" but {what}" if ":" in what else f" but {what}: save it as one of these"
+    return ""
 
 
 def _sniff(view: memoryview) -> str:

@@ -33,9 +33,9 @@ from types import TracebackType
 from typing import Any
 
 from ._folder import Folder
+from ._launch import find_binary
 from ._supervise import Launch, State, Supervisor
 from .errors import InputError, RewardloopError
-from .launch import find_binary
 
 __all__ = ["RayWorkers", "WorkerHealth"]
 

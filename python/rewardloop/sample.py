@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .media import Media
+from .media import Media, Path, media_of
 
 
 def fresh_id() -> str:
@@ -26,7 +26,8 @@ class Sample:
         id: 1 to 512 bytes, unique within the run's epoch. A fresh one if left out.
         prompt: What was asked for.
         response: What a text rollout produced.
-        media: Pictures and the like, as image(), video(), latent() or audio() return them: one, or up to 64.
+        media: Pictures and the like, as image(), video(), latent() or audio() return them: one, or up to 64. The path
+            of a JPEG, PNG or WebP file and a PIL image stand for image() of it, which is made now.
         ground_truth: Any JSON; None: there is none.
         extra_info: A mapping of JSON for the reward functions; None: there is none.
         data_source: The trainer's name of the data set.
@@ -44,7 +45,7 @@ class Sample:
     id: str = field(default_factory=fresh_id)
     prompt: str = ""
     response: str = ""
-    media: Media | Sequence[Media] = ()
+    media: Media | Path | Sequence[Media | Path] = ()
     ground_truth: Any = None
     extra_info: Mapping[str, Any] | None = None
     data_source: str = ""
@@ -56,6 +57,9 @@ class Sample:
     reward: str = ""
     run: str = ""
     deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        self.media = media_of(self.media)
 
     def deadline_ms(self) -> int:
         """The deadline in whole milliseconds, rounded up; 0: the server's default."""

@@ -103,7 +103,6 @@ class MediaTest(unittest.TestCase):
             "image: want a NumPy": lambda: rewardloop.image([[1]], layout="HW"),
             "image: it is empty": lambda: rewardloop.image(b"", encoding="png"),
             "image: an axis": lambda: rewardloop.image(u8[:0], layout="HWC"),
-            "encoding: ''": lambda: rewardloop.image(jpeg),
             "encoding: 'png', but the bytes are jpeg": lambda: rewardloop.image(jpeg, encoding="png"),
             "encoding: 'gif'": lambda: rewardloop.image(b"GIF89a", encoding="gif"),
             "encoding: 'jpeg' is for": lambda: rewardloop.image(u8, layout="HWC", encoding="jpeg"),

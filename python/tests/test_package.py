@@ -7,7 +7,10 @@ import dataclasses
 import graphlib
 import inspect
 import json
+import os
 import re
+import subprocess
+import sys
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +22,7 @@ import rewardloop
 from rewardloop import GroupStats, Missing, Result, Rewards, Sample, Fallback, ComponentError, engine, messages, result, steps
 from rewardloop.frame import encode
 
-from .harness import REPOSITORY, noise
+from .harness import PATIENCE, REPOSITORY, noise
 
 PACKAGE = REPOSITORY / "python" / "rewardloop"
 SCHEMA: dict[str, Any] = json.loads((REPOSITORY / "wire" / "messages.json").read_text(encoding="utf-8"))
@@ -61,6 +64,27 @@ class ImportTest(unittest.TestCase):
             for other in {i.split(".")[0] for i in imported} - {own}:
                 if own != "__init__":
                     self.assertLess(line_of[other], line_of[own], f"{name} imports {other}")
+
+
+class NamesTest(unittest.TestCase):
+    def run_python(self, code: str) -> None:
+        env = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python")}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_the_package_imports_nothing_before_a_name_of_it_is_asked_for(self) -> None:
+        self.run_python("import sys, rewardloop, rewardloop.check as c\nassert not {'numpy', 'websockets'} & set(sys.modules)")
+
+    def test_every_name_is_there_whatever_is_imported_first(self) -> None:
+        for first in ("rewardloop", "rewardloop.ray", "rewardloop._launch", "rewardloop.verl"):
+            self.run_python(
+                f"import {first}\nimport rewardloop\n"
+                "assert callable(rewardloop.launch) and rewardloop.errors.InputError is rewardloop.InputError\n"
+                "assert set(rewardloop.__all__) <= set(dir(rewardloop))\n"
+                "for name in rewardloop.__all__: getattr(rewardloop, name)\n"
+                "from rewardloop import *\nconnect, Sample\n"
+                "assert not hasattr(rewardloop, 'typo')"
+            )
 
 
 class DocumentationTest(unittest.TestCase):

@@ -94,11 +94,14 @@ type reply struct {
 }
 
 // takes are the parameters of a function: their names, those without a default, and whether
-// it takes any other.
+// it takes any other; and the kinds of known sample that it is called with, where Text says that
+// those with pixels have a text as well.
 type takes struct {
 	Names      []string `json:"names"`
 	Needed     []string `json:"needed"`
 	Everything bool     `json:"everything"`
+	Kinds      []string `json:"kinds"`
+	Text       bool     `json:"text"`
 }
 
 // encodeFrame returns a frame up to its body.

@@ -74,44 +74,38 @@ func (k *knownCalls) dependency(opts Options) rewards.Dependency {
 	return rewards.Dependency{Name: fmt.Sprintf("the Python module %s, which %s needs", k.lacks, opts.label()), Down: true, Last: k.why}
 }
 
+// knownKinds are the kinds of known sample that the function takes, and whether each has a text as well.
+func (s *Scorer) knownKinds() (kinds []string, text bool) {
+	s.pool.mu.Lock()
+	takes, started := s.pool.takes, s.pool.known
+	s.pool.mu.Unlock()
+	kinds = s.opts.Probe
+	if kinds == nil && started { // else Warm has said why no process has
+		kinds = takes.Kinds
+	}
+	return kinds, takes.Text
+}
+
+// KnownSamples implements rewards.Knower.
+func (s *Scorer) KnownSamples() []*rewards.Sample { return knownSamples(s.knownKinds()) }
+
 // TryKnown implements rewards.Knower. The calls are ordinary ones of the function's processes.
 // If all of them fail because a module is not there, the function depends on it from then on
 // and takes no samples, until another TryKnown finds it.
 func (s *Scorer) TryKnown(ctx context.Context, timeout time.Duration) []rewards.Tried {
-	s.pool.mu.Lock()
-	takes, started := s.pool.takes, s.pool.known
-	s.pool.mu.Unlock()
-	kinds := s.opts.Probe
-	if kinds == nil && started { // else Warm has said why no process has
-		kinds = kindsOf(takes)
-	}
-	both := slices.Contains(takes.Needed, "solution_str")
+	kinds, text := s.knownKinds()
 	return s.known.try(ctx, timeout, kinds, func(ctx context.Context, kind string) error {
-		_, err := s.Score(ctx, known(kind, both))
+		_, err := s.Score(ctx, KnownSample(kind, text))
 		return err
 	})
 }
 
-// kindsOf are those of the known samples that a function with such parameters is called with.
-func kindsOf(takes takes) (kinds []string) {
-	names := func(list []string, any ...string) bool {
-		return slices.ContainsFunc(any, func(n string) bool { return slices.Contains(list, n) })
+func knownSamples(kinds []string, text bool) []*rewards.Sample {
+	out := make([]*rewards.Sample, len(kinds))
+	for i, kind := range kinds {
+		out[i] = KnownSample(kind, text)
 	}
-	image := names(takes.Names, "solution_image", "media") || takes.Everything && !names(takes.Names, "solution_str")
-	text := names(takes.Names, "solution_str") || !image
-	switch {
-	case names(takes.Needed, "solution_image"): // a text alone is not enough; where it needs one, the picture has it beside
-		text = false
-	case names(takes.Needed, "solution_str"):
-		image = image && names(takes.Names, "solution_image", "media")
-	}
-	if image {
-		kinds = append(kinds, string(rewards.Image))
-	}
-	if text {
-		kinds = append(kinds, textKind)
-	}
-	return kinds
+	return out
 }
 
 // The known picture is of coloured squares; the known video has some of it.
@@ -120,14 +114,16 @@ const (
 	knownFrames = 4
 )
 
-// known is a sample as verl-omni hands it to a function, with a picture, a video or a text.
-func known(kind string, both bool) *rewards.Sample {
+// KnownSample is a sample as verl-omni hands it to a function, with a picture, a video or a text: a
+// kind of Kinds. Text says that one with pixels has a text as well. python/rewardloop/check.py makes
+// the same ones.
+func KnownSample(kind string, text bool) *rewards.Sample {
 	const prompt = `a sign that says "hello"`
 	s := &rewards.Sample{
 		ID: "rewardloop-known-" + kind, DataSource: "rewardloop_known", Prompt: prompt, GroundTruth: json.RawMessage(`"hello"`),
 		ExtraInfo: json.RawMessage(`{"index": 0, "split": "test", "prompt": "a sign that says \"hello\"", "num_turns": 1, "rollout_reward_scores": {}}`),
 	}
-	if both || kind == textKind {
+	if text || kind == textKind {
 		s.Response = "hello"
 	}
 	frames := 1

@@ -121,6 +121,7 @@ func TestAFunctionIsTriedWithTheKindsOfSampleThatItTakes(t *testing.T) {
 			got = append(got, tried.Kind)
 		}
 		assert.Equal(t, want, got, parameters)
+		assert.Len(t, s.(rewards.Knower).KnownSamples(), len(want), parameters)
 	}
 }
 
@@ -142,12 +143,16 @@ def compute_score(data_source, ground_truth, extra_info, prompt, solution_image=
 	for _, x := range tried {
 		require.NoError(t, x.Err, x.Kind)
 	}
+	for i, known := range s.(rewards.Knower).KnownSamples() {
+		require.Equal(t, "rewardloop-known-"+tried[i].Kind, known.ID)
+	}
 }
 
 func TestAFunctionThatWantsNoKnownSampleIsNotCalled(t *testing.T) {
 	t.Parallel()
 	s := scorer(t, python.Config{}, python.Options{Probe: []string{}, Path: mine(t, "def compute_score(solution_str):\n    raise ValueError\n")})
 	warm(t, s)
+	require.Empty(t, s.(rewards.Knower).KnownSamples())
 	require.Empty(t, s.(rewards.Knower).TryKnown(t.Context(), time.Minute))
 	require.Zero(t, stats(s).Calls)
 }

@@ -191,26 +191,28 @@ func (m *Model) failure(ctx context.Context, err error) error {
 	return localmodel.Classify(ctx, err)
 }
 
-// TryKnown implements rewards.Knower, as Scorer does, once Warm has loaded the model.
-func (m *Model) TryKnown(ctx context.Context, timeout time.Duration) []rewards.Tried {
+// knownKinds are those of a Scorer; none before Warm has loaded the model.
+func (m *Model) knownKinds() (kinds []string, text bool) {
 	m.mu.Lock()
 	a := m.about
 	m.mu.Unlock()
-	if a == nil {
-		return nil // Warm has said why
-	}
-	var kinds []string
-	both := true
 	switch {
+	case a == nil:
+		return nil, false // Warm has said why
 	case m.opts.Probe != nil:
-		kinds = m.opts.Probe
-	case a.Form == "single":
-		kinds, both = kindsOf(a.takes), slices.Contains(a.Needed, "solution_str")
-	default: // what a batch is asked for does not say what it may hold: a picture with a prompt and a response is the most
-		kinds = []string{string(rewards.Image)}
+		return m.opts.Probe, true
 	}
+	return a.Kinds, a.Text
+}
+
+// KnownSamples implements rewards.Knower.
+func (m *Model) KnownSamples() []*rewards.Sample { return knownSamples(m.knownKinds()) }
+
+// TryKnown implements rewards.Knower, as Scorer does, once Warm has loaded the model.
+func (m *Model) TryKnown(ctx context.Context, timeout time.Duration) []rewards.Tried {
+	kinds, text := m.knownKinds()
 	return m.known.try(ctx, timeout, kinds, func(ctx context.Context, kind string) error {
-		_, err := m.Score(ctx, known(kind, both))
+		_, err := m.Score(ctx, KnownSample(kind, text))
 		return err
 	})
 }

@@ -229,8 +229,14 @@ class Model(Function):
             "form": self.form,
             "sleeps": self.can_sleep(),
             "bytes": self.device_bytes(),
-            **self.takes.told(),
+            **self.told(),
         }
+
+    def told(self):
+        """What it takes. What a batch is asked for does not say what it may hold: a picture with a prompt and a response
+        is the most."""
+        most = {} if self.form == "single" else {"kinds": ["image"], "text": True}
+        return {**self.takes.told(), **most}
 
 
 def stacked(arrays):

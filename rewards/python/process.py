@@ -321,8 +321,25 @@ class Signature:
                 f"it may ask for {', '.join(OFFERED + ROUTER)} and the keys of its configuration"
             )
 
+    def kinds(self):
+        """The kinds of known sample that it is called with, by its parameters."""
+        picture = {"solution_image", "media"} & self.names
+        image = bool(picture) or (self.everything and "solution_str" not in self.names)
+        text = "solution_str" in self.names or not image
+        if "solution_image" in self.needed:  # a text alone is not enough; where it needs one, the picture has it beside
+            text = False
+        elif "solution_str" in self.needed:
+            image = image and bool(picture)
+        return ["image"] * image + ["text"] * text
+
     def told(self):
-        return {"names": sorted(self.names), "needed": sorted(self.needed), "everything": self.everything}
+        return {
+            "names": sorted(self.names),
+            "needed": sorted(self.needed),
+            "everything": self.everything,
+            "kinds": self.kinds(),
+            "text": "solution_str" in self.needed,
+        }
 
 
 def model_faults(form, takes, options):
@@ -450,15 +467,15 @@ def inspected(spec):
     """What the function takes, or the compute_score of a class, which is not made: its constructor may load a model."""
     path, name = spec["path"], spec["name"]
     target, unbound = attribute(load_module(path), path, name), False
-    groups, faults = bool(spec.get("post_process")), []
+    groups, faults, what = bool(spec.get("post_process")), [], kind_of(target)
     if spec.get("model"):
-        return inspected_model(spec, target)
+        return {"what": what, **inspected_model(spec, target)}
     if inspect.isclass(target):
         if not groups and hasattr(target, "post_process_scores"):
             faults.append(uncalled(name))
         method = next((m for m in ("compute_score", "__call__") if inspect.getattr_static(target, m, None) is not None), None)
         if method is None:  # the constructor may make one
-            return {"op": "inspected", "everything": True, "faults": faults}
+            return {"op": "inspected", "what": what, "everything": True, "faults": faults}
         unbound = not isinstance(inspect.getattr_static(target, method), (staticmethod, classmethod))
         target = getattr(target, method)
     elif groups:
@@ -467,7 +484,12 @@ def inspected(spec):
         raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
     takes = Signature(target, unbound)
     faults.extend(takes.faults(spec.get("kwargs") or {}))
-    return {"op": "inspected", **takes.told(), "at": place(target), "faults": faults}
+    about = {"what": what, "async": inspect.iscoroutinefunction(target), "form": "single"}
+    return {"op": "inspected", **about, **takes.told(), "at": place(target), "faults": faults}
+
+
+def kind_of(target):
+    return "class" if inspect.isclass(target) else "function"
 
 
 def inspected_model(spec, target):
@@ -499,7 +521,8 @@ def inspected_model(spec, target):
     told = takes.told()
     told["names"] = sorted(set(told["names"]) | taken)  # keys of the entry that the constructor takes
     told["everything"] = told["everything"] or any_option
-    return {"op": "inspected", **told, "at": place(target), "faults": faults}
+    about = {"async": inspect.iscoroutinefunction(target), "form": form}
+    return {"op": "inspected", **about, **told, "at": place(target), "faults": faults}
 
 
 def place(target):

@@ -122,6 +122,14 @@ func (d dapo) Concurrency() int { return rewards.ConcurrencyOf(d.inner) }
 // Dependency implements rewards.Reliant.
 func (d dapo) Dependency() rewards.Dependency { return rewards.DependencyOf(d.inner) }
 
+// KnownSamples implements rewards.Knower for a scorer that does.
+func (d dapo) KnownSamples() []*rewards.Sample {
+	if k, ok := d.inner.(rewards.Knower); ok {
+		return k.KnownSamples()
+	}
+	return nil
+}
+
 // TryKnown implements rewards.Knower for a scorer that does.
 func (d dapo) TryKnown(ctx context.Context, timeout time.Duration) []rewards.Tried {
 	if k, ok := d.inner.(rewards.Knower); ok {

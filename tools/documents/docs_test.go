@@ -275,7 +275,7 @@ func run(t *testing.T, commands, bin, dir, interpreter string) {
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"), "REWARDLOOP="+root,
-		"REWARDLOOP_PYTHON="+interpreter, "PYTHONDONTWRITEBYTECODE=1", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
+		"REWARDLOOP_PYTHON="+interpreter, "PYTHONPATH="+filepath.Join(root, "python"), "PYTHONDONTWRITEBYTECODE=1", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", commands, out)
 	// What a failure is answered with must have been said.
