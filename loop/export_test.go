@@ -20,6 +20,16 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
+// Stages are the states that others see a sample in before it is final.
+func Stages() (out []string) {
+	for s := range moves {
+		if s != fresh && s != decided && s != final {
+			out = append(out, string(s))
+		}
+	}
+	return out
+}
+
 // Attach opens or resumes a session on a connection of the test's own.
 func (m *Manager) Attach(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 	return gateway{Manager: m}.Hello(h, c)
