@@ -98,8 +98,8 @@ func (m *Manager) TryDeclare(s *stream.Session, msg wire.Step) error { return m.
 // TryEndStep ends a step as a client's message does.
 func (m *Manager) TryEndStep(s *stream.Session, msg wire.EndOfStep) error { return m.endStep(s, &msg) }
 
-// Lanes is how many steps of a run have a queue of their own.
-func (m *Manager) Lanes(run string) int {
+// StepQueues is how many steps of a run have a queue of their own.
+func (m *Manager) StepQueues(run string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0

@@ -49,12 +49,12 @@ func TestTheSameHistoryTwiceIsTheSame(t *testing.T) {
 	if os.Getenv("REWARDLOOP_SEEDS") != "" || os.Getenv("REWARDLOOP_SEED") != "" {
 		from, n = firstSeed(t)
 	}
-	const lanes = 4
+	const parallel = 4
 	sums := make([]string, n)
 	var wg sync.WaitGroup
-	for lane := range lanes {
+	for offset := range parallel {
 		wg.Go(func() {
-			for i := lane; i < n; i += lanes {
+			for i := offset; i < n; i += parallel {
 				first := repeat(t, uint64(from+i))                  //nolint:gosec // a small number
 				if n <= 100 && first != repeat(t, uint64(from+i)) { //nolint:gosec // likewise
 					t.Errorf("history %d was another one the second time", from+i)

@@ -20,7 +20,7 @@
 // be compared with.
 //
 // A server is one place where one sample is scored at a time; a worker with c
-// slots counts as c servers. Unless speeds are named all are equally fast.
+// places counts as c servers. Unless speeds are named all are equally fast.
 //
 // Everything here is a pure function; there is no clock, no goroutine and no
 // state.

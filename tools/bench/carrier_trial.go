@@ -28,17 +28,17 @@ import (
 
 // carrierSize is how large a fleet is, and how long it is looked at.
 type carrierSize struct {
-	workers, profiles, slots int
-	settle, lasting          time.Duration
+	workers, profiles, places int
+	settle, lasting           time.Duration
 }
 
 // sizeOf is the fleet of a run. A slow pull lives for 40 s at most: after 42 s all queues are as
 // they stay.
 func sizeOf(o Options) carrierSize {
 	if o.Quick {
-		return carrierSize{workers: 3, profiles: 4, slots: 5, settle: 50 * time.Millisecond, lasting: 200 * time.Millisecond}
+		return carrierSize{workers: 3, profiles: 4, places: 5, settle: 50 * time.Millisecond, lasting: 200 * time.Millisecond}
 	}
-	return carrierSize{workers: carrierWorkers, profiles: carrierProfiles, slots: carrierSlots, settle: 42 * time.Second, lasting: max(o.Lasting, 40*time.Second)}
+	return carrierSize{workers: carrierWorkers, profiles: carrierProfiles, places: carrierPlaces, settle: 42 * time.Second, lasting: max(o.Lasting, 40*time.Second)}
 }
 
 // What nats-server says when it takes clients, and where it can be looked at.
@@ -108,7 +108,7 @@ func (f *carrierFleet) join(ctx context.Context, managers map[string]*rewards.Ma
 			return err
 		}
 		f.members = append(f.members, m)
-		profiles := carrierServes(managers, f.size.slots)
+		profiles := carrierServes(managers, f.size.places)
 		s, err := m.NewSource(id, queuesOf(profiles))
 		if err != nil {
 			return err
@@ -344,7 +344,7 @@ func newLeaseTrial(ctx context.Context, o Options) (_ Trial, err error) {
 		return nil, err
 	}
 	t.idle = cores[0]
-	if err := t.fill(ctx, queuesOf(carrierServes(managers, size.slots))[0]); err != nil {
+	if err := t.fill(ctx, queuesOf(carrierServes(managers, size.places))[0]); err != nil {
 		return nil, err
 	}
 	return t, sleep(ctx, size.settle) // by then the first leases have been extended twice
@@ -354,7 +354,7 @@ func newLeaseTrial(ctx context.Context, o Options) (_ Trial, err error) {
 func (t *leaseTrial) fill(ctx context.Context, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for i := range t.fleet.size.workers * t.fleet.size.slots {
+	for i := range t.fleet.size.workers * t.fleet.size.places {
 		err := t.gateway.Publish(ctx, wire.Ticket{
 			ID: "s" + strconv.Itoa(i), Run: "bench", Epoch: 1, Queue: queue, Gateway: "gateway", Attempt: 1, Bytes: int64(len(t.text)), Deadline: time.Now().Add(time.Hour),
 		})
@@ -364,7 +364,7 @@ func (t *leaseTrial) fill(ctx context.Context, queue string) error {
 	}
 	err := until(ctx, func() bool {
 		for _, w := range t.fleet.workers {
-			if w.Info().Busy < t.fleet.size.slots {
+			if w.Info().Busy < t.fleet.size.places {
 				return false
 			}
 		}

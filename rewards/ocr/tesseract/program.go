@@ -80,7 +80,7 @@ func (p *program) take(ctx context.Context) (place, error) {
 	}
 	turn, err := p.gate.Acquire(ctx, fair.Tenant(rewards.TenantOf(ctx)))
 	if err != nil {
-		return nil, p.ended(ctx, fmt.Errorf("all slots were busy: %w", subprocess.ErrWaiting))
+		return nil, p.ended(ctx, fmt.Errorf("as many programs ran as pool.tesseract.slots says: %w", subprocess.ErrWaiting))
 	}
 	return programPlace{p, turn}, nil
 }
