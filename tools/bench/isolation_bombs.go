@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/rewardloop/rewardloop/internal/bombs"
+	"github.com/rewardloop/rewardloop/testkit/bombs"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 )
