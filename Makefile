@@ -41,7 +41,7 @@ export GO PYTHON INSTALL FUZZTIME COUNT VERSION
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-carrier bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -134,8 +134,8 @@ bench-capacity: build ort models ## calls under way at a time, weights, and an e
 	@scripts/deps.sh python
 	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} scripts/tool.sh bench -suite capacity -n 3 -t 20s $(BENCHFLAGS)
 
-bench-carrier: build ## what a hundred idle workers of a hundred profiles cost the broker and the gateway, and 25,600 leases the broker, into docs/results (five minutes)
-	scripts/tool.sh bench -suite carrier -n 3 -t 20s $(BENCHFLAGS)
+bench-queue: build ## what a hundred idle workers of a hundred profiles cost the broker and the gateway, and 25,600 leases the broker, into docs/results (five minutes)
+	scripts/tool.sh bench -suite queue -n 3 -t 20s $(BENCHFLAGS)
 
 bench-gpu: ## models of real sizes on a card beside bare ONNX Runtime, memory, two models, kill -9, into docs/results (five minutes); BENCHFLAGS="-device cpu" for the small form without a card
 	@scripts/deps.sh compiler pip go

@@ -234,7 +234,7 @@ func TestASampleThatIsTakenBackEndsBothAttempts(t *testing.T) {
 	})
 }
 
-func TestABackupWhoseTicketTheEngineForgotIsForgottenToo(t *testing.T) {
+func TestABackupWhoseTicketTheQueueForgotIsForgottenToo(t *testing.T) {
 	t.Parallel()
 	onLateStep(t, loop.Config{}, func(t *testing.T, s *late) {
 		t.Helper()

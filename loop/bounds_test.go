@@ -93,7 +93,7 @@ func TestASizeThatAClientSaysCostsNothingUntilItComes(t *testing.T) { //nolint:p
 		runtime.ReadMemStats(&before)
 		p.send(t, huge)
 		require.Equal(t, rewards.Scored, p.result(t, huge.ID).Outcome)
-		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		runtime.ReadMemStats(&after)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<20), "bytes taken meanwhile")
 		require.Equal(t, wire.StepShort, res.State)
@@ -229,8 +229,8 @@ func TestDeclaredIDsStayWithinTheBytesOfSteps(t *testing.T) {
 	})
 }
 
-// A client that cancels whatever it begins leaves a lane behind for each step.
-func TestTheLanesOfStepsThatNeverEndAreBounded(t *testing.T) {
+// A client that cancels whatever it begins leaves a step queue behind for each step.
+func TestTheStepQueuesOfStepsThatNeverEndAreBounded(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Profiles: profiles(t, component(hashing(0)))}, func(t *testing.T, s *stage) {
 		t.Helper()
@@ -244,7 +244,7 @@ func TestTheLanesOfStepsThatNeverEndAreBounded(t *testing.T) {
 			p.send(t, sample)
 			s.Manager.Cancel(p.session, sample.ID)
 		}
-		require.LessOrEqual(t, s.Manager.Lanes("run"), 128)
+		require.LessOrEqual(t, s.Manager.StepQueues("run"), 128)
 		s.Add(t, rig.Settings{ID: "w", Places: 1})
 		require.Equal(t, rewards.Scored, p.result(t, "kept").Outcome, "it has kept its place")
 	})

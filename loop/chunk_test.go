@@ -54,7 +54,7 @@ func TestAChunkHasEveryNumericColumnAndTheStepScoresOfItsRows(t *testing.T) {
 				w.fail(t, ticket, rewards.BadInput)
 			}
 		}
-		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		require.True(t, res.Done)
 		assert.Equal(t, []string{"a", "b", "c"}, res.IDs, "without places in the batch, by id")
 		assert.Equal(t, [][]float64{{1, 0.5}, {}, {}}, res.StepScores, "none is not null")
@@ -82,7 +82,7 @@ func TestAStepOfWhichNothingCameHasItsRowsForAsLongAsAnother(t *testing.T) {
 				defer p.drop()
 				s.Manager.Declare(p.session, wire.Step{Step: 1, Expected: 3, IDs: c.ids, DeadlineMS: 10_000})
 				time.Sleep(5 * time.Minute) // the trainer takes its time
-				res := s.take(t, wire.Fetch{Req: 1, Step: 1})
+				res := s.fetch(t, wire.Fetch{Req: 1, Step: 1})
 				require.True(t, res.Done)
 				require.Equal(t, wire.StepShort, res.State)
 				require.Equal(t, []int64{0, 1, 2}, indices(res))
@@ -105,7 +105,7 @@ func TestAStepThatWasEndedWithoutASampleIsDoneAtOnce(t *testing.T) {
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
 		s.Manager.Declare(p.session, wire.Step{Step: 1}) // end_of_step
-		res := s.take(t, wire.Fetch{Req: 1, Step: 1})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 1})
 		require.True(t, res.Ready)
 		require.True(t, res.Done)
 		require.Equal(t, wire.StepComplete, res.State)
@@ -125,15 +125,15 @@ func TestRowsThatNobodyFilledAreFoundByTheirPlace(t *testing.T) {
 		for _, i := range []int{0, 1, 2, 3, 4, 6} {
 			p.send(t, rowOf(1, i))
 		}
-		first := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
+		first := s.fetch(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(first))
-		early := s.take(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
+		early := s.fetch(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 1, Order: wire.ByIndex, WaitMS: 5000})
 		assert.False(t, early.Ready)
 		assert.EqualValues(t, 1, early.Chunk, "the number of the chunk that is not there yet")
 		d, err := s.Manager.Step("run", "", 1)
 		require.NoError(t, err)
 		assert.Zero(t, d.GroupsReady)
-		rest := s.take(t, wire.Fetch{Req: 3, Step: 1, Chunk: 1, Order: wire.ByIndex, WaitMS: 60_000})
+		rest := s.fetch(t, wire.Fetch{Req: 3, Step: 1, Chunk: 1, Order: wire.ByIndex, WaitMS: 60_000})
 		assert.Equal(t, wire.StepShort, rest.State)
 		assert.Equal(t, []int64{4, 5, 6, 7, 8, 9, 10, 11}, indices(rest), "a row for each, in order")
 		assert.Len(t, rest.Without, 6)
@@ -161,7 +161,7 @@ func TestGroupsThatLackMembersAreNamedWhereRowsCannotBe(t *testing.T) {
 		ready, err = s.Manager.Step("run", "", 1)
 		require.NoError(t, err)
 		require.Equal(t, 1, ready.GroupsReady, "g0, which nobody has asked for")
-		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		require.True(t, res.Done)
 		require.Len(t, res.IDs, 7)
 		require.Equal(t, []wire.Missing{
@@ -183,7 +183,7 @@ func TestAStepIsShortAlthoughEverythingCame(t *testing.T) {
 		for i := range 4 {
 			p.send(t, rowOf(1, i))
 		}
-		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		require.Equal(t, wire.StepShort, res.State)
 		require.Equal(t, []bool{true, true, false, true}, res.Valid)
 		require.Len(t, res.Without, 1)
@@ -203,10 +203,10 @@ func TestAStepThatEndedInTimeIsNotShortAtItsDeadline(t *testing.T) {
 		for i := range 4 {
 			p.send(t, rowOf(1, i))
 		}
-		require.Equal(t, wire.StepComplete, s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000}).State)
+		require.Equal(t, wire.StepComplete, s.fetch(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000}).State)
 		s.Manager.Declare(p.session, say) // as a client that comes back does
 		time.Sleep(time.Minute)
-		require.Equal(t, wire.StepComplete, s.take(t, wire.Fetch{Req: 1, Step: 1}).State)
+		require.Equal(t, wire.StepComplete, s.fetch(t, wire.Fetch{Req: 1, Step: 1}).State)
 		require.NoError(t, s.Manager.TryDeclare(p.session, say), "its deadline has not ended it")
 	})
 }
@@ -324,7 +324,7 @@ func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) 
 		require.EqualValues(t, 7, refused[0].Req)
 		require.Equal(t, rewards.TooLarge, refused[0].Code)
 		require.Contains(t, refused[0].Message, "read it over HTTP")
-		require.Len(t, s.take(t, wire.Fetch{Step: 1}).IDs, n)
+		require.Len(t, s.fetch(t, wire.Fetch{Step: 1}).IDs, n)
 	})
 }
 
@@ -342,23 +342,23 @@ func TestAPlainReadHandsNothingOut(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		for range 2 {
-			some := s.take(t, wire.Fetch{Step: 1, Chunk: step.All})
+			some := s.fetch(t, wire.Fetch{Step: 1, Chunk: step.All})
 			assert.True(t, some.Ready)
 			assert.False(t, some.Done)
 			assert.Equal(t, []int64{0, 1, 2, 3}, indices(some))
 		}
-		first := s.take(t, wire.Fetch{Step: 1, Groups: 1})
+		first := s.fetch(t, wire.Fetch{Step: 1, Groups: 1})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(first))
-		assert.Equal(t, []int64{0, 1, 2, 3}, indices(s.take(t, wire.Fetch{Step: 1, Chunk: step.All})), "although they were handed out")
+		assert.Equal(t, []int64{0, 1, 2, 3}, indices(s.fetch(t, wire.Fetch{Step: 1, Chunk: step.All})), "although they were handed out")
 		for _, i := range []int{5, 6, 7} {
 			p.send(t, rowOf(1, i))
 		}
 		begun := time.Now()
-		all := s.take(t, wire.Fetch{Step: 1, Chunk: step.All, WaitMS: 60_000})
+		all := s.fetch(t, wire.Fetch{Step: 1, Chunk: step.All, WaitMS: 60_000})
 		assert.Less(t, time.Since(begun), 5*time.Second)
 		assert.True(t, all.Done)
 		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7}, indices(all))
-		rest := s.take(t, wire.Fetch{Step: 1, Chunk: 1})
+		rest := s.fetch(t, wire.Fetch{Step: 1, Chunk: 1})
 		assert.Equal(t, []int64{4, 5, 6, 7}, indices(rest))
 		assert.True(t, rest.Done)
 	})

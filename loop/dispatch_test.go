@@ -399,7 +399,7 @@ func TestAFailureOfAnEarlierAttemptSaysNothingAboutTheNext(t *testing.T) {
 	})
 }
 
-func TestTicketsThatTheEngineLosesOrRefusesAreSentAgain(t *testing.T) {
+func TestTicketsThatTheQueueLosesOrRefusesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	onStage(t, rig.Options{Workers: 2, Profiles: profiles(t, component(hashing(time.Second)))}, func(t *testing.T, s *stage) {
 		t.Helper()

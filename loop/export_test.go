@@ -20,6 +20,16 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
+// Stages are the states that others see a sample in before it is final.
+func Stages() (out []string) {
+	for s := range moves {
+		if s != fresh && s != decided && s != final {
+			out = append(out, string(s))
+		}
+	}
+	return out
+}
+
 // Attach opens or resumes a session on a connection of the test's own.
 func (m *Manager) Attach(h wire.Hello, c stream.Conn) (*stream.Session, error) {
 	return gateway{Manager: m}.Hello(h, c)
@@ -88,8 +98,8 @@ func (m *Manager) TryDeclare(s *stream.Session, msg wire.Step) error { return m.
 // TryEndStep ends a step as a client's message does.
 func (m *Manager) TryEndStep(s *stream.Session, msg wire.EndOfStep) error { return m.endStep(s, &msg) }
 
-// Lanes is how many steps of a run have a queue of their own.
-func (m *Manager) Lanes(run string) int {
+// StepQueues is how many steps of a run have a queue of their own.
+func (m *Manager) StepQueues(run string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0

@@ -372,7 +372,7 @@ func TestMembersThatAreTakenBackAreNotWaitedFor(t *testing.T) {
 			futures = append(futures, s.submit(t, "_run", sample))
 		}
 		time.Sleep(2500 * time.Millisecond)
-		futures[0].Cancel("not wanted") // gathered
+		futures[0].Cancel("not wanted") // waits for its group
 		futures[3].Cancel("not wanted") // running: with it the group is complete
 		for _, i := range []int{1, 2} {
 			require.Equal(t, rewards.Scored, result(t, futures[i]).Outcome)
@@ -526,7 +526,7 @@ func TestAClientThatComesBackFindsItsGroups(t *testing.T) {
 		for _, sample := range samples[:3] {
 			p.send(t, sample)
 		}
-		time.Sleep(5 * time.Second) // all three are gathered
+		time.Sleep(5 * time.Second) // all three wait for their group
 		p.drop()
 		again := s.resume(t, p, wire.Hello{Run: "run"}, 0)
 		defer again.drop()

@@ -37,8 +37,8 @@ func (w *stub) claimGroup(t *testing.T) wire.Ticket {
 	return wire.Ticket{}
 }
 
-// gathered sends samples over p and has their own components scored.
-func (w *stub) gathered(t *testing.T, p *peer, samples ...*rewards.Sample) {
+// scoreApart sends samples over p and has their own components scored.
+func (w *stub) scoreApart(t *testing.T, p *peer, samples ...*rewards.Sample) {
 	t.Helper()
 	for _, sample := range samples {
 		p.send(t, sample)
@@ -71,7 +71,7 @@ func TestAMemberThatAWorkerLeavesOutOfItsAnswerFailsAlone(t *testing.T) {
 	t.Parallel()
 	onGroups(t, loop.Config{}, func(t *testing.T, _ *stage, p *peer, a, _ *stub) {
 		t.Helper()
-		a.gathered(t, p, fourOf("u")...)
+		a.scoreApart(t, p, fourOf("u")...)
 		a.says(t, a.claimGroup(t), wire.Result{Outcome: rewards.Scored, Members: []*wire.Result{
 			memberScored("u-0", 1), memberScored("u-1", 2), memberScored("u-3", 3),
 		}})
@@ -90,7 +90,7 @@ func TestAGroupWhoseWorkersKeepVanishingIsLost(t *testing.T) {
 	t.Parallel()
 	onGroups(t, loop.Config{MaxAttempts: 2}, func(t *testing.T, s *stage, p *peer, a, b *stub) {
 		t.Helper()
-		a.gathered(t, p, ofGroup("u", 0, 2), ofGroup("u", 1, 2))
+		a.scoreApart(t, p, ofGroup("u", 0, 2), ofGroup("u", 1, 2))
 		ticket := a.claimGroup(t)
 		time.Sleep(lease + 100*time.Millisecond)
 		b.claimGroup(t)
@@ -116,7 +116,7 @@ func TestWhatAWorkerHandsBackGoesToAnotherWithoutCountingAsAFailure(t *testing.T
 		require.InDelta(t, 5.0, *res.RewardScore, 0)
 		require.Empty(t, res.Errors)
 
-		a.gathered(t, p, ofGroup("u", 0, 2), ofGroup("u", 1, 2))
+		a.scoreApart(t, p, ofGroup("u", 0, 2), ofGroup("u", 1, 2))
 		a.says(t, a.claimGroup(t), wire.Result{Outcome: rewards.OutcomeCancelled})
 		b.says(t, b.claimGroup(t), wire.Result{Outcome: rewards.Scored, Members: []*wire.Result{memberScored("u-0", 1), memberScored("u-1", 2)}})
 		res = p.result(t, "u-1")
@@ -130,7 +130,7 @@ func TestAFailureOfAWholeGroupIsTriedAgainAndThenTheResultOfEachMember(t *testin
 	t.Parallel()
 	onGroups(t, loop.Config{MaxAttempts: 2}, func(t *testing.T, s *stage, p *peer, a, b *stub) {
 		t.Helper()
-		a.gathered(t, p, ofGroup("u", 0, 2), ofGroup("u", 1, 2))
+		a.scoreApart(t, p, ofGroup("u", 0, 2), ofGroup("u", 1, 2))
 		ticket := a.claimGroup(t)
 		stranger := &stub{s: s, id: "never claimed it"}
 		stranger.fail(t, ticket, rewards.BadInput) // says nothing
@@ -169,7 +169,7 @@ func TestAMemberThatAsksForAnotherRewardThanItsGroupIsRefused(t *testing.T) {
 		defer p.drop()
 		stray := ofGroup("u", 1, 2)
 		stray.Reward = "other"
-		a.gathered(t, p, ofGroup("u", 0, 2), stray)
+		a.scoreApart(t, p, ofGroup("u", 0, 2), stray)
 		res := p.result(t, "u-1")
 		require.Equal(t, rewards.Failed, res.Outcome)
 		require.Equal(t, rewards.BadInput, res.Errors[0].Class)
@@ -184,7 +184,7 @@ func TestASampleThatWaitsForAGroupItDoesNotHaveFails(t *testing.T) {
 	t.Parallel()
 	onGroups(t, loop.Config{}, func(t *testing.T, _ *stage, p *peer, a, _ *stub) {
 		t.Helper()
-		a.gathered(t, p, rig.Sample("x", 3))
+		a.scoreApart(t, p, rig.Sample("x", 3))
 		res := p.result(t, "x")
 		require.Equal(t, rewards.Failed, res.Outcome)
 		require.Contains(t, res.Errors[0].Message, "a group that it does not have")
@@ -211,7 +211,7 @@ func TestWhatASampleWaitsForIsShown(t *testing.T) {
 		require.Equal(t, []loop.GroupState{{Split: rewards.Train, Step: 1, UID: "u", Size: 3, Arrived: 2}}, groups)
 
 		a.gather(t, ticket)
-		a.gathered(t, p, ofGroup("u", 2, 3))
+		a.scoreApart(t, p, ofGroup("u", 2, 3))
 		b.claimGroup(t)
 		pending, n = s.Manager.Pending(1)
 		require.Equal(t, 3, n, "the group itself is no sample")
@@ -225,9 +225,9 @@ func TestAStopEndsTheGroupsThatWorkersHave(t *testing.T) {
 	t.Parallel()
 	onGroups(t, loop.Config{}, func(t *testing.T, s *stage, p *peer, a, _ *stub) {
 		t.Helper()
-		a.gathered(t, p, ofGroup("u", 0, 2), ofGroup("u", 1, 2))
+		a.scoreApart(t, p, ofGroup("u", 0, 2), ofGroup("u", 1, 2))
 		ticket := a.claimGroup(t)
-		a.gathered(t, p, ofGroup("v", 0, 2), ofGroup("v", 1, 2)) // its ticket is out
+		a.scoreApart(t, p, ofGroup("v", 0, 2), ofGroup("v", 1, 2)) // its ticket is out
 		synctest.Wait()
 		s.Manager.Stop()
 		require.Zero(t, s.Manager.InFlight())
@@ -244,10 +244,10 @@ func TestNoGroupIsEndedForMemoryWhileAnotherIsBeingScored(t *testing.T) {
 	frame := frameSizeOf(t, ofGroup("a", 0, 6))
 	onGroups(t, loop.Config{MaxBytes: 8 * frame, MessageBytes: frame, CreditBytes: 2 * frame}, func(t *testing.T, s *stage, p *peer, a, b *stub) {
 		t.Helper()
-		a.gathered(t, p, ofGroup("a", 0, 2), ofGroup("a", 1, 2))
+		a.scoreApart(t, p, ofGroup("a", 0, 2), ofGroup("a", 1, 2))
 		ticket := a.claimGroup(t)
 		for i := range 4 { // three quarters of the memory are full
-			b.gathered(t, p, ofGroup("b", i, 6))
+			b.scoreApart(t, p, ofGroup("b", i, 6))
 		}
 		require.Less(t, creditBytes(p), 7*frame, "there is credit for one more")
 		synctest.Wait()
@@ -256,7 +256,7 @@ func TestNoGroupIsEndedForMemoryWhileAnotherIsBeingScored(t *testing.T) {
 		p.result(t, "a-0")
 		p.result(t, "a-1")
 		a.release()
-		b.gathered(t, p, ofGroup("b", 4, 6), ofGroup("b", 5, 6))
+		b.scoreApart(t, p, ofGroup("b", 4, 6), ofGroup("b", 5, 6))
 		answer := wire.Result{Outcome: rewards.Scored}
 		for i := range 6 {
 			answer.Members = append(answer.Members, memberScored(fmt.Sprint("b-", i), 1))
@@ -327,7 +327,7 @@ func TestSamplesOfOnePromptAreAGroupWhereTheirProfileSaysSo(t *testing.T) {
 	cfg := loop.Config{GroupByPrompt: []string{""}, GroupProfiles: []string{""}, MaxBytes: 8 * frame, MessageBytes: frame}
 	onGroups(t, cfg, func(t *testing.T, _ *stage, p *peer, a, _ *stub) {
 		t.Helper()
-		a.gathered(t, p, byPrompt(0, 2), byPrompt(1, 2))
+		a.scoreApart(t, p, byPrompt(0, 2), byPrompt(1, 2))
 		a.says(t, a.claimGroup(t), wire.Result{Outcome: rewards.Scored, Members: []*wire.Result{memberScored("u-0", 1), memberScored("u-1", 2)}})
 		res := p.result(t, "u-1")
 		require.Equal(t, rewards.Scored, res.Outcome)

@@ -38,8 +38,8 @@ func lasting(by map[string]time.Duration) rewards.ScorerFunc {
 	}
 }
 
-// take asks once.
-func (s *stage) take(t *testing.T, q wire.Fetch) *wire.Rewards {
+// fetch asks once.
+func (s *stage) fetch(t *testing.T, q wire.Fetch) *wire.Rewards {
 	t.Helper()
 	res, err := s.Manager.Rewards(t.Context(), "run", 0, q)
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestGroupsAreHandedOutOnceInTheOrderOfTheirCompletion(t *testing.T) {
 		for i := range 12 {
 			p.send(t, rowOf(1, i))
 		}
-		first := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 60_000})
+		first := s.fetch(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 60_000})
 		assert.Equal(t, []int64{8, 9, 10, 11}, indices(first), "the only group without a slow member")
 		assert.True(t, first.Ready)
 		assert.False(t, first.Done)
@@ -89,16 +89,16 @@ func TestGroupsAreHandedOutOnceInTheOrderOfTheirCompletion(t *testing.T) {
 			require.InDelta(t, rig.Hash(rowOf(1, 8+i)), *v, 0, "a score belongs to its row")
 			require.True(t, first.Valid[i])
 		}
-		assert.Equal(t, first, s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1}), "asked again, the same")
+		assert.Equal(t, first, s.fetch(t, wire.Fetch{Req: 1, Step: 1, Groups: 1}), "asked again, the same")
 
-		second := s.take(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 1, WaitMS: 60_000})
+		second := s.fetch(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 1, WaitMS: 60_000})
 		assert.Equal(t, []int64{4, 5, 6, 7}, indices(second))
-		last := s.take(t, wire.Fetch{Req: 3, Step: 1, Chunk: 2, Groups: 5, WaitMS: 60_000})
+		last := s.fetch(t, wire.Fetch{Req: 3, Step: 1, Chunk: 2, Groups: 5, WaitMS: 60_000})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(last), "fewer groups than asked for, because there are no more")
 		assert.True(t, last.Done)
 		assert.Equal(t, wire.StepComplete, last.State)
 		assert.EqualValues(t, 12, last.Scored)
-		again := s.take(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 99})
+		again := s.fetch(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 99})
 		assert.Equal(t, second.IDs, again.IDs, "long after, the same rows")
 		assert.Equal(t, second.Scores, again.Scores)
 		_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 4, Step: 1, Chunk: 7})
@@ -118,10 +118,10 @@ func TestGroupsCanBeHandedOutInTheOrderOfTheBatch(t *testing.T) {
 			p.send(t, rowOf(1, 11-i))
 		}
 		start := time.Now()
-		first := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 2, Order: wire.ByIndex, WaitMS: 60_000})
+		first := s.fetch(t, wire.Fetch{Req: 1, Step: 1, Groups: 2, Order: wire.ByIndex, WaitMS: 60_000})
 		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7}, indices(first))
 		assert.GreaterOrEqual(t, time.Since(start), 29*time.Second, "others were complete before")
-		rest := s.take(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Order: wire.ByIndex})
+		rest := s.fetch(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Order: wire.ByIndex})
 		assert.Equal(t, []int64{8, 9, 10, 11}, indices(rest))
 		assert.True(t, rest.Done)
 	})
@@ -134,13 +134,13 @@ func TestWhoAsksTooEarlyLearnsWhoIsMissing(t *testing.T) {
 		t.Helper()
 		p := s.connect(t, wire.Hello{Run: "run"})
 		defer p.drop()
-		early := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 10})
+		early := s.fetch(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 10})
 		assert.False(t, early.Ready, "nobody has said a word of the step")
 		s.Manager.Declare(p.session, wire.Step{Step: 1, Expected: 4, IDs: []string{"s1-0", "s1-1", "s1-2", "s1-3"}})
 		p.send(t, rowOf(1, 0))
 		p.send(t, rowOf(1, 1))
 		p.send(t, rowOf(1, 2))
-		res := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 5000})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 5000})
 		assert.False(t, res.Ready)
 		assert.EqualValues(t, 1, res.Missing)
 		assert.EqualValues(t, 1, res.Pending)
@@ -152,7 +152,7 @@ func TestWhoAsksTooEarlyLearnsWhoIsMissing(t *testing.T) {
 		assert.Equal(t, res.Without, d.Without)
 		assert.Equal(t, wire.StepOpen, d.State)
 		s.Manager.Declare(p.session, wire.Step{Step: 1}) // no more comes
-		res = s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 60_000})
+		res = s.fetch(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 60_000})
 		assert.True(t, res.Done)
 		assert.Equal(t, []int64{0, 1, 2}, indices(res))
 	})
@@ -208,7 +208,7 @@ func TestAStepThatIsShortAtItsDeadlineIsMasked(t *testing.T) {
 	t.Parallel()
 	broken(t, wire.DeadlineMask, func(t *testing.T, s *stage, _ *peer) {
 		t.Helper()
-		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		assert.Equal(t, wire.StepShort, res.State)
 		assert.True(t, res.Done)
 		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5, 6, 7}, indices(res), "a row for every sample")
@@ -224,7 +224,7 @@ func TestAStepThatIsShortAtItsDeadlineGoesOnWithWhatThereIs(t *testing.T) {
 	t.Parallel()
 	broken(t, wire.DeadlineShortfall, func(t *testing.T, s *stage, _ *peer) {
 		t.Helper()
-		res := s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000})
 		assert.Equal(t, wire.StepShort, res.State)
 		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5}, indices(res))
 		wantMissing(t, res)
@@ -235,9 +235,9 @@ func TestAStepThatIsShortAtItsDeadlineFails(t *testing.T) {
 	t.Parallel()
 	broken(t, wire.DeadlineFail, func(t *testing.T, s *stage, _ *peer) {
 		t.Helper()
-		first := s.take(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 10_000})
+		first := s.fetch(t, wire.Fetch{Req: 1, Step: 1, Groups: 1, WaitMS: 10_000})
 		assert.Equal(t, []int64{0, 1, 2, 3}, indices(first), "before the deadline what is complete is handed out")
-		res := s.take(t, wire.Fetch{Req: 1, Step: 1, Chunk: 1, WaitMS: 60_000})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 1, Chunk: 1, WaitMS: 60_000})
 		assert.Equal(t, wire.StepFailed, res.State)
 		assert.True(t, res.Done)
 		assert.Empty(t, res.IDs)
@@ -265,7 +265,7 @@ func TestStepsOverlapWithoutWaitingForEachOther(t *testing.T) {
 			p.send(t, rowOf(2, i))
 		}
 		start := time.Now()
-		res := s.take(t, wire.Fetch{Req: 1, Step: 2, WaitMS: 60_000})
+		res := s.fetch(t, wire.Fetch{Req: 1, Step: 2, WaitMS: 60_000})
 		assert.True(t, res.Done)
 		assert.Less(t, time.Since(start), 5*time.Second, "step 1 still runs")
 		d, err := s.Manager.Step("run", rewards.Train, 1)
@@ -287,12 +287,12 @@ func TestTheRowsOfOldStepsGoWhenTheyAreTooManyOrTooOld(t *testing.T) {
 			for i := range 4 {
 				p.send(t, rowOf(step, i))
 			}
-			assert.True(t, s.take(t, wire.Fetch{Req: 1, Step: step, WaitMS: 60_000}).Done)
+			assert.True(t, s.fetch(t, wire.Fetch{Req: 1, Step: step, WaitMS: 60_000}).Done)
 		}
 		_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 1, Step: 0})
 		require.ErrorIs(t, err, rewards.Expired)
 		require.ErrorContains(t, err, "loop.step_bytes = 20000 is full")
-		assert.True(t, s.take(t, wire.Fetch{Req: 1, Step: 11}).Done, "the latest is kept")
+		assert.True(t, s.fetch(t, wire.Fetch{Req: 1, Step: 11}).Done, "the latest is kept")
 		kept := s.Manager.StepBytes()
 		assert.Positive(t, kept)
 		assert.LessOrEqual(t, kept, int64(20_000))
@@ -354,7 +354,7 @@ func TestTheTraceOfAStepHoldsWhatItsReportSays(t *testing.T) {
 			p.send(t, rowOf(3, i))
 			time.Sleep(time.Second)
 		}
-		assert.True(t, s.take(t, wire.Fetch{Req: 1, Step: 3, WaitMS: 60_000}).Done)
+		assert.True(t, s.fetch(t, wire.Fetch{Req: 1, Step: 3, WaitMS: 60_000}).Done)
 		rec, err := s.Manager.Trace("run", rewards.Train, 3)
 		require.NoError(t, err)
 		require.Equal(t, 8, rec.Servers)
@@ -408,7 +408,7 @@ func TestTheLastChunkAndTheTraceWaitASecondForTheReportAtMost(t *testing.T) {
 					s.Manager.Declare(p.session, wire.Step{Step: 1}) // end_of_step
 				}()
 				start := time.Now()
-				require.True(t, s.take(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000}).Done)
+				require.True(t, s.fetch(t, wire.Fetch{Req: 1, Step: 1, WaitMS: 60_000}).Done)
 				require.Equal(t, c.waits, time.Since(start))
 				d, err := s.Manager.Step("run", "", 1)
 				require.NoError(t, err)
@@ -454,12 +454,12 @@ func TestEverySampleOfADrawnHistoryIsHandedOutOnce(t *testing.T) {
 					var all []int64
 					for chunk, done := int64(0), false; !done; {
 						q := wire.Fetch{Req: 1, Step: step, Chunk: chunk, Groups: 1 + draw.Int64N(4), Order: order, WaitMS: draw.Int64N(60_000)}
-						res := s.take(t, q)
+						res := s.fetch(t, q)
 						if !res.Ready {
 							continue
 						}
 						if draw.IntN(2) == 0 { // the answer was lost on the way
-							require.Equal(t, res.IDs, s.take(t, q).IDs)
+							require.Equal(t, res.IDs, s.fetch(t, q).IDs)
 						}
 						require.True(t, slices.IsSorted(indices(res)))
 						all = append(all, indices(res)...)
@@ -498,7 +498,7 @@ func TestAStepThatDoesNotFitIntoOneAnswerComesInSeveral(t *testing.T) {
 		}
 		rows, chunks := 0, int64(0)
 		for done := false; !done; {
-			res := s.take(t, wire.Fetch{Req: 1, Step: 1, Chunk: chunks, WaitMS: 60_000})
+			res := s.fetch(t, wire.Fetch{Req: 1, Step: 1, Chunk: chunks, WaitMS: 60_000})
 			if !res.Ready {
 				continue
 			}

@@ -8,9 +8,34 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
+
+func TestTheSchemaHasEveryStageInWhichASampleMayBeMissing(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../wire/messages.json")
+	require.NoError(t, err)
+	var schema struct {
+		Objects struct {
+			Missing struct {
+				Fields []struct {
+					Name   string
+					Values []string
+				}
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal(b, &schema))
+	for _, f := range schema.Objects.Missing.Fields {
+		if f.Name == "stage" {
+			require.ElementsMatch(t, append(loop.Stages(), "not arrived", "expired"), f.Values)
+			return
+		}
+	}
+	require.Fail(t, "messages.json has no missing.stage")
+}
 
 func TestTheGatewayDoesSomethingWithEveryMessageOfAClient(t *testing.T) {
 	t.Parallel()

@@ -152,7 +152,7 @@ func TestWhatALostWorkerHadGoesToOthersAtOnce(t *testing.T) {
 }
 
 // The queue forgets its tickets and says so: they are made anew at once.
-func TestTicketsOfAnEngineThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
+func TestTicketsOfAQueueThatForgotThemAreMadeAnewAtOnce(t *testing.T) {
 	t.Parallel()
 	twoPools(t, time.Second, dispatch.Config{}, func(t *testing.T, s *stage, add func(string)) {
 		t.Helper()

@@ -54,7 +54,7 @@ func TestTheStepsOfAChunkSumToItsRewardsAndValidationHasTheSame(t *testing.T) {
 				sample.Split = split
 				p.send(t, sample)
 			}
-			rows[split] = s.take(t, wire.Fetch{Req: 1, Step: 1, Split: split, WaitMS: 60_000})
+			rows[split] = s.fetch(t, wire.Fetch{Req: 1, Step: 1, Split: split, WaitMS: 60_000})
 		}
 		train := rows[rewards.Train]
 		require.Len(t, train.Scores, 4)

@@ -49,12 +49,12 @@ func TestTheSameHistoryTwiceIsTheSame(t *testing.T) {
 	if os.Getenv("REWARDLOOP_SEEDS") != "" || os.Getenv("REWARDLOOP_SEED") != "" {
 		from, n = firstSeed(t)
 	}
-	const lanes = 4
+	const parallel = 4
 	sums := make([]string, n)
 	var wg sync.WaitGroup
-	for lane := range lanes {
+	for offset := range parallel {
 		wg.Go(func() {
-			for i := lane; i < n; i += lanes {
+			for i := offset; i < n; i += parallel {
 				first := repeat(t, uint64(from+i))                  //nolint:gosec // a small number
 				if n <= 100 && first != repeat(t, uint64(from+i)) { //nolint:gosec // likewise
 					t.Errorf("history %d was another one the second time", from+i)
@@ -100,7 +100,7 @@ type told struct {
 
 	managers map[string]*rewards.Manager
 	workers  []wire.WorkerInfo
-	carrier  []wire.Ticket // published, and not claimed
+	offers   []wire.Ticket // published, and not claimed
 	refusing bool
 	revoked  []string // since the last look
 	jobs     []*toldJob
@@ -189,8 +189,8 @@ func (h *told) Publish(_ context.Context, t wire.Ticket) error {
 		return errors.New("the queue is away")
 	}
 	h.note("ticket", t)
-	if !slices.ContainsFunc(h.carrier, func(o wire.Ticket) bool { return o.Key() == t.Key() }) {
-		h.carrier = append(h.carrier, t)
+	if !slices.ContainsFunc(h.offers, func(o wire.Ticket) bool { return o.Key() == t.Key() }) {
+		h.offers = append(h.offers, t)
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (h *told) Publish(_ context.Context, t wire.Ticket) error {
 // Revoke implements loop.Queue.
 func (h *told) Revoke(_ context.Context, key wire.AttemptKey) error {
 	h.revoked = append(h.revoked, fmt.Sprint(key))
-	h.carrier = slices.DeleteFunc(h.carrier, func(o wire.Ticket) bool { return o.Key() == key })
+	h.offers = slices.DeleteFunc(h.offers, func(o wire.Ticket) bool { return o.Key() == key })
 	return nil
 }
 
@@ -307,7 +307,7 @@ func (h *told) play() {
 	}
 	for range 200 { // longer than any deadline
 		h.round()
-		for len(h.carrier) > 0 && h.rng.IntN(8) > 0 {
+		for len(h.offers) > 0 && h.rng.IntN(8) > 0 {
 			h.claim()
 		}
 		for len(h.jobs) > 0 && h.rng.IntN(8) > 0 {
@@ -436,17 +436,17 @@ func (h *told) submit() {
 
 // claim gives a ticket to one of the workers that may have it.
 func (h *told) claim() {
-	if len(h.carrier) == 0 || len(h.workers) == 0 {
+	if len(h.offers) == 0 || len(h.workers) == 0 {
 		return
 	}
-	at := h.rng.IntN(len(h.carrier))
-	t := h.carrier[at]
+	at := h.rng.IntN(len(h.offers))
+	t := h.offers[at]
 	w := h.workers[h.rng.IntN(len(h.workers))].ID
 	if slices.Contains(t.Avoid, w) && h.rng.IntN(4) > 0 {
 		return
 	}
 	if h.rng.IntN(20) > 0 { // else its lease lapses, and another worker claims it as well
-		h.carrier = slices.Delete(h.carrier, at, at+1)
+		h.offers = slices.Delete(h.offers, at, at+1)
 	}
 	j := &toldJob{ticket: t, worker: w}
 	var err error

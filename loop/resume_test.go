@@ -77,7 +77,7 @@ func TestHellosThatCannotBeServedAreRefused(t *testing.T) {
 	})
 }
 
-func TestAResumedSessionFirstGetsTheResultsAboveGotInOrder(t *testing.T) {
+func TestAResumedSessionFirstGetsTheUnconfirmedResultsInOrder(t *testing.T) {
 	t.Parallel()
 	counted(t, rig.Options{Worker: rig.Settings{Places: 1}}, func(t *testing.T, s *stage, runs *atomic.Int64) {
 		t.Helper()

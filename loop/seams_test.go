@@ -152,8 +152,8 @@ func TestThePlacesOfAProfileAreTold(t *testing.T) {
 	})
 }
 
-// To take an attempt back is a hint: a sample ends although the engine will not hear of it.
-func TestAnEngineThatTakesNothingBackCostsNoResult(t *testing.T) {
+// To take an attempt back is a hint: a sample ends although the queue will not hear of it.
+func TestAQueueThatTakesNothingBackCostsNoResult(t *testing.T) {
 	t.Parallel()
 	bare(t, loop.Options{}, func(t *testing.T, s *stage) {
 		t.Helper()

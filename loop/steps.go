@@ -167,7 +167,7 @@ func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.
 	timer := time.NewTimer(time.Duration(min(t.WaitMS, wire.MaxFetchWaitMS)) * time.Millisecond)
 	defer timer.Stop()
 	for last := t.WaitMS <= 0; ; {
-		res, news, err := m.take(run, epoch, t, last)
+		res, news, err := m.fetchNow(run, epoch, t, last)
 		switch {
 		case err != nil:
 			return nil, err
@@ -220,9 +220,9 @@ func awaitReport(ctx context.Context, made <-chan struct{}) {
 	}
 }
 
-// take is one look. Without an answer it returns what to wait for, and with the last chunk
+// fetchNow is one look. Without an answer it returns what to wait for, and with the last chunk
 // what is closed once the step's report is made.
-func (m *Manager) take(run string, epoch uint64, t wire.Fetch, last bool) (*wire.Rewards, <-chan struct{}, error) {
+func (m *Manager) fetchNow(run string, epoch uint64, t wire.Fetch, last bool) (*wire.Rewards, <-chan struct{}, error) {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()

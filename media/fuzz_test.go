@@ -3,7 +3,7 @@ package media_test
 import (
 	"testing"
 
-	"github.com/rewardloop/rewardloop/internal/bombs"
+	"github.com/rewardloop/rewardloop/testkit/bombs"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 )

@@ -34,8 +34,8 @@ type Engines struct {
 
 // engine is one of the configuration.
 type engine struct {
-	cfg   *config.Engine
-	group *outbound.Switch // nil: a model that runs here
+	cfg      *config.Engine
+	upstream *outbound.Switch // nil: a model that runs here
 }
 
 var (
@@ -44,7 +44,7 @@ var (
 	_ remote.Upstreams = (*Engines)(nil)
 )
 
-// newEngines makes the groups of the configuration's engines, or says everything that
+// newEngines makes the upstreams of the configuration's engines, or says everything that
 // is wrong with them. Judges have the models that run here.
 func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 	transport, err := outbound.NewTransport(c.Outbound)
@@ -59,12 +59,12 @@ func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 			e.engines = append(e.engines, engine{cfg: cfg})
 			continue
 		}
-		group, err := transport.Upstream(groupOf(cfg))
+		upstream, err := transport.Upstream(upstreamOf(cfg))
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: engine %s: %w", cfg.Place, name, err))
 			continue
 		}
-		e.engines = append(e.engines, engine{cfg, outbound.NewSwitch(group)})
+		e.engines = append(e.engines, engine{cfg, outbound.NewSwitch(upstream)})
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -73,8 +73,8 @@ func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 	return e, nil
 }
 
-// groupOf is how an engine is asked.
-func groupOf(cfg *config.Engine) outbound.UpstreamConfig {
+// upstreamOf is how an engine is asked.
+func upstreamOf(cfg *config.Engine) outbound.UpstreamConfig {
 	g := cfg.UpstreamConfig
 	g.MaxBytes, g.HealthPath = engineAnswer, "/v1/models"
 	return g
@@ -84,7 +84,7 @@ func groupOf(cfg *config.Engine) outbound.UpstreamConfig {
 func (e *Engines) replace(cfg *config.Engine) error {
 	x, err := e.find(cfg.Name)
 	if err == nil {
-		err = e.transport.Replace(x.group, groupOf(cfg))
+		err = e.transport.Replace(x.upstream, upstreamOf(cfg))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: engine %s: %w", cfg.Place, cfg.Name, err)
@@ -128,7 +128,7 @@ func (e *Engines) Client(at chat.Endpoint) (chat.Chatter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.group == nil {
+	if x.upstream == nil {
 		return e.judges.Judge(vlm.Options{Model: cmp.Or(at.Model, x.cfg.ONNX), Device: x.cfg.Device})
 	}
 	at = chat.Endpoint{Engine: x.cfg.Name, Model: cmp.Or(at.Model, x.cfg.Model)}
@@ -142,7 +142,7 @@ func (e *Engines) Client(at chat.Endpoint) (chat.Chatter, error) {
 	if cfg.CacheBytes == 0 {
 		cfg.CacheEntries = -1
 	}
-	c, err := chat.New(cfg, x.group)
+	c, err := chat.New(cfg, x.upstream)
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: %w", x.cfg.Name, err)
 	}
@@ -163,10 +163,10 @@ func (e *Engines) Engine(at chat.Endpoint) (outbound.Doer, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if x.group == nil {
+	if x.upstream == nil {
 		return nil, "", fmt.Errorf("engine %s is a model that runs here and chats only; this scorer needs a server: write its base_urls", x.cfg.Name)
 	}
-	return x.group, cmp.Or(at.Model, x.cfg.Model), nil
+	return x.upstream, cmp.Or(at.Model, x.cfg.Model), nil
 }
 
 // Upstream implements remote.Upstreams.
@@ -179,7 +179,7 @@ func (e *Engines) Upstream(urls []string, o remote.UpstreamOptions) (outbound.Do
 
 // Router is the reward router's way to the engines; nil where there is none.
 func (e *Engines) Router() outbound.Doer {
-	servers := slices.DeleteFunc(slices.Clone(e.engines), func(x engine) bool { return x.group == nil })
+	servers := slices.DeleteFunc(slices.Clone(e.engines), func(x engine) bool { return x.upstream == nil })
 	if len(servers) == 0 {
 		return nil
 	}
@@ -228,12 +228,12 @@ func (r router) Do(ctx context.Context, c *outbound.Call) (*outbound.Answer, err
 		_ = json.Unmarshal(c.Body, &asked)
 	}
 	if asked.Model == "" || len(r.engines) == 1 {
-		return r.engines[0].group.Do(ctx, c)
+		return r.engines[0].upstream.Do(ctx, c)
 	}
 	known := make([]string, len(r.engines))
 	for i, e := range r.engines {
 		if e.cfg.Model == asked.Model {
-			return e.group.Do(ctx, c)
+			return e.upstream.Do(ctx, c)
 		}
 		known[i] = e.cfg.Model
 	}

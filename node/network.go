@@ -206,7 +206,7 @@ func (r route) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) erro
 	return r.of(t).Finish(ctx, t, res)
 }
 
-// claimURL is where workers reach the edge that listens at addr.
+// claimURL is where workers reach the HTTP server that listens at addr.
 func claimURL(c *config.Config, addr net.Addr) (url string, reachable bool) {
 	if a := c.Queue.Advertise; a != "" {
 		return strings.TrimRight(a, "/") + claimPath, true

@@ -40,7 +40,7 @@ type Options struct {
 	// Examine is where the first samples of a step are printed (loop.num_examine); nil:
 	// nowhere.
 	Examine io.Writer
-	// NoServer leaves the HTTP edge out: samples come from inside the process alone,
+	// NoServer leaves the HTTP server out: samples come from inside the process alone,
 	// and Listen must not be called. No function is called with known samples.
 	NoServer bool
 
@@ -240,7 +240,7 @@ func (n *Node) SelfTest(ctx context.Context) error {
 	return n.test.run(ctx, n.Loop)
 }
 
-// Listen opens the edge and returns its address.
+// Listen starts the HTTP server and returns its address.
 func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	if err := n.server.Start(ctx, nil); err != nil {
 		return nil, err
@@ -289,16 +289,16 @@ func (n *Node) Drain(ctx context.Context) error {
 // stopTimeout is how long Stop lets requests finish; after a Drain there are none.
 const stopTimeout = 2 * time.Second
 
-// Stop takes everything down, the edge first and the scorers last.
+// Stop takes everything down, the HTTP server first and the scorers last.
 func (n *Node) Stop() {
 	if n.claims != nil {
-		n.claims.Close() // the edge waits for its connections
+		n.claims.Close() // the HTTP server waits for its connections
 	}
 	if n.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		if err := n.server.Stop(ctx); err != nil {
-			n.log.Warn("stopping the edge", "error", err)
+			n.log.Warn("stopping the HTTP server", "error", err)
 		}
 	}
 	if n.Loop != nil {

@@ -11,7 +11,7 @@ import (
 
 // openRouter opens the port where functions in Python find the reward router, and
 // writes its address into the configuration. The port must be known before they are
-// made; it is served with the edge, whatever that listens on and asks for. Its key
+// made; it is served with the HTTP server, whatever that listens on and asks for. Its key
 // lives as long as this process.
 func (p *parts) openRouter() error {
 	if !asksRouter(p.cfg) {

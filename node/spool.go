@@ -9,7 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/models"
 )
 
-// openSpool opens the folder of a durable gateway. Who has no edge takes no samples whose
+// openSpool opens the folder of a durable gateway. A node without an HTTP server takes no samples whose
 // sender could come back.
 func (n *Node) openSpool() (err error) {
 	if !n.cfg.Queue.Durable || n.noServer {

@@ -252,7 +252,7 @@ func TestWhatOthersWriteIntoTheBucketDoesNoHarm(t *testing.T) {
 	settled(t, p)
 }
 
-func TestAGatewayAndAWorkerOfAnEngineAreOneFleet(t *testing.T) {
+func TestAGatewayAndAWorkerOfANATSAreOneFleet(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
@@ -269,7 +269,7 @@ func TestAGatewayAndAWorkerOfAnEngineAreOneFleet(t *testing.T) {
 	settled(t, all...)
 }
 
-func TestAFleetWhoseEngineHasGoneEndsAllTheSame(t *testing.T) {
+func TestAFleetWhoseNATSHasGoneEndsAllTheSame(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")

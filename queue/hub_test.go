@@ -235,7 +235,7 @@ func TestAWordInWhichOnlyCountersMoveChangesNoListUntilItIsStale(t *testing.T) {
 	})
 }
 
-func TestAQueueThatTheEngineMayHaveForgottenIsMadeAgain(t *testing.T) {
+func TestAQueueThatNATSMayHaveForgottenIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	q := &queues{made: map[string]time.Time{}}
 	now := time.Now()

@@ -183,7 +183,7 @@ func TestAGatewayThatFallsSilentCountsAsGone(t *testing.T) {
 	require.Eventually(t, func() bool { return !m.Alive("gw") }, soon, 10*time.Millisecond)
 }
 
-func TestAWorkerWithoutAnEngineSaysWhatItWaitedFor(t *testing.T) {
+func TestAWorkerWithoutNATSSaysWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	_, err := queue.Join(t.Context(), queue.Config{URLs: []string{"nats://me:secret@127.0.0.1:1"}, Patience: 300 * time.Millisecond})
 	require.ErrorContains(t, err, "nats://127.0.0.1:1")

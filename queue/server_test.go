@@ -52,7 +52,7 @@ func (l *logbook) says(t *testing.T, line string) {
 	require.Eventually(t, func() bool { return strings.Contains(l.String(), line) }, soon, time.Millisecond, "%s", l)
 }
 
-func TestAnEngineThatCannotStartSaysWhyAtOnce(t *testing.T) {
+func TestANATSThatCannotStartSaysWhyAtOnce(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -61,14 +61,14 @@ func TestAnEngineThatCannotStartSaysWhyAtOnce(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for want, cfg := range map[string]queue.Config{
 		"address already in use": {Listen: taken.Addr().String()},
-		"not a directory":        {Dir: filepath.Join(file, "engine")},
+		"not a directory":        {Dir: filepath.Join(file, "queue")},
 	} {
 		_, err := queue.Open(t.Context(), cfg)
 		require.ErrorContains(t, err, want)
 	}
 }
 
-func TestTicketsOfADurableEngineOutliveIt(t *testing.T) {
+func TestTicketsOfADurableQueueOutliveIt(t *testing.T) {
 	t.Parallel()
 	cfg := queue.Config{Durable: true, Dir: t.TempDir(), Listen: "127.0.0.1:0"}
 	f, err := queue.Open(t.Context(), cfg)
@@ -162,7 +162,7 @@ func certified(t *testing.T) (served, trusting *tls.Config) {
 	return served, &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 }
 
-func TestAnEngineWithACertificateIsSpokenToByTLSOnly(t *testing.T) {
+func TestANATSWithACertificateIsSpokenToByTLSOnly(t *testing.T) {
 	t.Parallel()
 	served, trusting := certified(t)
 	f, _ := open(t, queue.Config{Listen: "127.0.0.1:0", TLS: served})
@@ -229,7 +229,7 @@ func TestWhatIsSaidWithoutAConnectionIsRefusedAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, nats.ErrConnectionClosed)
 }
 
-func TestAnEngineThatIsNotReadyIsAskedAgainForAsLongAsPatienceSays(t *testing.T) {
+func TestANATSThatIsNotReadyIsAskedAgainForAsLongAsPatienceSays(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
@@ -250,7 +250,7 @@ func TestAnEngineThatIsNotReadyIsAskedAgainForAsLongAsPatienceSays(t *testing.T)
 	require.Contains(t, book.String(), "NATS is not ready; trying again")
 }
 
-func TestAnEngineThatComesBackWithoutAStoreIsAskedUntilItHasOne(t *testing.T) {
+func TestANATSThatComesBackWithoutAStoreIsAskedUntilItHasOne(t *testing.T) {
 	t.Parallel()
 	b, book := newBroker(t), &logbook{}
 	gw, _ := open(t, queue.Config{URLs: []string{b.url()}, Name: "gw", Log: book.log()})

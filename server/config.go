@@ -22,9 +22,6 @@ type Config struct {
 	SampleTimeout   time.Duration
 	ComputeTimeout  time.Duration
 
-	// Origins are hosts beside the request's own whose web pages may open a stream.
-	Origins []string
-
 	// PickleBytes bounds a pickled body. Defaults to JSONBytes, at most 64 MiB: what the decoder
 	// makes of it is bounded by the same figure.
 	PickleBytes int64

@@ -376,11 +376,11 @@ func (r reply) scores(t *testing.T) []float64 {
 		v, ok := d.Get(key)
 		require.True(t, ok, key)
 		require.IsType(t, &pickle.List{}, v, "%s must be a plain list", key)
+		var list []float64
 		for _, it := range v.(*pickle.List).Items { //nolint:forcetypeassert // checked a line above
 			require.IsType(t, float64(0), it, key)
+			list = append(list, it.(float64)) //nolint:forcetypeassert // likewise
 		}
-		list, err := pickle.Floats(v)
-		require.NoError(t, err)
 		lists = append(lists, list)
 	}
 	require.Equal(t, lists[0], lists[1])

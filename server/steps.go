@@ -36,7 +36,7 @@ import (
 // A step that failed at its deadline is answered with 422, one whose rows were dropped
 // with 410, one that nobody knows with 404.
 func (s *Server) stepRewards(c *gin.Context) {
-	t, ok := s.takeOf(c)
+	t, ok := s.fetchOf(c)
 	if !ok {
 		return
 	}
@@ -63,8 +63,8 @@ func (s *Server) stepRewards(c *gin.Context) {
 
 const binaryType = "application/octet-stream"
 
-// takeOf reads the query; it answers a bad one itself.
-func (s *Server) takeOf(c *gin.Context) (t wire.Fetch, ok bool) {
+// fetchOf reads the query; it answers a bad one itself.
+func (s *Server) fetchOf(c *gin.Context) (t wire.Fetch, ok bool) {
 	if t.Split, t.Step, ok = s.stepOf(c); !ok {
 		return t, false
 	}

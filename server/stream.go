@@ -29,7 +29,7 @@ func (s *Server) serveStream(c *gin.Context) {
 	defer leave()
 	// Upgrading clears the deadlines of net/http.
 	conn, err := wsconn.Upgrade(c.Writer, c.Request, wsconn.UpgradeConfig{
-		Config: s.cfg.Stream, Subprotocols: []string{wire.Protocol}, Origins: s.cfg.Origins,
+		Config: s.cfg.Stream, Subprotocols: []string{wire.Protocol},
 	})
 	if err != nil { // it has been answered
 		s.log.DebugContext(c.Request.Context(), "stream refused", "remote", c.Request.RemoteAddr, "token_name", c.GetString(clientKey), "error", err)

@@ -22,7 +22,7 @@
 //
 // Around the frames go messages of JSON: those of a client (control.go, rewards.go,
 // result.go), those with which a worker claims payloads (claim.go), and the ticket that
-// the engine carries in place of a sample. A new message is a type with its check beside
+// the queue carries in place of a sample. A new message is a type with its check beside
 // it, a row in controlKinds or claimKinds, and its entry in messages.json, which the Python
 // client and the tables of docs/wire.md are held to as well.
 //

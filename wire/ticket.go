@@ -13,7 +13,7 @@ import (
 // life. The worker gives the ticket up.
 var ErrGone = errors.New("sample is gone")
 
-// Ticket is what the engine carries in place of a sample: about 300 bytes that
+// Ticket is what the queue carries in place of a sample: about 300 bytes that
 // say which gateway holds the payload. The payload is claimed with it.
 type Ticket struct {
 	// ID and Run name the sample; Epoch tells a restarted trainer's ids from the old ones.

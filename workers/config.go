@@ -24,7 +24,7 @@ type Config struct {
 	// of a worker by itself defaults to 256 MiB.
 	MaxBytes int64
 	// Heartbeat is how old a lease is when it is extended, and how often from then on, to the
-	// next whole second. Defaults to 5 s; it must be well below the engine's lease.
+	// next whole second. Defaults to 5 s; it must be well below the queue's lease.
 	Heartbeat time.Duration
 	// Version is announced; so are the machine, and what the worker scores with there.
 	Version, Host   string

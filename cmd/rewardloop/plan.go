@@ -73,7 +73,7 @@ func (o *planOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.batchCost, "batch-cost", "", "a device needs a + c·b seconds for b samples: `a,c`")
 	fs.IntVar(&o.maxBatch, "max-batch", 16, "most samples in a device's batch")
 	fs.StringVar(&o.devices, "devices", "", "devices that score, a list; default: --reward-gpus, else 1")
-	fs.StringVar(&o.concurrency, "concurrency", "", "rewards at once (workers × slots), a list; default: that of the trace, else 256,1024,5120")
+	fs.StringVar(&o.concurrency, "concurrency", "", "rewards at once (workers × places), a list; default: that of the trace, else 256,1024,5120")
 	fs.DurationVar(&o.update, "update", 0, "the update of a step; default: that of the trace, else 0s")
 	fs.DurationVar(&o.logProb, "logprob", 0, "log-probabilities of a step, computed beside the scoring")
 	fs.DurationVar(&o.other, "other", 0, "validation and weight sync of a step, which overlap nothing")

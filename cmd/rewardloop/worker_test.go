@@ -31,7 +31,7 @@ func TestAWorkerSaysWhatItLacks(t *testing.T) {
 }
 
 // Nobody is at the address: the worker waits for 30 s, unless it is told to stop.
-func TestAWorkerThatWaitsForItsEngineStopsWhenItIsTold(t *testing.T) {
+func TestAWorkerThatWaitsForItsQueueStopsWhenItIsTold(t *testing.T) {
 	t.Parallel()
 	p := start(t, "", nil, nil, "worker", "--join", "nats://127.0.0.1:1", "reward.custom_reward_function.path=builtin://length")
 	p.stderr.await(t, "waiting for it")

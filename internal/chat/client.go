@@ -92,7 +92,7 @@ func (c *Client) Chat(ctx context.Context, r *Request) (*Reply, error) {
 		return nil, fmt.Errorf("%w: the question takes %d bytes, at most %d are sent; send fewer or smaller pictures",
 			rewards.BadInput, n, c.config.MaxRequestBytes)
 	}
-	if !r.deterministic() && !c.config.CacheSampled {
+	if !r.deterministic() {
 		return c.askAlone(ctx, r, params)
 	}
 	return c.askShared(ctx, r, params)

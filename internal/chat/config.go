@@ -17,9 +17,6 @@ type Config struct {
 	CacheEntries int
 	// CacheBytes counts text, log probabilities and 256 for each entry.
 	CacheBytes int64
-	// CacheSampled remembers and shares questions drawn at random, too. Equal
-	// pictures then get equal rewards in a run, and the noise of the judge is frozen.
-	CacheSampled bool
 	// MaxRequestBytes bounds a request, pictures in base64 included. Defaults to 64 MiB.
 	MaxRequestBytes int64
 	// MaxAnswerBytes bounds an answer. Defaults to 16 MiB: 4,096 tokens with 20 log

@@ -10,8 +10,7 @@
 // has the last word: only an answer that its Accept is content with is remembered.
 //
 // A question that is drawn at random (a temperature that is not 0, and no seed) is
-// neither remembered nor shared, unless Config.CacheSampled says so: every asker
-// gets a draw of its own.
+// neither remembered nor shared: every asker gets a draw of its own.
 //
 // Scorers that chat meet a client as a Chatter, which Clients gives them for an Endpoint,
 // and have their options (Asking, Sampling, Pictures) and the asking in common: Question

@@ -91,9 +91,6 @@ func TestADrawAtRandomIsNeitherRememberedNorSharedUnlessConfigured(t *testing.T)
 		c := newClient(t, chat.Config{}, counting(&n))
 		assert.Equal(t, "1", text(t, c, question()))
 		assert.Equal(t, "2", text(t, c, question()))
-		c = newClient(t, chat.Config{CacheSampled: true}, counting(&n))
-		assert.Equal(t, "3", text(t, c, question()))
-		assert.Equal(t, "3", text(t, c, question()))
 	}
 	var n atomic.Int64
 	c := newClient(t, chat.Config{}, counting(&n))

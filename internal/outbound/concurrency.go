@@ -17,7 +17,7 @@ var (
 
 // Concurrency is how many requests this process may have in flight now: UpstreamConfig's
 // Concurrency, or of a fleet this process's share of it.
-func (g *Upstream) Concurrency() int { return g.slots.bound() }
+func (g *Upstream) Concurrency() int { return g.underWay.bound() }
 
 // ConcurrencyReason names the upstream, whom it shares its limits with, and the rates that
 // hold besides.

@@ -12,7 +12,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-func TestAUpstreamAloneHasItsWholeConcurrency(t *testing.T) {
+func TestAnUpstreamAloneHasItsWholeConcurrency(t *testing.T) {
 	t.Parallel()
 	g := fake(t, outbound.UpstreamConfig{Name: "qwen"}, nil)
 	assert.Equal(t, 256, rewards.ConcurrencyOf(g))
@@ -23,7 +23,7 @@ func TestAUpstreamAloneHasItsWholeConcurrency(t *testing.T) {
 		"what a call may wait for besides is said")
 }
 
-func TestAUpstreamOfAFleetHasItsShareOfTheConcurrency(t *testing.T) {
+func TestAnUpstreamOfAFleetHasItsShareOfTheConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus

@@ -6,7 +6,7 @@
 //  1. NewTransport is told once which addresses may be reached, and Upstream once for
 //     each set of equal endpoints. Whoever asks for the same URLs and key file again
 //     gets the same Upstream, so that its limits hold for the whole process.
-//  2. Do waits for one of Concurrency slots, first come first served, then until the
+//  2. Do waits until fewer than Concurrency calls are under way, first come first served, then until the
 //     requests and tokens per minute allow another request. Both waits end with the
 //     caller's context; a queue of MaxWaiting calls is full. The time of the component
 //     that the call belongs to begins after them (rewards.Start).

@@ -199,7 +199,7 @@ func TestConcurrencyIsExactInOrderAndItsQueueBounded(t *testing.T) {
 		assert.Equal(t, 16, g.Stats().Waiting)
 		_, err := ask(t, g)
 		require.ErrorIs(t, err, rewards.Unavailable)
-		require.ErrorContains(t, err, "16 calls wait for 4 slots already")
+		require.ErrorContains(t, err, "16 calls wait already while 4 are under way")
 		wg.Wait()
 		assert.Equal(t, 4, most)
 		for i, at := range s.at {
@@ -209,7 +209,7 @@ func TestConcurrencyIsExactInOrderAndItsQueueBounded(t *testing.T) {
 	})
 }
 
-func TestLimitsHoldForAllWhoShareAUpstream(t *testing.T) {
+func TestLimitsHoldForAllWhoShareAnUpstream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sent{start: time.Now()}

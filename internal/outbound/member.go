@@ -85,7 +85,7 @@ func (g *Upstream) join(f Fleet, guest bool, key string) {
 	g.leave.Store(&leave)
 	m.settle()
 	g.rate.share(m.rates)
-	g.slots.resize(m.slots)
+	g.underWay.resize(m.part)
 	f.Urge()
 }
 
@@ -119,7 +119,7 @@ const fullHold = FleetPeriod + shareHold
 // Report implements Member.
 func (m *member) Report() Report {
 	now := time.Now()
-	held, peak := m.upstream.slots.peak()
+	held, peak := m.upstream.underWay.peak()
 	open, alive := m.upstream.news(now)
 	if m.upstream.down() != "" { // what it could use is of use to the others
 		peak = 0
@@ -179,7 +179,7 @@ func (m *member) Heard(from string, r *Report) {
 // apply lets those who wait look at the shares again.
 func (m *member) apply() {
 	m.upstream.rate.look()
-	m.upstream.slots.look()
+	m.upstream.underWay.look()
 }
 
 // note keeps what a process said, unless there are too many. The caller holds mu.
@@ -284,8 +284,8 @@ func (m *member) rates(now time.Time) (rpm, tpm float64) {
 	return m.requests.window.least(now), m.tokens.window.least(now)
 }
 
-// slots is the share of the requests in flight.
-func (m *member) slots(now time.Time) int {
+// part is the share of the requests in flight.
+func (m *member) part(now time.Time) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.listen(now)

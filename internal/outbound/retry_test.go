@@ -203,7 +203,7 @@ func TestTheEndOfTheContextEndsEveryWait(t *testing.T) {
 		says   string
 	}{
 		"for an answer":   {outbound.UpstreamConfig{}, hang, 0, "while http://a worked on it for 5s"},
-		"for a slot":      {outbound.UpstreamConfig{Concurrency: 1}, hang, 1, "while it waited for one of 1 slots"},
+		"for a turn":      {outbound.UpstreamConfig{Concurrency: 1}, hang, 1, "while it waited while 1 calls were under way"},
 		"for requests":    {outbound.UpstreamConfig{RPM: 2}, ok, 2, "while it waited for the rate limit (2 requests a minute)"},
 		"for tokens":      {outbound.UpstreamConfig{TPM: 100}, ok, 2, "while it waited for the rate limit (100 tokens a minute)"},
 		"for the retry":   {outbound.UpstreamConfig{}, fail, 0, "while it waited for another attempt; before that http://a answered 503"},

@@ -11,7 +11,7 @@ import (
 // Tokens.
 type Stats struct {
 	Name string
-	// Calls counts Do, Waiting those that wait for a slot, the rate or an endpoint now.
+	// Calls counts Do, Waiting those that wait for others to end, for the rate or an endpoint now.
 	Calls   int64
 	Waiting int
 	// Unanswered is for how long nothing was answered while requests were there; 0: there
@@ -88,7 +88,7 @@ func (g *Upstream) Stats() Stats {
 
 func (g *Upstream) shares() []Share {
 	rpm, tpm := g.rate.parts()
-	all := []Share{{Limit: "concurrency", Whole: float64(g.cfg.Concurrency), Part: float64(g.slots.bound())}}
+	all := []Share{{Limit: "concurrency", Whole: float64(g.cfg.Concurrency), Part: float64(g.underWay.bound())}}
 	if g.cfg.RPM > 0 {
 		all = append(all, Share{"requests_per_minute", g.cfg.RPM, rpm})
 	}

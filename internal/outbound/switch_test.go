@@ -19,7 +19,7 @@ func named(r *http.Request) (*http.Response, error) {
 	return reply(200, r.URL.Host), nil
 }
 
-func TestAUpstreamThatIsReplacedEndsItsCallsAndTheNextGoToItsSuccessor(t *testing.T) {
+func TestAnUpstreamThatIsReplacedEndsItsCallsAndTheNextGoToItsSuccessor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := outbound.NewTestTransport(tripFunc(named))
@@ -53,7 +53,7 @@ func TestAUpstreamThatIsReplacedEndsItsCallsAndTheNextGoToItsSuccessor(t *testin
 	})
 }
 
-func TestAUpstreamThatCannotBeReplacedStaysAsItIs(t *testing.T) {
+func TestAnUpstreamThatCannotBeReplacedStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	tr := outbound.NewTestTransport(tripFunc(func(r *http.Request) (*http.Response, error) {
@@ -85,7 +85,7 @@ func TestAUpstreamThatCannotBeReplacedStaysAsItIs(t *testing.T) {
 	require.Equal(t, int64(1), asked.Load())
 }
 
-func TestAUpstreamThatComesBackSharesItsLimitsAgain(t *testing.T) {
+func TestAnUpstreamThatComesBackSharesItsLimitsAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b bus

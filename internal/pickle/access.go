@@ -2,7 +2,6 @@ package pickle
 
 import (
 	"fmt"
-	"math/big"
 )
 
 // Items returns the elements of a list, a tuple or a one-dimensional object
@@ -54,45 +53,4 @@ func elements[T any](v Value, want string) ([]T, error) {
 		}
 	}
 	return out, nil
-}
-
-// Floats returns the elements of a list or tuple of numbers or of a
-// one-dimensional numeric array, the forms in which services send scores.
-// NaN and infinities pass; bools do not. The error matches ErrType.
-func Floats(v Value) ([]float64, error) {
-	if a, ok := v.(*NDArray); ok && len(a.Shape) == 1 && a.DType != "O" {
-		out := make([]float64, a.Len())
-		for i := range out {
-			if out[i], ok = float(a.At(i)); !ok {
-				return nil, fmt.Errorf("%w: array of dtype %s, want numbers", errType, a.DType)
-			}
-		}
-		return out, nil
-	}
-	items, ok := Items(v)
-	if !ok {
-		return nil, fmt.Errorf("%w: %s, want a list of numbers", errType, TypeName(v))
-	}
-	out := make([]float64, len(items))
-	for i, item := range items {
-		if out[i], ok = float(item); !ok {
-			return nil, fmt.Errorf("%w: element %d is %s, want a number", errType, i, TypeName(item))
-		}
-	}
-	return out, nil
-}
-
-// float returns an int or float as float64; ok is false for every other value,
-// bools included.
-func float(v Value) (f float64, ok bool) {
-	switch v := v.(type) {
-	case float64:
-		return v, true
-	case int64:
-		return float64(v), true
-	case *big.Int:
-		f, _ = new(big.Float).SetInt(v).Float64()
-		return f, true
-	}
-	return 0, false
 }

@@ -142,16 +142,6 @@ func TestAccessorsTakeListsTuplesAndArrays(t *testing.T) {
 	assert.Nil(t, v)
 	_, ok = d.Get("1")
 	assert.False(t, ok)
-
-	for _, v := range []pickle.Value{
-		&pickle.List{Items: []pickle.Value{0.5, int64(2), new(big.Int).SetUint64(1 << 63)}},
-		&pickle.NDArray{DType: "f8", Shape: []int{3}, Data: []byte(
-			le(8, math.Float64bits(0.5)) + le(8, math.Float64bits(2)) + le(8, math.Float64bits(1<<63)))},
-	} {
-		floats, err := pickle.Floats(v)
-		require.NoError(t, err)
-		assert.Equal(t, []float64{0.5, 2, 1 << 63}, floats)
-	}
 }
 
 func TestAccessorsNameTheElementOfTheWrongType(t *testing.T) {
@@ -164,12 +154,6 @@ func TestAccessorsNameTheElementOfTheWrongType(t *testing.T) {
 	require.EqualError(t, err, "pickle: wrong type: ndarray, want a list of bytes")
 	_, err = pickle.Strings(&pickle.NDArray{DType: "U1", Shape: []int{1, 1}, Strings: []string{"a"}})
 	require.ErrorIs(t, err, pickle.ErrType, "two dimensions")
-	_, err = pickle.Floats(&pickle.List{Items: []pickle.Value{true}})
-	require.EqualError(t, err, "pickle: wrong type: element 0 is bool, want a number")
-	_, err = pickle.Floats(&pickle.NDArray{DType: "b1", Shape: []int{1}, Data: []byte{1}})
-	require.ErrorIs(t, err, pickle.ErrType)
-	_, err = pickle.Floats(nil)
-	require.EqualError(t, err, "pickle: wrong type: None, want a list of numbers")
 }
 
 func TestPlainGivesWhatJSONCanHold(t *testing.T) {

@@ -330,15 +330,6 @@ func TestLimitsAreHeldAndNamed(t *testing.T) {
 	require.ErrorContains(t, err, "memo entry 2, at most 2 are kept")
 }
 
-func TestValidateNamesEveryNegativeLimit(t *testing.T) {
-	t.Parallel()
-	require.NoError(t, pickle.Limits{}.Validate())
-	require.NoError(t, pickle.Limits{}.WithDefaults().Validate())
-	err := pickle.Limits{MaxBytes: -1, MaxDepth: -2}.Validate()
-	require.ErrorContains(t, err, "MaxBytes is -1")
-	require.ErrorContains(t, err, "MaxDepth is -2")
-}
-
 func TestTheErrorGivesTheOffsetOfTheOpcode(t *testing.T) {
 	t.Parallel()
 	_, err := pickle.Decode(body(proto, "]", "cposix\nsystem\n"), pickle.Limits{})

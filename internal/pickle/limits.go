@@ -1,10 +1,5 @@
 package pickle
 
-import (
-	"errors"
-	"fmt"
-)
-
 // Limits bounds what one body may cost. The zero value means the defaults;
 // with them no body, however hostile, allocates more than 64 MiB plus four
 // times its own length (the dearest found takes 58 MiB: 262,144 ints of 20
@@ -46,25 +41,4 @@ func (l Limits) WithDefaults() Limits {
 	set(&l.MaxMemo, 100_000)
 	set(&l.MaxDepth, 32)
 	return l
-}
-
-// Validate reports every limit that is negative. Zero means the default.
-func (l Limits) Validate() error {
-	var faults []error
-	for _, f := range []struct {
-		name  string
-		value int
-	}{
-		{"MaxBytes", l.MaxBytes},
-		{"MaxNodes", l.MaxNodes},
-		{"MaxExpandedBytes", l.MaxExpandedBytes},
-		{"MaxStack", l.MaxStack},
-		{"MaxMemo", l.MaxMemo},
-		{"MaxDepth", l.MaxDepth},
-	} {
-		if f.value < 0 {
-			faults = append(faults, fmt.Errorf("pickle: %s is %d: give a positive number, or 0 for the default", f.name, f.value))
-		}
-	}
-	return errors.Join(faults...)
 }

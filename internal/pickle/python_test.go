@@ -100,7 +100,7 @@ func TestPythonLoadsWhatIsEncoded(t *testing.T) {
 }
 
 // encodable gives values of every type the encoder takes, the answers of the
-// HTTP edges among them.
+// HTTP servers among them.
 func encodable() []pickle.Value {
 	long := make([]float64, 2500)
 	for i := range long {

@@ -40,8 +40,6 @@ type DispatchConfig struct {
 	// of the samples that may have one; 0 is 0.05.
 	BackupAfter float64
 	BackupShare float64
-	// Kills takes servers down.
-	Kills []Kill
 	// Batch makes a server a device that scores several samples at once.
 	Batch BatchCost
 	// Seed of every draw; the same seed gives the same schedule.
@@ -52,14 +50,6 @@ type DispatchConfig struct {
 // with probability Share.
 type Stragglers struct {
 	Share, Factor float64
-}
-
-// Kill takes a server down at a time, for good. What it was scoring is given to
-// others once it is found dead, Detect seconds later.
-type Kill struct {
-	Server int
-	At     float64
-	Detect float64
 }
 
 // BatchCost is a device that takes what is queued, up to Max samples, and needs
@@ -122,10 +112,6 @@ func (c DispatchConfig) Validate() error {
 	check(share(c.BackupShare), "backups of a share of %v, must be 0…1", c.BackupShare)
 	check(c.BackupAfter == 0 || c.Policy != PolicyRandomBlind, "no backup requests with %s: it does not know who is idle", PolicyRandomBlind)
 	check(c.BackupAfter == 0 || c.Batch.Max == 0, "no backup requests for batches")
-	for _, k := range c.Kills {
-		check(k.Server >= 0 && k.Server < c.Servers, "server %d is killed, there are %d", k.Server, c.Servers)
-		check(IsTime(k.At) && IsTime(k.Detect), "server %d is killed at %v s and found after %v s; both must be finite and not negative", k.Server, k.At, k.Detect)
-	}
 	check(c.Batch.Max >= 0 && c.Batch.Max <= maxBatch, "batches of %d, must be 0…%d", c.Batch.Max, maxBatch)
 	check(IsTime(c.Batch.Fixed) && IsTime(c.Batch.PerSample), "a batch of b costs %v + %v·b s; both must be finite and not negative", c.Batch.Fixed, c.Batch.PerSample)
 	return errors.Join(faults...)
@@ -159,8 +145,7 @@ func Dispatch(g, r []float64, cfg DispatchConfig) (Schedule, error) {
 		sorted[k], work[k] = g[i], r[i]
 	}
 	p.submit(0, sorted, work)
-	if err := p.drain(); err != nil {
-		return Schedule{}, err
+	for p.advance() { // until every sample is scored
 	}
 	s := newSchedule(g, min(MaxServers, cfg.Servers*max(1, cfg.Batch.Max))) // what can be in service at once
 	s.Attempts = make([][]Attempt, len(g))

@@ -121,9 +121,6 @@ func configs(rng *rand.Rand, servers int) map[string]sim.DispatchConfig {
 		if policy != sim.PolicyRandomBlind {
 			hard.BackupAfter, hard.BackupShare = 1.5, 1
 		}
-		for i := 1; i < servers; i += 2 {
-			hard.Kills = append(hard.Kills, sim.Kill{Server: i, At: 30 * rng.Float64(), Detect: 10 * rng.Float64()})
-		}
 		all[policy+", hard times"] = hard
 	}
 	return all
@@ -187,31 +184,6 @@ func TestRandomOnEqualServersIsTheIdealQueueAndOneServerIsFirstInFirstOut(t *tes
 	}
 }
 
-func TestAKilledServerCostsAtMostItsDetectionAndOneService(t *testing.T) {
-	t.Parallel()
-	const w, detect = 8, 4.0
-	for rep := range uint64(30) {
-		g, r := experiment(rand.New(rand.NewPCG(rep, 98)), w, uniform)
-		whole, err := sim.Dispatch(g, r, sim.DispatchConfig{Servers: w, Seed: rep})
-		require.NoError(t, err)
-		// Late enough that the seven others can carry the load that is left.
-		killed, err := sim.Dispatch(g, r, sim.DispatchConfig{Servers: w, Seed: rep, Kills: []sim.Kill{{Server: 3, At: 195, Detect: detect}}})
-		require.NoError(t, err)
-		require.LessOrEqual(t, killed.Makespan, whole.Makespan+detect+slices.Max(r))
-		lost := 0
-		for _, tries := range killed.Attempts {
-			for _, a := range tries {
-				if a.Outcome == "lost" {
-					lost++
-					require.Equal(t, "3", a.Worker)
-					require.InDelta(t, 195, a.Ended, 0)
-				}
-			}
-		}
-		require.LessOrEqual(t, lost, 1)
-	}
-}
-
 func TestABackupIsSentOnceOntoAnIdleServerAndTheLoserIsCancelled(t *testing.T) {
 	t.Parallel()
 	// Two servers, four samples of 1 s; the seed makes the last attempt a straggler.
@@ -236,25 +208,16 @@ func TestABackupIsSentOnceOntoAnIdleServerAndTheLoserIsCancelled(t *testing.T) {
 	t.Fatal("no seed of 200 had a backup that won")
 }
 
-func TestWithoutAServerLeftTheSampleIsNamed(t *testing.T) {
-	t.Parallel()
-	for _, policy := range []string{sim.PolicyRandom, sim.PolicyRandomBlind} {
-		_, err := sim.Dispatch([]float64{0, 5}, []float64{1, 1}, sim.DispatchConfig{Servers: 1, Policy: policy, Kills: []sim.Kill{{At: 3, Detect: 1}}})
-		require.ErrorIs(t, err, sim.ErrLoad)
-		require.ErrorContains(t, err, "sample 1 is never scored")
-	}
-}
-
 func TestAPoolThatMakesNoSenseIsRefusedWithEveryFaultNamed(t *testing.T) {
 	t.Parallel()
 	_, err := sim.Dispatch([]float64{1}, []float64{1}, sim.DispatchConfig{
 		Servers: 2, Policy: "fastest", Stragglers: sim.Stragglers{Share: 2, Factor: 0.5}, Failures: 0.9, BackupAfter: -1, BackupShare: 3,
-		Kills: []sim.Kill{{Server: 2, At: math.NaN()}}, Batch: sim.BatchCost{Max: -1, Fixed: math.Inf(1)},
+		Batch: sim.BatchCost{Max: -1, Fixed: math.Inf(1)},
 	})
 	require.ErrorIs(t, err, sim.ErrLoad)
 	for _, part := range []string{
 		`policy "fastest"`, "stragglers' share is 2", "stragglers' factor is 0.5", "probability of failure is 0.9", "backup after -1",
-		"backups of a share of 3", "server 2 is killed, there are 2", "batches of -1", "costs +Inf",
+		"backups of a share of 3", "batches of -1", "costs +Inf",
 	} {
 		require.ErrorContains(t, err, part)
 	}

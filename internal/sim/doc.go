@@ -13,14 +13,14 @@
 // again by anybody; WriteChrome draws it.
 //
 // What has not been run yet is simulated in virtual time, event by event.
-// Dispatch plays one step on a pool whose servers have speeds, stragglers,
-// failures and deaths, under a policy. Trainer plays several steps of a training
+// Dispatch plays one step on a pool whose servers have speeds, stragglers
+// and failures, under a policy. Trainer plays several steps of a training
 // loop around such a pool, in six modes of overlap, and TrainerBound is what no
 // pool beats there. One of the policies, PolicyRandomBlind, is verl's dispatch, to
 // be compared with.
 //
 // A server is one place where one sample is scored at a time; a worker with c
-// slots counts as c servers. Unless speeds are named all are equally fast.
+// places counts as c servers. Unless speeds are named all are equally fast.
 //
 // Everything here is a pure function; there is no clock, no goroutine and no
 // state.

@@ -43,8 +43,6 @@ type eventKind uint8
 const (
 	done eventKind = iota
 	overdue
-	kill
-	detect
 )
 
 // before orders events; the rest of the order only makes it one.

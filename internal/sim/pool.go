@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -32,7 +31,6 @@ type pool struct {
 	queue   fifo
 	servers []server
 	classes []class // fastest first; a single one where speed does not matter
-	live    []int32 // PolicyRandomBlind: the servers not known to be dead
 	touched []int32 // PolicyRandomBlind: the servers that may have something to start
 	late    []int32 // jobs whose attempt is overdue
 	backups int
@@ -63,7 +61,6 @@ type server struct {
 	// token numbers what the server starts, so that the end of something that was
 	// cancelled is known to be void.
 	token uint32
-	down  bool
 	own   fifo // PolicyRandomBlind: the server's queue
 }
 
@@ -96,11 +93,6 @@ func newPool(cfg DispatchConfig) *pool {
 		p.servers[i] = server{speed: speed, class: c}
 		p.classes[c].alive++
 		p.classes[c].idle = append(p.classes[c].idle, int32(i)) //nolint:gosec // at most MaxServers
-		p.live = append(p.live, int32(i))                       //nolint:gosec // at most MaxServers
-	}
-	for _, k := range cfg.Kills {
-		p.events.push(event{at: k.At, kind: kill, server: int32(k.Server)})              //nolint:gosec // validated
-		p.events.push(event{at: k.At + k.Detect, kind: detect, server: int32(k.Server)}) //nolint:gosec // validated
 	}
 	return p
 }
@@ -123,18 +115,6 @@ func (p *pool) submit(began float64, g, work []float64) int {
 		p.attempts = append(p.attempts, make([][]Attempt, len(g))...)
 	}
 	return p.first
-}
-
-// drain advances until every sample is scored.
-func (p *pool) drain() error {
-	for p.advance() {
-	}
-	for i, j := range p.jobs {
-		if !j.done {
-			return fmt.Errorf("%w: sample %d is never scored: no server is left", ErrLoad, i)
-		}
-	}
-	return nil
 }
 
 // advance lets the next moment happen; false if none is to come.
@@ -166,29 +146,22 @@ func (p *pool) enqueue(j int32, again bool) {
 		p.queue.push(j, again)
 		return
 	}
-	if len(p.live) == 0 {
-		return // drain will say so
-	}
-	s := p.live[p.draw.IntN(len(p.live))]
+	s := p.draw.IntN(len(p.servers))
 	p.servers[s].own.push(j, false)
-	p.touched = append(p.touched, s)
+	p.touched = append(p.touched, int32(s)) //nolint:gosec // at most MaxServers
 }
 
 func (p *pool) happen(e event) {
 	s := &p.servers[e.server]
 	switch e.kind {
 	case done:
-		if e.token == s.token && !s.down {
+		if e.token == s.token {
 			p.complete(e.server)
 		}
 	case overdue:
-		if e.token == s.token && !s.down {
+		if e.token == s.token {
 			p.late = append(p.late, s.jobs[0])
 		}
-	case kill:
-		p.kill(e.server)
-	case detect:
-		p.detect(e.server)
 	}
 }
 
@@ -214,7 +187,7 @@ func (p *pool) score(at, n int32) {
 	j := &p.jobs[n]
 	j.done, j.server, j.started, j.finished = true, at, p.servers[at].began, p.now
 	for _, other := range j.on {
-		if other != nobody && other != at && !p.servers[other].down {
+		if other != nobody && other != at {
 			p.note(other, n, "late")
 			p.free(other)
 		}
@@ -261,36 +234,4 @@ func (p *pool) free(at int32) {
 		return
 	}
 	p.classes[s.class].idle = append(p.classes[s.class].idle, at)
-}
-
-// kill stops a server; nobody knows yet.
-func (p *pool) kill(at int32) {
-	s := &p.servers[at]
-	if s.down {
-		return
-	}
-	s.down = true
-	c := &p.classes[s.class]
-	c.alive--
-	if i := slices.Index(c.idle, at); i >= 0 {
-		c.idle = slices.Delete(c.idle, i, i+1)
-	}
-	for _, j := range s.jobs {
-		p.note(at, j, "lost")
-	}
-}
-
-// detect gives what a dead server had to others.
-func (p *pool) detect(at int32) {
-	s := &p.servers[at]
-	if i := slices.Index(p.live, at); i >= 0 {
-		p.live = slices.Delete(p.live, i, i+1)
-	}
-	for _, j := range s.jobs {
-		p.leave(at, j)
-	}
-	s.jobs = s.jobs[:0]
-	for s.own.len() > 0 {
-		p.enqueue(s.own.pop(), true)
-	}
 }

@@ -4,7 +4,7 @@ package sim
 func (p *pool) dispatch() {
 	if p.cfg.Policy == PolicyRandomBlind {
 		for _, at := range p.touched {
-			if s := &p.servers[at]; !s.down && len(s.jobs) == 0 && s.own.len() > 0 {
+			if s := &p.servers[at]; len(s.jobs) == 0 && s.own.len() > 0 {
 				p.start(at, &s.own)
 			}
 		}

@@ -66,8 +66,7 @@ type TrainerConfig struct {
 	// Group is how many consecutive rows are one prompt group; 0 is 1. Their number
 	// per step is divided by MiniBatches, rounded down.
 	Group int
-	// Pool scores. Its queue is first-in first-out over all steps. The times of its
-	// Kills count from the beginning of the first step.
+	// Pool scores. Its queue is first-in first-out over all steps.
 	Pool DispatchConfig
 	// LogProb is computed beside the scoring, Update is that of all mini-batches
 	// together, Other (validation, weight sync) follows and overlaps nothing.
@@ -295,7 +294,7 @@ func (t *trainer) await(b *batch, n int) (float64, error) {
 			return at, nil
 		}
 		if !t.pool.advance() {
-			return 0, fmt.Errorf("%w: a sample is never scored: no server is left", ErrLoad)
+			return 0, fmt.Errorf("%w: a sample is never scored", ErrLoad)
 		}
 	}
 }

@@ -224,7 +224,6 @@ func TestATrainerThatMakesNoSenseIsRefusedByName(t *testing.T) {
 		"step 0: sim: load":         func(c *sim.TrainerConfig) { c.G[0][1] = -1 },
 		"not a multiple of the":     func(c *sim.TrainerConfig) { c.Group = 3 },
 		"2 groups for 3 mini-batch": func(c *sim.TrainerConfig) { c.MiniBatches = 3 },
-		"no server is left":         func(c *sim.TrainerConfig) { c.Pool.Kills = []sim.Kill{{At: 1}} },
 	} {
 		cfg := good()
 		spoil(&cfg)

@@ -3,7 +3,7 @@ package sim
 import "slices"
 
 // TrainerBound returns seconds per step (TrainerRun.PerStep) that no reward pool
-// of this speed beats with this trainer, whatever its policy; Policy, Kills,
+// of this speed beats with this trainer, whatever its policy; Policy,
 // Stragglers, Failures and backup requests are not looked at: they only add.
 //
 // With T the rollout, L, U, O log-probabilities, update and other, M mini-batches

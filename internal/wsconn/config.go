@@ -82,6 +82,4 @@ type UpgradeConfig struct {
 	// Subprotocols are those the server speaks; the first that the client offers
 	// is taken, and a client that offers none of them is refused.
 	Subprotocols []string
-	// Origins are hosts beside the request's own whose pages may connect.
-	Origins []string
 }

@@ -28,7 +28,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg UpgradeConfig) (*Conn, 
 		w.Header().Set("Upgrade", "websocket")
 		return refuse(http.StatusUpgradeRequired, fmt.Errorf("%w: this address speaks websocket", errHandshake))
 	}
-	if err := checkOrigin(r, cfg.Origins); err != nil {
+	if err := checkOrigin(r); err != nil {
 		return refuse(http.StatusForbidden, err)
 	}
 	offered := websocket.Subprotocols(r)
@@ -55,17 +55,15 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg UpgradeConfig) (*Conn, 
 }
 
 // checkOrigin lets requests through that name no origin (programs) or the request's own
-// host, and those of the list.
-func checkOrigin(r *http.Request, also []string) error {
+// host.
+func checkOrigin(r *http.Request) error {
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
 		return nil
 	}
 	u, err := url.Parse(origins[0])
-	if err == nil && len(origins) == 1 && u.Host != "" {
-		if strings.EqualFold(u.Host, r.Host) || slices.ContainsFunc(also, func(h string) bool { return strings.EqualFold(h, u.Host) }) {
-			return nil
-		}
+	if err == nil && len(origins) == 1 && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
+		return nil
 	}
 	return fmt.Errorf("%w: %q, this host is %q", errOrigin, origins, r.Host)
 }

@@ -15,10 +15,10 @@ import (
 // This file is about a step's rewards as its trainer reads them: chunk by chunk, each
 // given again to who asks again.
 
-// All is the Chunk of a Take that reads whatever is complete, and hands nothing out.
+// All is the Chunk of a Fetch that reads whatever is complete, and hands nothing out.
 const All = -1
 
-// Fetch answers a Take, or returns nothing while the groups are not there. The error wraps
+// Fetch answers a Fetch, or returns nothing while the groups are not there. The error wraps
 // rewards.Malformed for a chunk too far ahead, and rewards.Expired where the step's rows
 // were forgotten.
 func (b *Book) Fetch(now time.Time, run string, t wire.Fetch) (*wire.Rewards, error) {
@@ -29,7 +29,7 @@ func (b *Book) Fetch(now time.Time, run string, t wire.Fetch) (*wire.Rewards, er
 	return nil, nil
 }
 
-// handOut answers a Take, or returns nothing while the groups are not there.
+// handOut answers a Fetch, or returns nothing while the groups are not there.
 func (st *Step) handOut(now time.Time, t wire.Fetch) (*wire.Rewards, error) {
 	if st.forgotten != "" {
 		return nil, fmt.Errorf("%w: the rows of step %d (%s) were dropped: %s", rewards.Expired, st.key.Step, st.key.Split, st.forgotten)
@@ -70,7 +70,7 @@ func (st *Step) handOut(now time.Time, t wire.Fetch) (*wire.Rewards, error) {
 func (st *Step) makeChunk(n int, order string) bool {
 	a := st.assembly
 	over := st.concluded()
-	groups, ok := a.take(n, order, over)
+	groups, ok := a.pick(n, order, over)
 	if !ok {
 		return false
 	}
@@ -146,8 +146,8 @@ func byRow(a, b *Row) int {
 	return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a.id, b.id))
 }
 
-// take picks the groups of the next chunk; ok is false if they are not there yet.
-func (a *assembly) take(n int, order string, over bool) (groups []*rowGroup, ok bool) {
+// pick takes the groups of the next chunk; ok is false if they are not there yet.
+func (a *assembly) pick(n int, order string, over bool) (groups []*rowGroup, ok bool) {
 	switch {
 	case over:
 		groups = a.remaining(order)
@@ -248,7 +248,7 @@ func (st *Step) answer(t wire.Fetch, at int) *wire.Rewards {
 	}
 }
 
-// Unready answers a Take whose wait is over.
+// Unready answers a Fetch whose wait is over.
 func (b *Book) Unready(now time.Time, run string, t wire.Fetch) *wire.Rewards {
 	key := KeyOf(run, t.Split, t.Step)
 	st := b.Step(key)

@@ -20,7 +20,7 @@ func (st *Step) without(now time.Time) []wire.Missing {
 	known := 0
 	for _, r := range st.absent {
 		known++
-		out = append(out, wire.Missing{ID: r.id, Index: r.index, Stage: stageAbsent})
+		out = append(out, wire.Missing{ID: r.id, Index: r.index, Stage: absent})
 	}
 	if a := st.assembly; a != nil {
 		for _, r := range a.rows {
@@ -37,7 +37,11 @@ func (st *Step) without(now time.Time) []wire.Missing {
 	return out[:min(len(out), maxWithout)]
 }
 
-const stageAbsent = "not arrived"
+// Where a sample without a result is that is not in flight.
+const (
+	absent  = "not arrived"
+	expired = "expired" // the step's deadline ended it
+)
 
 // missing describes a sample in flight, or one that the step's deadline ended.
 func (r *Row) missing(now time.Time) wire.Missing {
@@ -50,7 +54,7 @@ func (r *Row) missing(now time.Time) wire.Missing {
 		}
 		return m
 	}
-	m.Stage, m.AgeMS = "expired", millis(r.returned.Sub(r.queued))
+	m.Stage, m.AgeMS = expired, millis(r.returned.Sub(r.queued))
 	if n := len(r.attempts); n > 0 {
 		m.Worker = r.attempts[n-1].Worker
 	}
@@ -68,7 +72,7 @@ func (st *Step) notCome() []wire.Missing {
 	slices.SortFunc(ids, func(a, b string) int { return st.names[a] - st.names[b] })
 	out := make([]wire.Missing, 0, min(len(ids), maxWithout))
 	for _, id := range ids[:min(len(ids), maxWithout)] {
-		out = append(out, wire.Missing{ID: id, Stage: stageAbsent})
+		out = append(out, wire.Missing{ID: id, Stage: absent})
 	}
 	return out
 }
@@ -78,7 +82,7 @@ func (a *assembly) incomplete() []wire.Missing {
 	var out []wire.Missing
 	for _, g := range a.groups {
 		if n := g.size - len(g.rows); n > 0 && g.uid != "" {
-			out = append(out, wire.Missing{UID: g.uid, Stage: stageAbsent, Members: int64(n)})
+			out = append(out, wire.Missing{UID: g.uid, Stage: absent, Members: int64(n)})
 		}
 	}
 	slices.SortFunc(out, func(x, y wire.Missing) int { return strings.Compare(x.UID, y.UID) })

@@ -25,7 +25,7 @@ type Gateway interface {
 	// accepts it. An error that names the sample, a *wire.FrameError or one with the method
 	// SampleID() string, rejects that sample; one of no class is the socket's own.
 	Receive(s *Session, r io.Reader) error
-	// Message does what a control message says. Hello and take have methods of their own.
+	// Message does what a control message says. Hello and fetch have methods of their own.
 	Message(s *Session, msg any) error
 	// Rewards waits for a chunk of a step's rewards. Neither an answer nor an error means
 	// that the gateway has stopped: it ends the connection, and the next one answers.
@@ -98,8 +98,8 @@ func (h *handler) Text(msg []byte) error {
 	case !ofClient:
 		return h.complain(fmt.Errorf("%w: %s is not a client's message", rewards.Malformed, name))
 	}
-	if take, ok := v.(*wire.Fetch); ok {
-		return h.fetches.fetch(h.session, take)
+	if question, ok := v.(*wire.Fetch); ok {
+		return h.fetches.fetch(h.session, question)
 	}
 	if err := h.gateway.Message(h.session, v); err != nil {
 		return h.complain(err)

@@ -71,7 +71,7 @@ func TestDetailsThatCannotBeSentCostNoScore(t *testing.T) {
 	require.Contains(t, res.Details["error"], "details could not be encoded")
 }
 
-func TestAResumedClientGetsTheWelcomeAndThenWhatItHasNotGot(t *testing.T) {
+func TestAResumedClientGetsTheWelcomeAndThenWhatItHasNotConfirmed(t *testing.T) {
 	t.Parallel()
 	f, s, p := flow(), session("a"), &peer{}
 	f.Attach(s, p, greeting(false))

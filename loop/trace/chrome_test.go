@@ -58,7 +58,7 @@ func TestADrawnTraceHasEverySampleAndNoTrackWithTwoAtOnce(t *testing.T) {
 		s, err := sim.IdealQueue(g, r, servers)
 		require.NoError(t, err)
 		rec := trace.FromSchedule(s)
-		for i := range rec.Spans { // half the servers are slots of one worker
+		for i := range rec.Spans { // half the servers are places of one worker
 			if s.Server[i] < servers/2 {
 				rec.Spans[i].Worker = "many"
 			}

@@ -34,7 +34,7 @@ type Trace struct {
 	// Expected is how many samples the step was declared to have; 0 where it was
 	// not declared. Those that never arrived have no span.
 	Expected int `json:"expected,omitempty"`
-	// Servers is how many samples the pool could score at once: workers × slots.
+	// Servers is how many samples the pool could score at once: workers × places.
 	Servers int `json:"servers"`
 	// Update is what the trainer needs after the last score (log-probabilities,
 	// update, weight sync); 0 where only the reward phase is of interest.

@@ -63,17 +63,10 @@ type Config struct {
 
 // CUDA are options of ONNX Runtime's CUDA provider.
 type CUDA struct {
-	// TF32 lets matrix products and convolutions round their inputs to 10 bits of
-	// mantissa, which is faster and makes scores differ from the CPU's in the third
-	// digit; default false.
-	TF32 bool
 	// ConvAlgoSearch is how cuDNN picks the algorithm of a convolution for every
 	// new shape: "HEURISTIC" (default) asks a model of the device, "EXHAUSTIVE"
 	// times all of them, which takes seconds a shape, "DEFAULT" asks nothing.
 	ConvAlgoSearch string
-	// MemoryLimit bounds the arena in bytes; 0: the device's memory. Libraries take
-	// some 300 to 600 MB besides.
-	MemoryLimit int64
 }
 
 // convAlgoSearches are the values of CUDA.ConvAlgoSearch.
@@ -138,7 +131,6 @@ func (c Config) Validate() error {
 	for n, card := range c.Cards {
 		bad(card == "" || strings.ContainsAny(card, ", \x00"), "cards: %q of cuda:%d, want the uuid of one card", card, n)
 	}
-	bad(c.CUDA.MemoryLimit < 0, "cuda memory_limit: %d is negative", c.CUDA.MemoryLimit)
 	bad(c.Language.Positions < 2 || c.Language.Positions > maxPositions, "language positions: %d, want 2 to %d", c.Language.Positions, maxPositions)
 	bad(c.Language.Memory < 1<<20, "language memory: %d bytes, want 1 MiB or more", c.Language.Memory)
 	return errors.Join(errs...)

@@ -1,6 +1,6 @@
 """verl-omni's reward functions with a judge behind them: genrm_ocr and unified_reward, unmodified.
 
-They run in a Python host of the server, ask a stub of an engine through the reward router, and must score what
+They run in a Python process of the server, ask a stub of an engine through the reward router, and must score what
 builtin://genrm_ocr and builtin://unified_reward score on the same answers. Needs a checkout of verl-omni
 (REWARDLOOP_VERL_OMNI) and a Python with what the files import: torch, transformers, verl, openai, and Levenshtein or
 rapidfuzz, by the same author, on which Levenshtein rests: it is under the GPL, and so never downloaded here.

@@ -17,7 +17,7 @@ modules are the package's own:
     3  frame, scores, steps                                 a sample's bytes; the trainer's tensors; a step's rewards
     4  link                                                 a live connection with its credit
     5  fetches                                              declarations and questions over lost connections
-    6  engine                                               one outcome for each sample over lost connections
+    6  core                                                 one outcome for each sample over lost connections
     7  loop                                                 the client of an event loop
     8  blocking                                             the client of any thread
     9  flow_grpo, verl, _names                              plug-ins of trainers; what `import rewardloop` has

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .config import Config, takes
-from .engine import Engine, check_fork
+from .core import Core, check_fork
 from .errors import ClosedError, ForkedError, QueueFullError, RewardloopError, UnreadError
 from .loop import MAX_UNREAD
 from .result import Result
@@ -62,7 +62,7 @@ class BlockingPending(concurrent.futures.Future[Result]):
         did = super().cancel()
         if did:
             self.set_running_or_notify_cancel()
-            self._owner._post(lambda engine: engine.take_back([self.id]))
+            self._owner._post(lambda core: core.take_back([self.id]))
         return did
 
 
@@ -79,11 +79,11 @@ class Client:
         self._news = threading.Condition()
         self._room = threading.BoundedSemaphore(self._cfg.max_pending)
         self._aio = asyncio.new_event_loop()
-        self._engine: Engine | None = None  # set before __init__ returns
+        self._core: Core | None = None  # set before __init__ returns
         self._thread = threading.Thread(target=self._main, name="rewardloop", daemon=True)
         self._thread.start()
         try:
-            self._engine = self._wait(self._open(), self._cfg.connect_timeout)
+            self._core = self._wait(self._open(), self._cfg.connect_timeout)
         except BaseException:
             self._stop_thread()
             raise
@@ -95,10 +95,10 @@ class Client:
         finally:
             self._aio.close()
 
-    async def _open(self) -> Engine:
-        engine = Engine(self._cfg, self._take, self._end)
-        await engine.start()
-        return engine
+    async def _open(self) -> Core:
+        core = Core(self._cfg, self._take, self._end)
+        await core.start()
+        return core
 
     # --- what a trainer calls ------------------------------------------------------------------
 
@@ -114,9 +114,9 @@ class Client:
             self._room.release()
             _settle(pending, outcome)
 
-        def admit(engine: Engine) -> None:
+        def admit(core: Core) -> None:
             try:
-                engine.admit(sample, frame, done)
+                core.admit(sample, frame, done)
             except RewardloopError as err:
                 done(err)
 
@@ -173,11 +173,11 @@ class Client:
         on_deadline: OnDeadline | None = None,
     ) -> None:
         """As Loop.step."""
-        self._call(lambda engine: engine.declare(step, expected, split, total, ids, deadline, on_deadline))
+        self._call(lambda core: core.declare(step, expected, split, total, ids, deadline, on_deadline))
 
     def end_of_step(self, step: int, *, split: str = "train") -> None:
         """As Loop.end_of_step."""
-        self._call(lambda engine: engine.end_of_step(step, split))
+        self._call(lambda core: core.end_of_step(step, split))
 
     def rewards(
         self,
@@ -220,19 +220,19 @@ class Client:
             else:
                 answered.set_exception(outcome)
 
-        def ask(engine: Engine) -> None:
+        def ask(core: Core) -> None:
             try:
-                asked.append(engine.ask(question, wait, done))
+                asked.append(core.ask(question, wait, done))
             except RewardloopError as err:
                 done(err)
 
-        def drop(engine: Engine) -> None:
+        def drop(core: Core) -> None:
             for req in asked:
-                engine.drop(req)
+                core.drop(req)
 
         self._post(ask)
         try:
-            # The engine answers in any case: the connection comes back, or is lost for good.
+            # The core answers in any case: the connection comes back, or is lost for good.
             return answered.result(wait + ANSWER_GRACE + self._cfg.reconnect_for + _CALL_TIMEOUT)
         except BaseException:
             if not answered.done() and self._ended is None:
@@ -241,7 +241,7 @@ class Client:
 
     def cancel(self, *ids: str) -> None:
         """As Loop.cancel: each sample still gets its one result."""
-        self._call(lambda engine: engine.take_back(ids))
+        self._call(lambda core: core.take_back(ids))
 
     @property
     def epoch(self) -> int:
@@ -279,8 +279,8 @@ class Client:
             return
         _CLIENTS.discard(self)
         try:
-            if self._engine is not None:
-                self._wait(self._engine.close(), 0.0)
+            if self._core is not None:
+                self._wait(self._core.close(), 0.0)
         finally:
             self._end(ClosedError("the client is closed"))
             self._stop_thread()
@@ -296,25 +296,25 @@ class Client:
     def _check_fork(self) -> None:
         check_fork(self._pid)
 
-    def _check(self) -> Engine:
+    def _check(self) -> Core:
         self._check_fork()
-        if self._engine is None or self._ended is not None or not self._thread.is_alive():
+        if self._core is None or self._ended is not None or not self._thread.is_alive():
             raise self._ended or ClosedError("the client is closed")
-        return self._engine
+        return self._core
 
-    def _post(self, what: Callable[[Engine], None]) -> None:
+    def _post(self, what: Callable[[Core], None]) -> None:
         """Has something done by the thread, without waiting."""
-        engine = self._check()
+        core = self._check()
         try:
-            self._aio.call_soon_threadsafe(what, engine)
+            self._aio.call_soon_threadsafe(what, core)
         except RuntimeError:  # closed in between
             raise ClosedError("the client is closed") from None
 
-    def _call(self, what: Callable[[Engine], None]) -> None:
-        engine = self._check()
+    def _call(self, what: Callable[[Core], None]) -> None:
+        core = self._check()
 
         async def run() -> None:
-            what(engine)
+            what(core)
 
         self._wait(run(), 0.0)
 

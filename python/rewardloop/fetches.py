@@ -1,4 +1,4 @@
-"""What the engine remembers of steps: declarations, to make them again, and questions, to ask them again.
+"""What the core remembers of steps: declarations, to make them again, and questions, to ask them again.
 
 The life of a declaration: said over the first lane, in several messages where there are many ids; said
 again over each connection that resumes the session, in case it was on its way when the former one ended;
@@ -6,7 +6,7 @@ dropped with the step's last result or its end. The life of a question: numbered
 a lost connection it is sent again over the next, with the same chunk. A server that does not know the
 session has no record of the steps that its predecessor had heard of: they are lost until declared anew.
 
-Everything here belongs to the Engine and its event loop.
+Everything here belongs to the Core and its event loop.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class _Ask:
 
 
 class Steps:
-    """The steps and questions of an Engine."""
+    """The steps and questions of an Core."""
 
     def __init__(self, problems: deque[str]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._problems = problems  # the Engine's
+        self._problems = problems  # the Core's
         self._notes: dict[Key, _Note] = {}  # in order of their making
         self._asks: dict[int, _Ask] = {}
         self._req = 0

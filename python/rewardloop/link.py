@@ -1,4 +1,4 @@
-"""What the engine keeps: samples, lanes, and the live websocket of a lane."""
+"""What the core keeps: samples, lanes, and the live websocket of a lane."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Done = Callable[[Result | RewardloopError], None]
 
 
 class Call:
-    """A sample without a result. Belongs to the Engine."""
+    """A sample without a result. Belongs to the Core."""
 
     __slots__ = ("done", "frame", "id", "link", "number", "resolved", "sent", "step", "taken_back", "timer")
 
@@ -38,7 +38,7 @@ class Call:
 
 
 class Lane:
-    """One connection of the client, through all its links. Belongs to the Engine."""
+    """One connection of the client, through all its links. Belongs to the Core."""
 
     def __init__(self, number: int) -> None:
         self.number = number

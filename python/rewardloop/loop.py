@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from .config import Config, takes
-from .engine import Engine
+from .core import Core
 from .errors import ClosedError, RewardloopError, UnreadError
 from .result import Result
 from .sample import Sample
@@ -37,7 +37,7 @@ class Pending(asyncio.Future[Result]):
         """Gives the result up and takes the sample back."""
         did = super().cancel(msg)
         if did:
-            self._owner._engine.take_back([self.id])
+            self._owner._core.take_back([self.id])
         return did
 
     def _settle(self, outcome: Result | RewardloopError) -> None:
@@ -55,7 +55,7 @@ class Loop:
 
     def __init__(self, cfg: Config) -> None:
         self._loop = asyncio.get_running_loop()
-        self._engine = Engine(cfg, self._take, self._end)
+        self._core = Core(cfg, self._take, self._end)
         self._unread: deque[Result] = deque()
         self._dropped = 0
         self._news = asyncio.Event()
@@ -68,16 +68,16 @@ class Loop:
         QueueFullError with max_pending samples unanswered: await room() before submitting many.
         """
         self._check()
-        self._engine.check()
-        frame = self._engine.encode(sample)
+        self._core.check()
+        frame = self._core.encode(sample)
         pending = Pending(sample.id, self)
-        self._engine.admit(sample, frame, pending._settle)
+        self._core.admit(sample, frame, pending._settle)
         return pending
 
     async def room(self) -> None:
         """Returns when another sample may be submitted."""
         self._check()
-        while self._engine.full and self._engine.err is None:
+        while self._core.full and self._core.err is None:
             self._room.clear()
             await self._room.wait()
 
@@ -124,12 +124,12 @@ class Loop:
         rows that have a score, or one in its place.
         """
         self._check()
-        self._engine.declare(step, expected, split, total, ids, deadline, on_deadline)
+        self._core.declare(step, expected, split, total, ids, deadline, on_deadline)
 
     def end_of_step(self, step: int, *, split: str = "train") -> None:
         """Says that this client sends no more samples of the step."""
         self._check()
-        self._engine.end_of_step(step, split)
+        self._core.end_of_step(step, split)
 
     async def rewards(
         self,
@@ -186,54 +186,54 @@ class Loop:
             else:
                 answered.set_exception(outcome)
 
-        req = self._engine.ask(question, wait, done)
+        req = self._core.ask(question, wait, done)
         try:
             return await answered
         finally:
-            self._engine.drop(req)
+            self._core.drop(req)
 
     def cancel(self, *ids: str) -> None:
         """Takes samples back. Each still gets its one result: cancelled, or what it had become by then."""
         self._check()
-        self._engine.check()
-        self._engine.take_back(ids)
+        self._core.check()
+        self._core.take_back(ids)
 
     async def close(self) -> None:
         """Ends the connection. What has no result fails with ClosedError. Bounded by some seconds."""
-        await self._engine.close()
+        await self._core.close()
 
     @property
     def epoch(self) -> int:
         """The run's epoch: another client of the run names it to join."""
-        return self._engine.epoch
+        return self._core.epoch
 
     @property
     def profiles(self) -> tuple[str, ...]:
         """Names of the reward profiles the server has."""
-        return self._engine.profiles
+        return self._core.profiles
 
     @property
     def pending(self) -> int:
         """Samples without a result."""
-        return len(self._engine.calls)
+        return len(self._core.calls)
 
     @property
     def draining(self) -> bool:
         """Whether the server finishes what it has and takes nothing new."""
-        return self._engine.draining
+        return self._core.draining
 
     @property
     def connected(self) -> bool:
         """Whether there is a live connection now; a lost one is being dialled again."""
-        return self._engine.connected
+        return self._core.connected
 
     @property
     def problems(self) -> tuple[str, ...]:
         """The server's latest complaints that named no sample."""
-        return tuple(self._engine.problems)
+        return tuple(self._core.problems)
 
     def _check(self) -> None:
-        self._engine.check_fork()
+        self._core.check_fork()
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("this connection belongs to another event loop; threads use rewardloop.Client")
 
@@ -258,10 +258,10 @@ class Loop:
                 if self._unread:
                     yield self._unread.popleft()
                     break
-                if self._engine.err is not None:
-                    if isinstance(self._engine.err, ClosedError):
+                if self._core.err is not None:
+                    if isinstance(self._core.err, ClosedError):
                         return
-                    raise self._engine.err
+                    raise self._core.err
                 self._news.clear()
                 await self._news.wait()
 
@@ -282,7 +282,7 @@ class connect:  # noqa: N801 - used like a function, as open() is
 
     async def _open(self) -> Loop:
         loop = Loop(self._cfg)
-        await loop._engine.start()
+        await loop._core.start()
         return loop
 
     async def __aenter__(self) -> Loop:

@@ -183,7 +183,7 @@ class Question:
             raise InputError(f"{self.order!r}, want {' or '.join(ORDERS)}", field="order")
 
     def message(self, req: int, wait: float) -> Message:
-        """The message of type take."""
+        """The message of type fetch."""
         order = "" if self.order == "completion" else self.order
         return messages.fetch(
             req, self.split, self.step, self.chunk, groups=self.groups, order=order, wait_ms=math.ceil(wait * 1000)

@@ -206,7 +206,7 @@ class LanesTest(Case):
                 waiting = [loop.submit(s) for s in (*large[1:], Sample(id="s", media=noise(8)))]
                 results = await self.soon(asyncio.gather(*waiting))
                 self.assertEqual({r.outcome for r in results}, {Outcome.SCORED})
-                first, second = loop._engine._lanes
+                first, second = loop._core._lanes
                 await eventually(lambda: second.link is not None and second.url == first.url, "both lanes are at one gateway")
                 self.assertIn(two.url, first.url)
 

@@ -38,7 +38,7 @@ def runs(url: str) -> str:
 
 async def both_lanes(loop: rewardloop.Loop) -> None:
     """Returns when the lane for large messages is connected, too: until then the first one takes them."""
-    await eventually(lambda: all(lane.link for lane in loop._engine._lanes), "both lanes are connected")  # noqa: SLF001
+    await eventually(lambda: all(lane.link for lane in loop._core._lanes), "both lanes are connected")  # noqa: SLF001
 
 
 class StreamTest(Case):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import rewardloop
-from rewardloop import GroupStats, Missing, Result, Rewards, Sample, Fallback, ComponentError, engine, messages, result, steps
+from rewardloop import GroupStats, Missing, Result, Rewards, Sample, Fallback, ComponentError, core, messages, result, steps
 from rewardloop.frame import encode
 
 from .harness import PATIENCE, REPOSITORY, noise
@@ -217,7 +217,7 @@ class MessagesTest(unittest.TestCase):
             self.assertEqual(make(**given), {"type": kind, **given}, "what is not required is left out where it is empty")
 
     def test_the_client_does_something_with_every_message_of_a_gateway(self) -> None:
-        self.assertEqual({*engine._HEARD, "welcome"}, used("gateway"))
+        self.assertEqual({*core._HEARD, "welcome"}, used("gateway"))
 
     def test_every_field_of_a_result_is_read(self) -> None:
         m = self.heard("result")

@@ -446,7 +446,7 @@ class BlockingTest(unittest.TestCase):
             waiting = [threading.Thread(target=wait) for _ in range(4)]
             for t in waiting:
                 t.start()
-            until(lambda: len(client._engine._steps._asks) == 4, "four wait")  # type: ignore[union-attr]  # noqa: SLF001
+            until(lambda: len(client._core._steps._asks) == 4, "four wait")  # type: ignore[union-attr]  # noqa: SLF001
             client.close()
             for t in waiting:
                 t.join(PATIENCE)

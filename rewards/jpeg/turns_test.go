@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rewardloop/rewardloop/internal/bombs"
+	"github.com/rewardloop/rewardloop/testkit/bombs"
 	"github.com/rewardloop/rewardloop/internal/cpu"
 	"github.com/rewardloop/rewardloop/internal/fair"
 	"github.com/rewardloop/rewardloop/media"

@@ -22,7 +22,7 @@
 //     with one prompt runs the text tower once.
 //  5. The cosine of both, in float64, becomes the score by the scorer's formula
 //     (pair.go, specs.go). Graphs that answer with a score have it transformed as the
-//     sidecar says (whole.go, engine.go).
+//     sidecar says (whole.go, embedding.go).
 //
 // Every failure is of a class of package rewards and names the sample, the model and the
 // file. An embedding of length 0 is a failure, not a score of 0.

@@ -37,7 +37,7 @@ func ReadSidecar(folder string) (*Sidecar, error) {
 func Near(got, want []float64) error { return selfCase{tolerance: 1e-3}.near("score", got, want) }
 
 // Folder is a loaded model, for tests that look between its parts.
-type Folder struct{ e *engine }
+type Folder struct{ e *network }
 
 // Open loads a folder.
 func Open(ctx context.Context, nets infer.Nets, folder, device string) (*Folder, error) {

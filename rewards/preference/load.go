@@ -10,8 +10,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// engine is a folder whose graphs are loaded and bound.
-type engine struct {
+// network is a folder whose graphs are loaded and bound.
+type network struct {
 	side *sidecar
 	out  outputs
 	// vision and text are the towers of kind two_tower; whole is the one graph of the
@@ -28,7 +28,7 @@ type file struct {
 }
 
 // files are the parts of a kind.
-func (e *engine) files() []file {
+func (e *network) files() []file {
 	names, inputs := e.side.Files.names(), e.side.Inputs.names()
 	all := map[role]string{rolePixels: inputs.Pixels, roleIDs: inputs.IDs, roleMask: inputs.Mask, roleTypes: inputs.Types}
 	said := map[role]bool{roleMask: e.side.Inputs.Mask != "", roleTypes: e.side.Inputs.Types != ""}
@@ -61,8 +61,8 @@ func (e *engine) files() []file {
 
 // load loads a folder's graphs and its tokenizer, and asks each graph once, so that what
 // cannot work is known by name before the first sample.
-func load(ctx context.Context, nets infer.Nets, folder, device string, side *sidecar) (*engine, error) {
-	e := &engine{side: side, out: side.Outputs.names()}
+func load(ctx context.Context, nets infer.Nets, folder, device string, side *sidecar) (*network, error) {
+	e := &network{side: side, out: side.Outputs.names()}
 	var faults []error
 	for _, f := range e.files() {
 		net, err := nets.Net(infer.Model{Name: side.Name + "/" + f.role, Path: filepath.Join(folder, f.file), Device: device})
@@ -89,7 +89,7 @@ func load(ctx context.Context, nets infer.Nets, folder, device string, side *sid
 }
 
 // reader is the graph that takes tokens.
-func (e *engine) reader() *graph {
+func (e *network) reader() *graph {
 	if e.text != nil {
 		return e.text
 	}
@@ -99,7 +99,7 @@ func (e *engine) reader() *graph {
 // probe asks the graphs about a grey picture and the tokenizer's first token, then about
 // its last: a graph whose embedding is smaller than the tokenizer's vocabulary would
 // otherwise fail with the first rare word.
-func (e *engine) probe(ctx context.Context) error {
+func (e *network) probe(ctx context.Context) error {
 	picture, err := e.grey()
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (e *engine) probe(ctx context.Context) error {
 }
 
 // grey is a picture to probe with; nil where the model looks at none.
-func (e *engine) grey() (*infer.Tensor, error) {
+func (e *network) grey() (*infer.Tensor, error) {
 	if e.side.Image == nil {
 		return nil, nil //nolint:nilnil // absence is a value here
 	}
@@ -141,7 +141,7 @@ func (e *engine) grey() (*infer.Tensor, error) {
 }
 
 // answers asks every graph once and holds the widths of the embeddings against each other.
-func (e *engine) answers(ctx context.Context, item string, picture *infer.Tensor, text *tokens) error {
+func (e *network) answers(ctx context.Context, item string, picture *infer.Tensor, text *tokens) error {
 	switch e.side.Kind {
 	case kindTwoTower:
 		image, err := e.vision.run(ctx, item, picture, nil, e.out.Image)
@@ -170,7 +170,7 @@ func (e *engine) answers(ctx context.Context, item string, picture *infer.Tensor
 	return nil
 }
 
-func (e *engine) sameWidth(image, text infer.Tensor, imageFile, textFile string) error {
+func (e *network) sameWidth(image, text infer.Tensor, imageFile, textFile string) error {
 	if len(image.Shape) != 1 || len(text.Shape) != 1 || image.Len() != text.Len() || image.Len() == 0 {
 		return fmt.Errorf("%w: %s gives embeddings of shape %v for a picture, %s of shape %v for a text: want one width for both", infer.ErrModel, imageFile, image.Shape, textFile, text.Shape)
 	}

@@ -48,7 +48,7 @@ type model struct {
 	written        [sha256.Size]byte // of the sidecar
 
 	nets   infer.Nets
-	loaded *localmodel.Once[*engine]
+	loaded *localmodel.Once[*network]
 	tested *localmodel.Once[struct{}]
 	texts  *localmodel.Cache[embedding]
 }
@@ -102,16 +102,16 @@ func (s *shelf) find(at place, sidecar []byte) (*model, error) {
 	}
 	m := &model{
 		folder: at.folder, device: at.device, side: side, written: written, nets: s.deps.Nets,
-		loaded: localmodel.NewOnce[*engine](remember), tested: localmodel.NewOnce[struct{}](remember),
+		loaded: localmodel.NewOnce[*network](remember), tested: localmodel.NewOnce[struct{}](remember),
 		texts: localmodel.NewCache(cacheEntries, cacheBytes, embedding.bytes),
 	}
 	s.models[at] = m
 	return m, nil
 }
 
-// engine loads the model if nobody did before, and with test holds it to its self-test.
-func (m *model) engine(ctx context.Context, test bool) (*engine, error) {
-	e, err := m.loaded.Get(ctx, func(ctx context.Context) (*engine, error) {
+// network loads the model if nobody did before, and with test holds it to its self-test.
+func (m *model) network(ctx context.Context, test bool) (*network, error) {
+	e, err := m.loaded.Get(ctx, func(ctx context.Context) (*network, error) {
 		return load(ctx, m.nets, m.folder, m.device, m.side)
 	})
 	if err != nil {
@@ -148,7 +148,7 @@ func (m *model) named(err error) error {
 
 // sentence is the embedding of a prompt: computed once for all who ask at the same time,
 // then kept.
-func (m *model) sentence(ctx context.Context, e *engine, item, prompt string) (embedding, error) {
+func (m *model) sentence(ctx context.Context, e *network, item, prompt string) (embedding, error) {
 	const of = "text "
 	key := of + prompt // a copy: the work may go on for others when the sample is done
 	item = strings.Clone(item)
@@ -163,7 +163,7 @@ func (m *model) sentence(ctx context.Context, e *engine, item, prompt string) (e
 
 // reference is the embedding of a frame that other samples of the group have too: kept by
 // what the model sees of it.
-func (m *model) reference(ctx context.Context, e *engine, item string, px *rewards.Pixels, frame int, t *tokens) (embedding, error) {
+func (m *model) reference(ctx context.Context, e *network, item string, px *rewards.Pixels, frame int, t *tokens) (embedding, error) {
 	in, err := e.tensor(px, frame)
 	if err != nil {
 		return embedding{}, err

@@ -43,7 +43,7 @@ func (*pairScorer) Queues() {}
 
 // Warm loads the model and holds it to its self-test.
 func (s *pairScorer) Warm(ctx context.Context) error {
-	_, err := s.model.engine(ctx, s.test)
+	_, err := s.model.network(ctx, s.test)
 	return localmodel.Classify(ctx, err)
 }
 
@@ -79,7 +79,7 @@ func (s *pairScorer) score(ctx context.Context, sample *rewards.Sample) (rewards
 	if sample.Prompt == "" {
 		return rewards.Score{}, fmt.Errorf("%w: sample %q has no prompt", rewards.BadInput, sample.ID)
 	}
-	e, err := s.model.engine(ctx, s.test)
+	e, err := s.model.network(ctx, s.test)
 	if err != nil {
 		return rewards.Score{}, err
 	}
@@ -100,7 +100,7 @@ func (s *pairScorer) score(ctx context.Context, sample *rewards.Sample) (rewards
 }
 
 // cosines are those of the frames and the prompt, computed at the same time.
-func (s *pairScorer) cosines(ctx context.Context, e *engine, sample *rewards.Sample, v visual) (cosines []float64, truncated bool, err error) {
+func (s *pairScorer) cosines(ctx context.Context, e *network, sample *rewards.Sample, v visual) (cosines []float64, truncated bool, err error) {
 	if e.side.Kind == kindCombined {
 		return s.together(ctx, e, sample, v)
 	}
@@ -130,7 +130,7 @@ func (s *pairScorer) cosines(ctx context.Context, e *engine, sample *rewards.Sam
 }
 
 // together runs the one graph of kind combined: the text goes in with every picture.
-func (s *pairScorer) together(ctx context.Context, e *engine, sample *rewards.Sample, v visual) ([]float64, bool, error) {
+func (s *pairScorer) together(ctx context.Context, e *network, sample *rewards.Sample, v visual) ([]float64, bool, error) {
 	t, err := e.words.encode("", sample.Prompt, "")
 	if err != nil {
 		return nil, false, err

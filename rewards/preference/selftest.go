@@ -98,7 +98,7 @@ func (r *reader) selfCase(at string, data json.RawMessage, side *sidecar) selfCa
 
 // selfTest asks the cases and compares the answers with those that PyTorch gave when the
 // model was exported.
-func (e *engine) selfTest(ctx context.Context, folder string) error {
+func (e *network) selfTest(ctx context.Context, folder string) error {
 	cases, err := readSelfTest(folder, e.side)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (e *engine) selfTest(ctx context.Context, folder string) error {
 	return nil
 }
 
-func (e *engine) check(ctx context.Context, item string, c selfCase) error {
+func (e *network) check(ctx context.Context, item string, c selfCase) error {
 	var px *rewards.Pixels
 	if e.side.Image != nil {
 		px = &rewards.Pixels{Width: c.width, Height: c.height, Count: 1, RGB: c.rgb}
@@ -156,7 +156,7 @@ func (e *engine) check(ctx context.Context, item string, c selfCase) error {
 	return c.near("score", []float64{got.value}, []float64{*c.score})
 }
 
-func (e *engine) compare(c selfCase, image, text embedding) error {
+func (e *network) compare(c selfCase, image, text embedding) error {
 	if c.imageEmbeds != nil {
 		if err := c.near("image_embeds", image.unit(), c.imageEmbeds); err != nil {
 			return err

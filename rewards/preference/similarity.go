@@ -44,7 +44,7 @@ func (s *similarityScorer) ConcurrencyReason() string {
 
 // Warm loads the model and holds it to its self-test.
 func (s *similarityScorer) Warm(ctx context.Context) error {
-	_, err := s.model.engine(ctx, s.test)
+	_, err := s.model.network(ctx, s.test)
 	return localmodel.Classify(ctx, err)
 }
 
@@ -62,7 +62,7 @@ func (s *similarityScorer) score(ctx context.Context, sample *rewards.Sample) (r
 	if err != nil {
 		return rewards.Score{}, err
 	}
-	e, err := s.model.engine(ctx, s.test)
+	e, err := s.model.network(ctx, s.test)
 	if err != nil {
 		return rewards.Score{}, err
 	}
@@ -110,7 +110,7 @@ func (s *similarityScorer) pick(sample *rewards.Sample) (result, reference *rewa
 	return all[0], all[1], nil
 }
 
-func (s *similarityScorer) cosines(ctx context.Context, e *engine, sample *rewards.Sample, v, ref visual) ([]float64, error) {
+func (s *similarityScorer) cosines(ctx context.Context, e *network, sample *rewards.Sample, v, ref visual) ([]float64, error) {
 	var t *tokens
 	if e.side.Kind == kindCombined { // its graph wants a text, of which the picture's embedding does not depend
 		made, err := e.words.encode("", "a", "")

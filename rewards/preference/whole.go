@@ -40,7 +40,7 @@ func (*wholeScorer) Queues() {}
 
 // Warm loads the model and holds it to its self-test.
 func (s *wholeScorer) Warm(ctx context.Context) error {
-	_, err := s.model.engine(ctx, s.test)
+	_, err := s.model.network(ctx, s.test)
 	return localmodel.Classify(ctx, err)
 }
 
@@ -72,7 +72,7 @@ func (s *wholeScorer) score(ctx context.Context, sample *rewards.Sample) (reward
 	if err := s.complete(sample); err != nil {
 		return rewards.Score{}, err
 	}
-	e, err := s.model.engine(ctx, s.test)
+	e, err := s.model.network(ctx, s.test)
 	if err != nil {
 		return rewards.Score{}, err
 	}
@@ -115,7 +115,7 @@ func (s *wholeScorer) complete(sample *rewards.Sample) error {
 }
 
 // outputs are what the graph says of every frame; of no picture, one.
-func (s *wholeScorer) outputs(ctx context.Context, e *engine, sample *rewards.Sample, m *rewards.Media, t *tokens) ([]rated, error) {
+func (s *wholeScorer) outputs(ctx context.Context, e *network, sample *rewards.Sample, m *rewards.Media, t *tokens) ([]rated, error) {
 	if m == nil {
 		r, err := e.output(ctx, sample.ID, nil, t)
 		if err != nil {

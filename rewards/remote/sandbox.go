@@ -112,7 +112,7 @@ type sandbox struct {
 	options sandboxOptions
 	cases   service.Source
 	doer    outbound.Doer
-	slots   chan struct{} // one per case that runs
+	running chan struct{} // one per case that runs
 	breadth outbound.Breadth
 }
 
@@ -149,7 +149,7 @@ func buildSandbox(upstreams Upstreams, raw json.RawMessage) (rewards.Scorer, err
 	if err != nil {
 		return nil, err
 	}
-	s := &sandbox{options: o, doer: doer, slots: make(chan struct{}, o.MaxConcurrent)}
+	s := &sandbox{options: o, doer: doer, running: make(chan struct{}, o.MaxConcurrent)}
 	s.cases, _ = service.ParseSource(o.TestCases) // validate has read it
 	return s, nil
 }
@@ -192,7 +192,7 @@ func (s *sandbox) score(ctx context.Context, sample *rewards.Sample) (rewards.Sc
 	return total(results, ""), nil
 }
 
-// runAll runs the cases, as many at a time as there are slots. The first that the
+// runAll runs the cases, as many at a time as the bound says. The first that the
 // server could not judge ends the others, if that fails the sample.
 func (s *sandbox) runAll(ctx context.Context, code string, cs []testCase) ([]caseResult, error) {
 	results := make([]caseResult, len(cs))
@@ -222,11 +222,11 @@ func (s *sandbox) runAll(ctx context.Context, code string, cs []testCase) ([]cas
 // run runs one case.
 func (s *sandbox) run(ctx context.Context, code string, c testCase) (caseResult, error) {
 	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
+	case s.running <- struct{}{}:
+		defer func() { <-s.running }()
 	case <-ctx.Done():
 		return caseResult{}, rewards.Ended(ctx, false, rewards.BlameDependency,
-			fmt.Errorf("waiting for one of %d slots: %w", s.options.MaxConcurrent, ctx.Err()))
+			fmt.Errorf("waiting while %d cases run: %w", s.options.MaxConcurrent, ctx.Err()))
 	}
 	program := code + "\n\n" + c.assert
 	if c.function != "" && s.options.Language == "python" {

@@ -217,7 +217,7 @@ func TestNoMoreThanMaxConcurrentCasesRunOverAllSamples(t *testing.T) {
 	})
 }
 
-func TestASampleWhoseTimeIsUpLeavesItsSlots(t *testing.T) {
+func TestASampleWhoseTimeIsUpLeavesItsCases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := &gauge{stuck: true}

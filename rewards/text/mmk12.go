@@ -110,7 +110,7 @@ func (o mmk12Options) value(s *rewards.Sample, content, want string) (float64, e
 		return number(content == want), nil
 	}
 	return 0, bad(s, "answers with a value and not with a letter A to E (%.40q against %.40q): numeric answers need math_verify; "+
-		"run verl_omni/utils/reward_score/mmk12_reward.py in a Python host (path: mmk12_reward.py, name: compute_score), "+
+		"run verl_omni/utils/reward_score/mmk12_reward.py in a Python process (path: mmk12_reward.py, name: compute_score), "+
 		"or set values: equal_text to compare the characters", content, want)
 }
 

@@ -118,7 +118,7 @@ type commandVerifier struct {
 	options commandOptions
 	program string
 	env     []string
-	slots   chan struct{} // one place per run
+	running chan struct{} // one place per run
 }
 
 func newCommand(raw json.RawMessage) (rewards.Verifier, error) {
@@ -126,7 +126,7 @@ func newCommand(raw json.RawMessage) (rewards.Verifier, error) {
 	if err = errors.Join(errNoProcesses, err); err != nil {
 		return nil, err
 	}
-	c := &commandVerifier{options: o, program: program, slots: make(chan struct{}, o.MaxConcurrent)}
+	c := &commandVerifier{options: o, program: program, running: make(chan struct{}, o.MaxConcurrent)}
 	for _, name := range o.Env {
 		if value, set := os.LookupEnv(name); set {
 			c.env = append(c.env, name+"="+value)
@@ -160,7 +160,7 @@ func (c *commandVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.R
 		return nil, fmt.Errorf("%w: the sample has %d bytes, over %d", rewards.BadInput, len(input), maxInput)
 	}
 	select {
-	case c.slots <- struct{}{}:
+	case c.running <- struct{}{}:
 	case <-ctx.Done():
 		return nil, rewards.Blamed(rewards.BlameNobody, ended(ctx, "waiting for one of %d runs of %s to end", c.options.MaxConcurrent, c.program))
 	}
@@ -171,7 +171,7 @@ func (c *commandVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.R
 		began := time.Now()
 		e := c.inOwnFolder(ctx, input)
 		e.took = time.Since(began)
-		<-c.slots
+		<-c.running
 		done <- e
 	}()
 	var e ending

@@ -98,7 +98,7 @@ func encode(v any) ([]byte, error) {
 }
 
 // checked is a result as it may stand in extra_info: one JSON value within the bound,
-// of valid UTF-8, because a Python host would refuse the whole of extra_info otherwise.
+// of valid UTF-8, because a Python process would refuse the whole of extra_info otherwise.
 func checked(result json.RawMessage) (json.RawMessage, error) {
 	result = bytes.TrimSpace(result)
 	switch {

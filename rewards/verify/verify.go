@@ -11,7 +11,7 @@ import (
 )
 
 // maxResult is the most bytes of one result: results travel with every call of a
-// scorer, an HTTP request or a frame to a Python host.
+// scorer, an HTTP request or a frame to a Python process.
 const maxResult = 64 << 10
 
 // The kinds of verifiers.

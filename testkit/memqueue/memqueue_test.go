@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMemengineKeepsTheContractOfAnQueue(t *testing.T) {
+func TestTheQueueInMemoryKeepsTheContractOfAQueue(t *testing.T) {
 	t.Parallel()
 	queuetest.Run(t, setUp)
 }

@@ -37,7 +37,7 @@ func cases() []testCase {
 		{"ClosingASourceHandsBackWhatWasNotTaken", closing},
 		{"AClosedSourceYieldsNothing", closed},
 		{"WorkersAppearAndDisappear", presence},
-		{"AnQueueThatForgotCarriesTicketsAgain", loss},
+		{"AQueueThatForgotCarriesTicketsAgain", forgetful},
 		{"EveryTicketGoesToOneOfManyWorkers", crowd},
 		{"ATicketReachesOnlyThoseWhoTakeFromItsQueue", apart},
 		{"AFullQueueKeepsNoOtherWaiting", beside},
@@ -299,7 +299,7 @@ func presence(t *testing.T, h *Harness) {
 	})
 }
 
-func loss(t *testing.T, h *Harness) {
+func forgetful(t *testing.T, h *Harness) {
 	t.Helper()
 	if h.Lose == nil {
 		t.Skip("this queue cannot be made to forget")

@@ -279,6 +279,17 @@ func TestRewardsNeedsOnlyTheStandardLibrary(t *testing.T) {
 	}
 }
 
+// TestInternalPackagesAreNearTheTop: they import lines 0 and 1, and so are on lines 0 to 2. What is
+// made of more than that is a package that a reader of the root sees.
+func TestInternalPackagesAreNearTheTop(t *testing.T) {
+	t.Parallel()
+	for n, line := range drawn(t).lines {
+		for _, pkg := range line {
+			assert.False(t, n > 2 && strings.HasPrefix(pkg, "internal/"), "%s is on line %d: move it out of internal/, or what it imports up", pkg, n)
+		}
+	}
+}
+
 // TestTheRulesThemselvesCatchAFault plants forbidden imports, so that a slip in
 // the tests above cannot make them pass on anything.
 func TestTheRulesThemselvesCatchAFault(t *testing.T) {

@@ -55,7 +55,7 @@ func newCardLoop(ctx context.Context, c *cardModels, job cardJob) (_ *cardLoop, 
 	width, height := job.side(c)
 	l.samples = cardSamples(cardPictures, width, height)
 	l.node, err = newNode(ctx, nodeConfig{
-		workers: 1, slots: cardLanes * cardWindow, lanes: cardLanes,
+		workers: 1, places: cardLanes * cardWindow, lanes: cardLanes,
 		profile: rewards.ManagerConfig{
 			Components:  []rewards.Component{{Key: job.name, Weight: 1, Required: true, Scorer: l.scorer, Concurrency: cardLanes * cardWindow}},
 			Concurrency: cardLanes * cardWindow,

@@ -112,7 +112,7 @@ func (t *dispatchTrial) start(ctx context.Context, c scene, d drawn) (*node, que
 	}
 	times := newAttempts(c.load, d, t.scale)
 	cfg := nodeConfig{
-		workers: t.width, slots: 1, lanes: 1, mortal: c.kill > 0,
+		workers: t.width, places: 1, lanes: 1, mortal: c.kill > 0,
 		loop: loop.Config{Dispatch: c.policy},
 		profileOf: func(worker string) rewards.ManagerConfig {
 			scorer := rewards.ScorerFunc(func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {

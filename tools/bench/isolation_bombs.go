@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 
-	"github.com/rewardloop/rewardloop/internal/bombs"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/bombs"
 )
 
 const lineBomb = "Decompression bombs, 16 at a time of each (WebP groups, PNG16 interlaced, 64-scan JPEG, 65535², zlib tails): " +

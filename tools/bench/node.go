@@ -43,9 +43,9 @@ type node struct {
 
 // nodeConfig is what experiments vary.
 type nodeConfig struct {
-	workers, slots int
-	lanes          int // clients
-	profile        rewards.ManagerConfig
+	workers, places int
+	lanes           int // clients
+	profile         rewards.ManagerConfig
 	// profileOf gives each worker a profile of its own; nil: profile for all.
 	profileOf func(worker string) rewards.ManagerConfig
 	loop      loop.Config
@@ -124,7 +124,7 @@ func (n *node) startWorker(ctx context.Context, id string) error {
 	n.sources = append(n.sources, source)
 	o := workers.Options{
 		Config: workers.Config{ID: id}, Source: source, Gateway: gateway,
-		Profiles: map[string]workers.Profile{"": {Manager: m, Queue: queue, Capacity: n.cfg.slots}}, Decoder: n.decoder,
+		Profiles: map[string]workers.Profile{"": {Manager: m, Queue: queue, Capacity: n.cfg.places}}, Decoder: n.decoder,
 	}
 	if n.cfg.mortal {
 		n.mortals[id] = &mortal{Source: source, Gateway: n.loop}

@@ -159,13 +159,13 @@ func (t *clipTrial) ours(ctx context.Context, prompt string) (side, error) {
 	}
 	cpu, start := t.cpu(), time.Now()
 	errs := make([]error, len(t.samples))
-	slots := make(chan struct{}, clipSlots)
+	running := make(chan struct{}, clipRunning)
 	var all sync.WaitGroup
 	for i, s := range t.samples {
-		slots <- struct{}{}
+		running <- struct{}{}
 		all.Go(func() {
 			_, errs[i] = t.scorer.Score(ctx, s)
-			<-slots
+			<-running
 		})
 	}
 	t.scorers.Readers.Devices.Flush() // as the loop does once all of a step have arrived

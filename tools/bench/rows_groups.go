@@ -80,7 +80,7 @@ func newGroupTrial(ctx context.Context, o Options) (_ Trial, err error) {
 		return make([]rewards.MemberScore, len(g.Members)), nil
 	})
 	t.node, err = newNode(ctx, nodeConfig{
-		workers: 8, slots: 2 * t.groups * groupMembers / 8, lanes: 4,
+		workers: 8, places: 2 * t.groups * groupMembers / 8, lanes: 4,
 		profile: rewards.ManagerConfig{Components: []rewards.Component{
 			{Key: "own", Weight: 1, Required: true, Scorer: own}, {Key: "group", Weight: 1, Required: true, Group: group},
 		}},

@@ -15,7 +15,7 @@ const (
 const (
 	clipPictures = 64
 	clipGroup    = 16
-	clipSlots    = 32 // samples under way, two groups
+	clipRunning  = 32 // samples under way, two groups
 	// clipRounds are how often the sides take turns in one repetition. A round is some 6 s a
 	// side: the speed of a shared machine moves by a third within minutes.
 	clipRounds = 3

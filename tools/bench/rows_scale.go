@@ -32,7 +32,7 @@ func overMachines() Suite {
 		Name: "scale",
 		About: "Workers that reach the gateway's engine and payloads over loopback TCP, as those on other machines do: tickets alone (published, taken, " +
 			"their lease ended), 786 KB samples against the same load with the workers in the gateway's process, and the computing time of a " +
-			"small sample, of 1,000 a second, by the number of workers, whose slots are 1,000 together and whose processes have up to 100 of them. Clients, gateway, NATS and " +
+			"small sample, of 1,000 a second, by the number of workers, whose places are 1,000 together and whose processes have up to 100 of them. Clients, gateway, NATS and " +
 			"workers share the machine and the process; CPU is that of all of it.",
 		Experiments: []Experiment{
 			{
@@ -76,11 +76,11 @@ type ticketTrial struct {
 	count   int
 }
 
-// takers and takerSlots are the workers of the ticket trial: four machines, 32 slots each.
+// takers and takerPlaces are the workers of the ticket trial: four machines, 32 places each.
 const (
-	takers     = 4
-	takerSlots = 32
-	takerQueue = "_"
+	takers      = 4
+	takerPlaces = 32
+	takerQueue  = "_"
 )
 
 func newTicketTrial(ctx context.Context, o Options) (_ Trial, err error) {
@@ -124,11 +124,11 @@ func (t *ticketTrial) Measure(ctx context.Context, _ int) (Readings, error) {
 	return r, err
 }
 
-// carry publishes as many tickets as there are slots, and another for each that is done.
+// carry publishes as many tickets as there are places, and another for each that is done.
 func (t *ticketTrial) carry(ctx context.Context) (n int, took, cpu time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.lasting)
 	defer cancel()
-	free := make(chan struct{}, takers*takerSlots)
+	free := make(chan struct{}, takers*takerPlaces)
 	for range cap(free) {
 		free <- struct{}{}
 	}
@@ -137,11 +137,11 @@ func (t *ticketTrial) carry(ctx context.Context) (n int, took, cpu time.Duration
 	var all sync.WaitGroup
 	for i, s := range t.sources {
 		s.Announce(wire.WorkerInfo{
-			ID: "w" + strconv.Itoa(i), State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: takerQueue, Capacity: takerSlots, Narrow: takerSlots}},
+			ID: "w" + strconv.Itoa(i), State: wire.WorkerReady, Profiles: []wire.ProfileInfo{{Queue: takerQueue, Capacity: takerPlaces, Narrow: takerPlaces}},
 		})
 		all.Go(func() {
 			for ctx.Err() == nil {
-				leases, err := s.Take(ctx, takerQueue, takerSlots)
+				leases, err := s.Take(ctx, takerQueue, takerPlaces)
 				if err != nil {
 					return
 				}
@@ -269,11 +269,11 @@ func (t *remoteTrial) Close() error {
 // crowdTrial compares numbers of workers.
 type crowdTrial struct{ o Options }
 
-// crowdSlots are those of all workers together, crowdProcess is the most workers that are
+// crowdPlaces are those of all workers together, crowdProcess is the most workers that are
 // in one process, and crowdRate how many samples there are a second: fewer than any of them
 // can take, so that all do the same work.
 const (
-	crowdSlots   = 1000
+	crowdPlaces  = 1000
 	crowdProcess = 100
 	crowdRate    = 1000
 )
@@ -298,7 +298,7 @@ func (t *crowdTrial) Measure(ctx context.Context, rep int) (Readings, error) {
 // cost is the computing time of a sample, in ms.
 func (t *crowdTrial) cost(ctx context.Context, workers, rep int) (float64, error) {
 	cfg := noopNode(lanes)
-	cfg.workers, cfg.slots, cfg.processes = workers, crowdSlots/workers, (workers+crowdProcess-1)/crowdProcess
+	cfg.workers, cfg.places, cfg.processes = workers, crowdPlaces/workers, (workers+crowdProcess-1)/crowdProcess
 	n, err := newNode(ctx, cfg)
 	if err != nil {
 		return 0, err

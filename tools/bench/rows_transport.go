@@ -44,7 +44,7 @@ func transport() Suite {
 		About: "A sample's whole way with a reward that touches nothing: client, loopback websocket, gateway, embedded engine, worker, " +
 			"and the result back, against gorilla alone with the same frames, connections and samples in flight. Client and server share the " +
 			"machine and the process; CPU and allocations are those of the whole process. Half load is a Poisson process at half of the " +
-			"throughput of the same repetition; latency counts from the moment a sample was to be sent. Workers and their slots are those that " +
+			"throughput of the same repetition; latency counts from the moment a sample was to be sent. Workers and their places are those that " +
 			"serve has by default. idle60 is the throughput of four connections with raw786k's samples beside 60 that have sent one sample each, over that of four alone.",
 		Experiments: []Experiment{
 			raw.experiment(append([]Row{promised}, raw.rows(1000, lineRaw)...)),
@@ -148,12 +148,12 @@ func (t *transportTrial) prepare() error {
 	return nil
 }
 
-// noopNode has the workers and slots that serve has by default, and a reward that
+// noopNode has the workers and places that serve has by default, and a reward that
 // touches nothing.
 func noopNode(lanes int) nodeConfig {
 	noop := rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { return rewards.Score{Value: 1}, nil })
 	return nodeConfig{
-		workers: 8, slots: max(1, (4*runtime.NumCPU()+7)/8), lanes: lanes,
+		workers: 8, places: max(1, (4*runtime.NumCPU()+7)/8), lanes: lanes,
 		profile: rewards.ManagerConfig{Components: []rewards.Component{{Key: "noop", Weight: 1, Required: true, Scorer: noop}}},
 	}
 }

@@ -40,10 +40,6 @@ type Config struct {
 	// they get where a trainer hands RGB arrays to a reader that expects BGR, as
 	// flow_grpo does.
 	SwapRB bool
-	// DictionaryPath is a file of the recogniser's alphabet, one character a line,
-	// without blank and space. It is read only when the model has no "character" in
-	// its metadata.
-	DictionaryPath string
 	// ClassifierSize is width and height of the classifier's input; default 192, 48:
 	// the PP-OCRv2 one. PP-OCRv5's is 160, 80. It means nothing without a classifier.
 	ClassifierSize [2]int

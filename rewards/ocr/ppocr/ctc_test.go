@@ -3,8 +3,6 @@ package ppocr
 import (
 	"encoding/binary"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -82,23 +80,14 @@ func TestADictionaryHasACharacterALine(t *testing.T) {
 	}
 }
 
-func TestTheModelsOwnDictionaryComesFirst(t *testing.T) {
+func TestTheAlphabetIsThatOfTheModel(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "keys.txt")
-	require.NoError(t, os.WriteFile(path, []byte("x\ny\n"), 0o600))
-	d, err := loadDictionary(infer.Info{Metadata: map[string]string{characterKey: "a"}}, path)
+	d, err := loadDictionary(infer.Info{Metadata: map[string]string{characterKey: "a"}})
 	require.NoError(t, err)
-	require.Len(t, d, 3)
-	d, err = loadDictionary(infer.Info{}, path)
-	require.NoError(t, err)
-	require.Equal(t, dictionary{"", "x", "y", " "}, d)
-	_, err = loadDictionary(infer.Info{}, "")
-	require.ErrorContains(t, err, "model without dictionary")
-	_, err = loadDictionary(infer.Info{}, path+".missing")
+	require.Equal(t, dictionary{"", "a", " "}, d)
+	_, err = loadDictionary(infer.Info{})
 	require.ErrorIs(t, err, infer.ErrModel)
-	require.NoError(t, os.WriteFile(path, make([]byte, maxDictionary+1), 0o600))
-	_, err = loadDictionary(infer.Info{}, path)
-	require.ErrorContains(t, err, "more than")
+	require.ErrorContains(t, err, "model without dictionary")
 }
 
 func FuzzDecode(f *testing.F) {

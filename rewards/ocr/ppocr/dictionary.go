@@ -2,8 +2,6 @@ package ppocr
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
@@ -11,9 +9,6 @@ import (
 
 // characterKey is the entry of a recogniser's metadata that holds its alphabet.
 const characterKey = "character"
-
-// maxDictionary bounds an alphabet's file in bytes; the largest known has 37,415.
-const maxDictionary = 4 << 20
 
 // dictionary is what each class of a recogniser stands for: nothing (the blank),
 // the characters, and a space.
@@ -40,33 +35,15 @@ func parseDictionary(text string) (dictionary, error) {
 	return append(d, " "), nil
 }
 
-// loadDictionary takes the alphabet from the model's metadata, or else from a file.
-func loadDictionary(info infer.Info, path string) (dictionary, error) {
-	if text, ok := info.Metadata[characterKey]; ok {
-		d, err := parseDictionary(text)
-		if err != nil {
-			return nil, fmt.Errorf("metadata %q of the recogniser: %w", characterKey, err)
-		}
-		return d, nil
+// loadDictionary takes the alphabet from the model's metadata.
+func loadDictionary(info infer.Info) (dictionary, error) {
+	text, ok := info.Metadata[characterKey]
+	if !ok {
+		return nil, fmt.Errorf("%w: model without dictionary: the recogniser has no metadata %q; export it with its alphabet there", infer.ErrModel, characterKey)
 	}
-	if path == "" {
-		return nil, fmt.Errorf("%w: model without dictionary: the recogniser has no metadata %q, name the file of its alphabet in dictionary_path", infer.ErrModel, characterKey)
-	}
-	f, err := os.Open(path)
+	d, err := parseDictionary(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: dictionary: %w", infer.ErrModel, err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxDictionary+1))
-	if err != nil {
-		return nil, fmt.Errorf("%w: dictionary %s: %w", infer.ErrModel, path, err)
-	}
-	if len(text) > maxDictionary {
-		return nil, fmt.Errorf("%w: dictionary %s has more than %d bytes", infer.ErrModel, path, maxDictionary)
-	}
-	d, err := parseDictionary(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("dictionary %s: %w", path, err)
+		return nil, fmt.Errorf("metadata %q of the recogniser: %w", characterKey, err)
 	}
 	return d, nil
 }

@@ -43,7 +43,7 @@ func (r *Reader) open(ctx context.Context) (dictionary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("recogniser: %w", err)
 	}
-	d, err := loadDictionary(info, r.cfg.DictionaryPath)
+	d, err := loadDictionary(info)
 	if err != nil {
 		return nil, err
 	}

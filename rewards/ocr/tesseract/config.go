@@ -32,9 +32,6 @@ type Config struct {
 	// Isolation is "process" (default) or "inline". It means nothing without the
 	// build tag, where every look is a process.
 	Isolation Isolation
-	// TessdataDir is the folder of the traineddata files; default: Tesseract's own
-	// choice, which TESSDATA_PREFIX changes.
-	TessdataDir string
 	// Threshold is how the picture becomes black and white: "sauvola" (default;
 	// needs Tesseract 5), which adapts to the surroundings of a pixel, or "otsu",
 	// Tesseract's own default for scanned pages.
@@ -91,7 +88,6 @@ func (c Config) Validate() error {
 		}
 	}
 	bad(c.Isolation != Process && c.Isolation != Inline, "isolation: %q, want %s or %s", c.Isolation, Process, Inline)
-	bad(strings.HasPrefix(c.TessdataDir, "-"), "tessdata_dir: %q begins with a dash", c.TessdataDir)
 	bad(c.Threshold != sauvola && c.Threshold != otsu, "threshold: %q, want %s or %s", c.Threshold, sauvola, otsu)
 	bad(!(c.SecondLook <= 1), "second_look: %v, want at most 1", c.SecondLook)
 	bad(c.MaxPixels < 1 || c.MaxPixels > 1<<28, "max_pixels: %d, want 1 to %d", c.MaxPixels, 1<<28)

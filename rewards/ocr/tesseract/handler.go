@@ -47,9 +47,6 @@ func newHandler(init []byte) (subprocess.Handler, error) {
 	}
 	h := &handler{cfg: cfg, client: gosseract.NewClient()}
 	errs := []error{h.client.SetLanguage(cfg.Language)}
-	if cfg.TessdataDir != "" {
-		errs = append(errs, h.client.SetTessdataPrefix(cfg.TessdataDir))
-	}
 	for _, v := range cfg.variables() {
 		errs = append(errs, h.client.SetVariable(gosseract.SettableVariable(v.name), v.value))
 	}

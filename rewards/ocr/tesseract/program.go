@@ -80,7 +80,7 @@ func (p *program) take(ctx context.Context) (place, error) {
 	}
 	turn, err := p.gate.Acquire(ctx, fair.Tenant(rewards.TenantOf(ctx)))
 	if err != nil {
-		return nil, p.ended(ctx, fmt.Errorf("all slots were busy: %w", subprocess.ErrWaiting))
+		return nil, p.ended(ctx, fmt.Errorf("as many programs ran as pool.tesseract.slots says: %w", subprocess.ErrWaiting))
 	}
 	return programPlace{p, turn}, nil
 }
@@ -127,9 +127,6 @@ func (p *program) look(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	args := []string{"stdin", "stdout", "-l", p.cfg.Language}
-	if p.cfg.TessdataDir != "" {
-		args = append(args, "--tessdata-dir", p.cfg.TessdataDir)
-	}
 	for _, v := range p.cfg.variables() {
 		if v.name == "tessedit_pageseg_mode" {
 			args = append(args, "--psm", v.value) // the program sets its own otherwise

@@ -285,10 +285,10 @@ func TestAReaderClosedBeforeItStartedNeverStarts(t *testing.T) {
 func TestAConfigurationNamesAllItsFaults(t *testing.T) {
 	t.Parallel()
 	_, err := tesseract.New(tesseract.Config{
-		Slots: -1, Isolation: "jail", Language: "../eng", TessdataDir: "-x", PSM: 1, Threshold: "x",
+		Slots: -1, Isolation: "jail", Language: "../eng", PSM: 1, Threshold: "x",
 		SecondLook: math.NaN(), Timeout: -1, MaxPixels: -1, Recycle: -1,
 	})
-	for _, want := range []string{"slots", "isolation", "language", "tessdata_dir", "psm", "threshold", "second_look", "timeout", "max_pixels", "recycle"} {
+	for _, want := range []string{"slots", "isolation", "language", "psm", "threshold", "second_look", "timeout", "max_pixels", "recycle"} {
 		require.ErrorContains(t, err, want)
 	}
 	for _, lang := range []string{"-l", "eng;rm", "eng/../x"} {

@@ -7,7 +7,7 @@
 //     ones and of a folder's that -extra names (pictures.go).
 //  2. RapidOCR is started three times, once as it comes and twice with one thread,
 //     and waits (reference.go, reference.py). Ours is a pool of child processes with
-//     ONNX Runtime, as in production (engine.go), and a reader in each mode.
+//     ONNX Runtime, as in production (runtime.go), and a reader in each mode.
 //  3. Every picture is read by RapidOCR and by both of our modes, and what they read is
 //     compared: lines, corners, rewards (compare.go).
 //  4. The golden pictures are read again by each of the four, in turn and in changing

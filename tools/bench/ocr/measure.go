@@ -27,7 +27,7 @@ const about = "The text reader on PP-OCR models against RapidOCR on the same mod
 // bench is everything that is measured, started.
 type bench struct {
 	rapid, two   team
-	engine       *engine
+	runtime      *session
 	parity, fast *ours
 	folder       string
 }
@@ -58,7 +58,7 @@ func (s settings) measure(ctx context.Context, w io.Writer) (missed bool, err er
 	if err := s.start(ctx, b); err != nil {
 		return false, err
 	}
-	r.Reference, r.Engine = b.rapid[0].version, b.engine.describe()
+	r.Reference, r.Engine = b.rapid[0].version, b.runtime.describe()
 	fmt.Fprintf(w, "%d pictures; %s; ours on %s\n", len(pictures), r.Reference, r.Engine)
 	if err := s.fill(ctx, r, b, pictures, w); err != nil {
 		return false, err
@@ -108,13 +108,13 @@ func (s settings) start(ctx context.Context, b *bench) error {
 		folded = filepath.Join(b.folder, "folded")
 	}
 	var err error
-	if b.engine, err = open(s.det, s.rec, folded); err != nil {
+	if b.runtime, err = open(s.det, s.rec, folded); err != nil {
 		return err
 	}
-	if b.parity, err = newOurs(ctx, ppocr.Config{Mode: ppocr.Parity}, b.engine); err != nil {
+	if b.parity, err = newOurs(ctx, ppocr.Config{Mode: ppocr.Parity}, b.runtime); err != nil {
 		return err
 	}
-	if b.fast, err = newOurs(ctx, ppocr.Config{Mode: ppocr.Fast}, b.engine); err != nil {
+	if b.fast, err = newOurs(ctx, ppocr.Config{Mode: ppocr.Fast}, b.runtime); err != nil {
 		return err
 	}
 	for _, r := range slices.Concat(b.rapid, b.two) {
@@ -134,8 +134,8 @@ func (b *bench) close() error {
 			errs = append(errs, o.reader.Close())
 		}
 	}
-	if b.engine != nil {
-		errs = append(errs, b.engine.close())
+	if b.runtime != nil {
+		errs = append(errs, b.runtime.close())
 	}
 	if b.folder != "" {
 		errs = append(errs, os.RemoveAll(b.folder))

@@ -30,7 +30,7 @@ type ours struct {
 	others []int // processes that are children too, and not ours
 }
 
-func newOurs(ctx context.Context, cfg ppocr.Config, e *engine) (*ours, error) {
+func newOurs(ctx context.Context, cfg ppocr.Config, e *session) (*ours, error) {
 	o := &ours{}
 	cfg.Observe = func(t ppocr.Timings) {
 		o.pixels.Add(int64(t.DetectorPixels))

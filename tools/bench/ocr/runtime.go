@@ -13,17 +13,17 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/ocr/ppocr/fold"
 )
 
-// engine is what our reader runs its models on: the pool of production, with ONNX
+// session is what our reader runs its models on: the pool of production, with ONNX
 // Runtime in a child process for each core.
-type engine struct {
+type session struct {
 	models  ppocr.Models
 	library ort.Library
 	close   func() error
 }
 
-// open starts an engine for the files of a detector and a recogniser. They are folded
+// open starts a session for the files of a detector and a recogniser. They are folded
 // into folder first, unless it is "".
-func open(det, rec, folder string) (*engine, error) {
+func open(det, rec, folder string) (*session, error) {
 	library, err := ort.Find("")
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func open(det, rec, folder string) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{library: library, close: func() error {
+	e := &session{library: library, close: func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		return p.Close(ctx)
@@ -64,6 +64,6 @@ func open(det, rec, folder string) (*engine, error) {
 }
 
 // describe names what runs.
-func (e *engine) describe() string {
+func (e *session) describe() string {
 	return fmt.Sprintf("ONNX Runtime %s in child processes", e.library.Version)
 }

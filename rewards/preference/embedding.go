@@ -28,7 +28,7 @@ var errNorm = errors.New("an embedding without length")
 
 // tensor prepares a frame, in the goroutine of its caller: bytes, which are normalised
 // where the model runs.
-func (e *engine) tensor(px *rewards.Pixels, frame int) (*infer.Tensor, error) {
+func (e *network) tensor(px *rewards.Pixels, frame int) (*infer.Tensor, error) {
 	p, err := e.side.Image.Apply(px, frame)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // of class BadInput, and says what it is about
@@ -61,7 +61,7 @@ func cosine(a, b embedding) float64 {
 }
 
 // picture makes the embedding of a frame. A graph that wants a text with it gets t.
-func (e *engine) picture(ctx context.Context, item string, px *rewards.Pixels, frame int, t *tokens) (embedding, error) {
+func (e *network) picture(ctx context.Context, item string, px *rewards.Pixels, frame int, t *tokens) (embedding, error) {
 	in, err := e.tensor(px, frame)
 	if err != nil {
 		return embedding{}, err
@@ -70,7 +70,7 @@ func (e *engine) picture(ctx context.Context, item string, px *rewards.Pixels, f
 }
 
 // looks is the graph that looks at pictures.
-func (e *engine) looks() *graph {
+func (e *network) looks() *graph {
 	if e.vision != nil {
 		return e.vision
 	}
@@ -78,7 +78,7 @@ func (e *engine) looks() *graph {
 }
 
 // enter waits for leave to make pictures ready for the model.
-func (e *engine) enter(ctx context.Context) (leave func(), err error) {
+func (e *network) enter(ctx context.Context) (leave func(), err error) {
 	g := e.looks()
 	if leave, err = infer.Enter(ctx, g.net); err != nil {
 		return nil, fmt.Errorf("%s: %w", g.file, err)
@@ -86,7 +86,7 @@ func (e *engine) enter(ctx context.Context) (leave func(), err error) {
 	return leave, nil
 }
 
-func (e *engine) pictureOf(ctx context.Context, item string, in *infer.Tensor, t *tokens) (embedding, error) {
+func (e *network) pictureOf(ctx context.Context, item string, in *infer.Tensor, t *tokens) (embedding, error) {
 	out, err := e.looks().run(ctx, item, in, t, e.out.Image)
 	if err != nil {
 		return embedding{}, err
@@ -95,7 +95,7 @@ func (e *engine) pictureOf(ctx context.Context, item string, in *infer.Tensor, t
 }
 
 // sentence makes the embedding of a text in a tower of its own.
-func (e *engine) sentence(ctx context.Context, item string, t tokens) (embedding, error) {
+func (e *network) sentence(ctx context.Context, item string, t tokens) (embedding, error) {
 	out, err := e.text.run(ctx, item, nil, &t, e.out.Text)
 	if err != nil {
 		return embedding{}, err
@@ -108,7 +108,7 @@ func (e *engine) sentence(ctx context.Context, item string, t tokens) (embedding
 // both makes both embeddings in the one graph of kind combined. Other items of the batch
 // do not matter: the row of an item has its own embeddings, of which its place on the
 // diagonal of logits_per_image is the product.
-func (e *engine) both(ctx context.Context, item string, px *rewards.Pixels, frame int, t tokens) (image, text embedding, err error) {
+func (e *network) both(ctx context.Context, item string, px *rewards.Pixels, frame int, t tokens) (image, text embedding, err error) {
 	in, err := e.tensor(px, frame)
 	if err != nil {
 		return image, text, err
@@ -126,7 +126,7 @@ func (e *engine) both(ctx context.Context, item string, px *rewards.Pixels, fram
 
 // output asks the one graph of a kind that scores, and returns the number at the sidecar's
 // index before and after its transform.
-func (e *engine) output(ctx context.Context, item string, in *infer.Tensor, t *tokens) (rated, error) {
+func (e *network) output(ctx context.Context, item string, in *infer.Tensor, t *tokens) (rated, error) {
 	out, err := e.whole.run(ctx, item, in, t, e.out.Score)
 	if err != nil {
 		return rated{}, err

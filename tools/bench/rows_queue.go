@@ -13,25 +13,25 @@ const (
 
 // The size of the fleet.
 const (
-	carrierWorkers  = 100
-	carrierProfiles = 100
-	carrierSlots    = 256
+	queueWorkers  = 100
+	queueProfiles = 100
+	queuePlaces   = 256
 )
 
-// carrier is what it costs to bring tickets about where there are none, and to keep those that
+// overQueue is what it costs to bring tickets about where there are none, and to keep those that
 // are with workers.
-func carrier() Suite {
-	idle := fmt.Sprintf("idle%dx%d", carrierProfiles, carrierWorkers)
-	leases := fmt.Sprintf("leases%dx%d", carrierWorkers, carrierSlots)
+func overQueue() Suite {
+	idle := fmt.Sprintf("idle%dx%d", queueProfiles, queueWorkers)
+	leases := fmt.Sprintf("leases%dx%d", queueWorkers, queuePlaces)
 	beside := []string{"fleet_cores", "foreign_cores"}
 	return Suite{
-		Name: "carrier", Apart: true,
+		Name: "queue", Apart: true,
 		About: fmt.Sprintf("Processes of their own: nats-server, the program rewardloop as a gateway without workers, and in the bench %d workers with a connection each, of which the "+
-			"others cannot tell that they share a process. Figures are cores that a process kept busy. idle: each worker serves %d profiles with %d slots, announces itself once a second, "+
+			"others cannot tell that they share a process. Figures are cores that a process kept busy. idle: each worker serves %d profiles with %d places, announces itself once a second, "+
 			"and nobody sends anything; it counts from 42 s after all have joined, when every queue has been asked for its first ticket. leases: %d workers hold %d samples each that take "+
 			"longer than the measurement; the figure is what the broker computes more than with the same workers idle; a lease is extended when it is a third of 15 s old, and each "+
 			"whole second that is as long after. fleet_cores is what the bench itself computed, foreign_cores everybody else.",
-			carrierWorkers, carrierProfiles, carrierSlots, carrierWorkers, carrierSlots),
+			queueWorkers, queueProfiles, queuePlaces, queueWorkers, queuePlaces),
 		Experiments: []Experiment{
 			{
 				Name:  idle,

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// slots bounds the requests in flight. Who comes first is served first. Unlike a
+// underWay bounds the requests in flight. Who comes first is served first. Unlike a
 // semaphore of fixed size its size may change while all are taken.
-type slots struct {
+type underWay struct {
 	mu    sync.Mutex
 	size  func(time.Time) int
 	held  int
@@ -17,12 +17,12 @@ type slots struct {
 	most  int        // Held and waiting, since peak was asked for.
 }
 
-func newSlots(size int) *slots {
-	return &slots{size: func(time.Time) int { return size }, queue: list.New()}
+func newUnderWay(size int) *underWay {
+	return &underWay{size: func(time.Time) int { return size }, queue: list.New()}
 }
 
 // try takes a place if there is one that nobody waits for.
-func (s *slots) try() bool {
+func (s *underWay) try() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.give()
@@ -35,7 +35,7 @@ func (s *slots) try() bool {
 }
 
 // acquire waits for a place, or returns ctx's error.
-func (s *slots) acquire(ctx context.Context) error {
+func (s *underWay) acquire(ctx context.Context) error {
 	given := make(chan struct{})
 	s.mu.Lock()
 	e := s.queue.PushBack(given)
@@ -59,7 +59,7 @@ func (s *slots) acquire(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *slots) release() {
+func (s *underWay) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held--
@@ -67,7 +67,7 @@ func (s *slots) release() {
 }
 
 // give hands out what is free. The caller holds mu.
-func (s *slots) give() {
+func (s *underWay) give() {
 	if s.queue.Len() == 0 {
 		return
 	}
@@ -79,10 +79,10 @@ func (s *slots) give() {
 }
 
 // note keeps the peak. The caller holds mu.
-func (s *slots) note() { s.most = max(s.most, s.held+s.queue.Len()) }
+func (s *underWay) note() { s.most = max(s.most, s.held+s.queue.Len()) }
 
 // resize makes size the bound from now on.
-func (s *slots) resize(size func(time.Time) int) {
+func (s *underWay) resize(size func(time.Time) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.size = size
@@ -90,7 +90,7 @@ func (s *slots) resize(size func(time.Time) int) {
 }
 
 // look gives out what a change of the size has freed.
-func (s *slots) look() {
+func (s *underWay) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.give()
@@ -98,7 +98,7 @@ func (s *slots) look() {
 
 // peak returns how many places are taken, and how many were wanted at a time since the
 // last call.
-func (s *slots) peak() (held, wanted int) {
+func (s *underWay) peak() (held, wanted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted = s.most
@@ -108,7 +108,7 @@ func (s *slots) peak() (held, wanted int) {
 }
 
 // bound is how many may be in flight now.
-func (s *slots) bound() int {
+func (s *underWay) bound() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.size(time.Now())

@@ -24,12 +24,12 @@ type runner interface {
 	Stats() subprocess.Stats
 }
 
-// slots is the backend that links libtesseract. Its runner is made anew by every
+// linked is the backend that links libtesseract. Its runner is made anew by every
 // start, because a pool that failed to start is spent; Reader.warm guards it.
-type slots struct {
-	cfg  Config
-	run  chan runner // capacity 1: the current runner
-	slot subprocess.Config
+type linked struct {
+	cfg   Config
+	run   chan runner // capacity 1: the current runner
+	child subprocess.Config
 }
 
 func newBackend(cfg Config) (backend, error) {
@@ -41,8 +41,8 @@ func newBackend(cfg Config) (backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tesseract: %w", err)
 	}
-	s := &slots{cfg: cfg, run: make(chan runner, 1)}
-	s.slot = subprocess.Config{
+	s := &linked{cfg: cfg, run: make(chan runner, 1)}
+	s.child = subprocess.Config{
 		Kind:           kindName,
 		Env:            environment(),
 		Slots:          cfg.Slots,
@@ -69,20 +69,20 @@ func newBackend(cfg Config) (backend, error) {
 	return s, nil
 }
 
-func (s *slots) make() (runner, error) {
+func (s *linked) make() (runner, error) {
 	if s.cfg.Isolation == Inline {
-		return subprocess.NewInline(s.slot, Kinds()[0])
+		return subprocess.NewInline(s.child, Kinds()[0])
 	}
-	return subprocess.New(s.slot)
+	return subprocess.New(s.child)
 }
 
-func (s *slots) runner() runner {
+func (s *linked) runner() runner {
 	r := <-s.run
 	s.run <- r
 	return r
 }
 
-func (s *slots) start(ctx context.Context) error {
+func (s *linked) start(ctx context.Context) error {
 	err := s.runner().Start(ctx)
 	if err == nil {
 		return nil
@@ -96,7 +96,7 @@ func (s *slots) start(ctx context.Context) error {
 	return err
 }
 
-func (s *slots) take(ctx context.Context) (place, error) {
+func (s *linked) take(ctx context.Context) (place, error) {
 	l, err := s.runner().Take(ctx, fair.Tenant(rewards.TenantOf(ctx)))
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (s *slots) take(ctx context.Context) (place, error) {
 	return leased{l}, nil
 }
 
-// leased is a child, or an inline slot.
+// leased is a child, or an inline one.
 type leased struct{ subprocess.Lease }
 
 func (l leased) release() { l.Release() }
@@ -117,9 +117,9 @@ func (l leased) read(ctx context.Context, rgb []byte, width, height int) ([]ocr.
 	return parse(resp.Body)
 }
 
-func (s *slots) stop(ctx context.Context) error { return s.runner().Stop(ctx) }
+func (s *linked) stop(ctx context.Context) error { return s.runner().Stop(ctx) }
 
-func (s *slots) stats() subprocess.Stats { return s.runner().Stats() }
+func (s *linked) stats() subprocess.Stats { return s.runner().Stats() }
 
 func request(rgb []byte, width, height int) subprocess.Request {
 	return subprocess.Request{

@@ -71,7 +71,7 @@ func TestTiesAreBrokenByChanceUniformly(t *testing.T) {
 	})
 }
 
-func TestAUpstreamIsTheSameForTheSameURLsAndKey(t *testing.T) {
+func TestAnUpstreamIsTheSameForTheSameURLsAndKey(t *testing.T) {
 	t.Parallel()
 	tr := outbound.NewTestTransport(nil)
 	key := keyFile(t, "secret")

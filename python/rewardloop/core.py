@@ -1,6 +1,6 @@
-"""The client's engine: connections, credit, resuming, and one outcome for each sample.
+"""The client's core: connections, credit, resuming, and one outcome for each sample.
 
-The life of an Engine: start() dials and says hello. admit() takes an encoded sample, which is kept until
+The life of an Core: start() dials and says hello. admit() takes an encoded sample, which is kept until
 its result has come. A sender per connection writes what waits, as far as the server's credit goes; a
 reader takes results. When a connection is lost it is dialled again with growing pauses, the session is
 resumed, and what has no result is sent again; if the server has forgotten the session (it was
@@ -89,7 +89,7 @@ def _pause(n: int) -> float:
     return min(0.05 * 2.0 ** min(n, 6), 2.0) * (0.5 + random.random())  # noqa: S311 - jitter
 
 
-class Engine:
+class Core:
     """The state machine behind Loop and Client."""
 
     def __init__(
@@ -697,11 +697,11 @@ class Engine:
 
 #: What is done with the messages of a server, but for the welcome, which dial() takes. An ack is passed over: a sample is
 #: kept until its result, acknowledged or not.
-_HEARD: dict[str, Callable[[Engine, Link, Message], None]] = {
-    "result": lambda engine, link, m: engine._answer(link, from_wire(m)),
-    "credit": Engine._credit,
-    "reclaim": lambda engine, link, m: link.yield_credit(engine._queue_of_lane(link)),
-    "rewards": Engine._rewards,
-    "error": Engine._complaint,
-    "draining": lambda engine, link, m: engine._drain(link),
+_HEARD: dict[str, Callable[[Core, Link, Message], None]] = {
+    "result": lambda core, link, m: core._answer(link, from_wire(m)),
+    "credit": Core._credit,
+    "reclaim": lambda core, link, m: link.yield_credit(core._queue_of_lane(link)),
+    "rewards": Core._rewards,
+    "error": Core._complaint,
+    "draining": lambda core, link, m: core._drain(link),
 }

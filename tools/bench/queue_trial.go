@@ -26,19 +26,19 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// carrierSize is how large a fleet is, and how long it is looked at.
-type carrierSize struct {
-	workers, profiles, slots int
-	settle, lasting          time.Duration
+// queueSize is how large a fleet is, and how long it is looked at.
+type queueSize struct {
+	workers, profiles, places int
+	settle, lasting           time.Duration
 }
 
 // sizeOf is the fleet of a run. A slow pull lives for 40 s at most: after 42 s all queues are as
 // they stay.
-func sizeOf(o Options) carrierSize {
+func sizeOf(o Options) queueSize {
 	if o.Quick {
-		return carrierSize{workers: 3, profiles: 4, slots: 5, settle: 50 * time.Millisecond, lasting: 200 * time.Millisecond}
+		return queueSize{workers: 3, profiles: 4, places: 5, settle: 50 * time.Millisecond, lasting: 200 * time.Millisecond}
 	}
-	return carrierSize{workers: carrierWorkers, profiles: carrierProfiles, slots: carrierSlots, settle: 42 * time.Second, lasting: max(o.Lasting, 40*time.Second)}
+	return queueSize{workers: queueWorkers, profiles: queueProfiles, places: queuePlaces, settle: 42 * time.Second, lasting: max(o.Lasting, 40*time.Second)}
 }
 
 // What nats-server says when it takes clients, and where it can be looked at.
@@ -74,9 +74,9 @@ func newBroker(ctx context.Context, root, folder string) (p *program, client, mo
 	return p, "nats://" + client, "http://" + monitor, nil
 }
 
-// carrierFleet is a broker with workers, each with a connection of its own.
-type carrierFleet struct {
-	size    carrierSize
+// queueFleet is a broker with workers, each with a connection of its own.
+type queueFleet struct {
+	size    queueSize
 	folder  string
 	broker  *program
 	url     string
@@ -86,13 +86,13 @@ type carrierFleet struct {
 	workers []*workers.Worker
 }
 
-func newCarrierFleet(ctx context.Context, size carrierSize) (f *carrierFleet, err error) {
-	f = &carrierFleet{size: size}
+func newQueueFleet(ctx context.Context, size queueSize) (f *queueFleet, err error) {
+	f = &queueFleet{size: size}
 	root, err := report.Repository()
 	if err != nil {
 		return f, err
 	}
-	if f.folder, err = os.MkdirTemp("", "rewardloop-carrier-"); err != nil {
+	if f.folder, err = os.MkdirTemp("", "rewardloop-queue-"); err != nil {
 		return f, err
 	}
 	f.broker, f.url, f.monitor, err = newBroker(ctx, root, f.folder)
@@ -100,7 +100,7 @@ func newCarrierFleet(ctx context.Context, size carrierSize) (f *carrierFleet, er
 }
 
 // join starts the workers: each serves all of the managers. seen may look at what they take.
-func (f *carrierFleet) join(ctx context.Context, managers map[string]*rewards.Manager, gateway workers.Gateway, seen func(workers.Source) workers.Source) error {
+func (f *queueFleet) join(ctx context.Context, managers map[string]*rewards.Manager, gateway workers.Gateway, seen func(workers.Source) workers.Source) error {
 	for i := range f.size.workers {
 		id := "w" + strconv.Itoa(i)
 		m, err := queue.Join(ctx, queue.Config{URLs: []string{f.url}, Name: id})
@@ -108,7 +108,7 @@ func (f *carrierFleet) join(ctx context.Context, managers map[string]*rewards.Ma
 			return err
 		}
 		f.members = append(f.members, m)
-		profiles := carrierServes(managers, f.size.slots)
+		profiles := queueServes(managers, f.size.places)
 		s, err := m.NewSource(id, queuesOf(profiles))
 		if err != nil {
 			return err
@@ -127,7 +127,7 @@ func (f *carrierFleet) join(ctx context.Context, managers map[string]*rewards.Ma
 }
 
 // ready returns when the broker has a queue for each profile. It may have others.
-func (f *carrierFleet) ready(ctx context.Context) error {
+func (f *queueFleet) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	queues := 0
@@ -155,7 +155,7 @@ func (f *carrierFleet) ready(ctx context.Context) error {
 
 // look returns the cores that processes kept busy, in their order, this process's, and those of
 // everybody else.
-func (f *carrierFleet) look(ctx context.Context, processes ...*program) (cores []float64, own, foreign float64, err error) {
+func (f *queueFleet) look(ctx context.Context, processes ...*program) (cores []float64, own, foreign float64, err error) {
 	use := func() []time.Duration {
 		all := []time.Duration{cputime.Machine(), cputime.Own()}
 		for _, p := range processes {
@@ -186,7 +186,7 @@ func (f *carrierFleet) look(ctx context.Context, processes ...*program) (cores [
 	return busy[2:], busy[1], max(foreign, 0), err
 }
 
-func (f *carrierFleet) close() {
+func (f *queueFleet) close() {
 	var all sync.WaitGroup
 	for _, w := range f.workers {
 		all.Go(w.Stop)
@@ -208,7 +208,7 @@ func (f *carrierFleet) close() {
 
 // idleTrial is a gateway and workers with nothing to do.
 type idleTrial struct {
-	fleet   *carrierFleet
+	fleet   *queueFleet
 	gateway deployment // of one program
 }
 
@@ -223,7 +223,7 @@ func newIdleTrial(ctx context.Context, o Options) (_ Trial, err error) {
 		}
 	}()
 	size := sizeOf(o)
-	if t.fleet, err = newCarrierFleet(ctx, size); err != nil {
+	if t.fleet, err = newQueueFleet(ctx, size); err != nil {
 		return nil, err
 	}
 	root, err := report.Repository()
@@ -288,7 +288,7 @@ func (t *idleTrial) Close() error {
 
 // leaseTrial is workers that hold all the samples that they can.
 type leaseTrial struct {
-	fleet    *carrierFleet
+	fleet    *queueFleet
 	gateway  *queue.Queue
 	text     []byte             // a sample's frame
 	hold     context.Context    //nolint:containedctx // what samples wait for
@@ -306,7 +306,7 @@ func newLeaseTrial(ctx context.Context, o Options) (_ Trial, err error) {
 		}
 	}()
 	size := sizeOf(o)
-	if t.fleet, err = newCarrierFleet(ctx, size); err != nil {
+	if t.fleet, err = newQueueFleet(ctx, size); err != nil {
 		return nil, err
 	}
 	msg, err := wire.Encode(&rewards.Sample{ID: "s", Response: "text"}, wire.Options{})
@@ -344,7 +344,7 @@ func newLeaseTrial(ctx context.Context, o Options) (_ Trial, err error) {
 		return nil, err
 	}
 	t.idle = cores[0]
-	if err := t.fill(ctx, queuesOf(carrierServes(managers, size.slots))[0]); err != nil {
+	if err := t.fill(ctx, queuesOf(queueServes(managers, size.places))[0]); err != nil {
 		return nil, err
 	}
 	return t, sleep(ctx, size.settle) // by then the first leases have been extended twice
@@ -354,7 +354,7 @@ func newLeaseTrial(ctx context.Context, o Options) (_ Trial, err error) {
 func (t *leaseTrial) fill(ctx context.Context, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for i := range t.fleet.size.workers * t.fleet.size.slots {
+	for i := range t.fleet.size.workers * t.fleet.size.places {
 		err := t.gateway.Publish(ctx, wire.Ticket{
 			ID: "s" + strconv.Itoa(i), Run: "bench", Epoch: 1, Queue: queue, Gateway: "gateway", Attempt: 1, Bytes: int64(len(t.text)), Deadline: time.Now().Add(time.Hour),
 		})
@@ -364,7 +364,7 @@ func (t *leaseTrial) fill(ctx context.Context, queue string) error {
 	}
 	err := until(ctx, func() bool {
 		for _, w := range t.fleet.workers {
-			if w.Info().Busy < t.fleet.size.slots {
+			if w.Info().Busy < t.fleet.size.places {
 				return false
 			}
 		}
@@ -443,8 +443,8 @@ func (l *extendedLease) Extend(ctx context.Context) error {
 	return l.Lease.Extend(ctx)
 }
 
-// carrierServes are what each worker serves, with so many places for each.
-func carrierServes(managers map[string]*rewards.Manager, places int) map[string]workers.Profile {
+// queueServes are what each worker serves, with so many places for each.
+func queueServes(managers map[string]*rewards.Manager, places int) map[string]workers.Profile {
 	out := make(map[string]workers.Profile, len(managers))
 	for name, m := range managers {
 		out[name] = workers.Profile{Manager: m, Queue: wire.QueueName(name, ""), Capacity: places}

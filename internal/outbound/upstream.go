@@ -21,15 +21,15 @@ var _ Doer = (*Upstream)(nil)
 // who use it. Its methods may be called from any goroutine; Transport.Upstream makes it.
 type Upstream struct {
 	// Immutable.
-	cfg     UpstreamConfig
-	id      string
-	trip    http.RoundTripper
-	connect func(ctx context.Context, to *url.URL) error
-	seed    maphash.Seed // Of the hashes that tell requests apart.
-	secrets *secrets
-	budget  *budget
-	rate    *rate
-	slots   *slots
+	cfg      UpstreamConfig
+	id       string
+	trip     http.RoundTripper
+	connect  func(ctx context.Context, to *url.URL) error
+	seed     maphash.Seed // Of the hashes that tell requests apart.
+	secrets  *secrets
+	budget   *budget
+	rate     *rate
+	underWay *underWay
 
 	member atomic.Pointer[member] // Nil: the process is alone.
 	leave  atomic.Pointer[func()] // The fleet.
@@ -39,7 +39,7 @@ type Upstream struct {
 
 	closed  atomic.Bool
 	calls   atomic.Int64
-	queued  atomic.Int64 // Calls that wait for a slot.
+	queued  atomic.Int64 // Calls that wait for others to end.
 	stalled atomic.Int64 // Those that wait for a probe.
 
 	mu        sync.Mutex
@@ -53,7 +53,7 @@ func newUpstream(cfg UpstreamConfig, t *Transport) (*Upstream, error) {
 	g := &Upstream{
 		cfg: cfg, id: cfg.identity(), trip: t.newTrip(cfg), connect: t.reach, seed: maphash.MakeSeed(),
 		budget: newBudget(cfg.Concurrency, now), rate: newRate(cfg.RPM, cfg.TPM, now),
-		slots: newSlots(cfg.Concurrency), changed: make(chan struct{}),
+		underWay: newUnderWay(cfg.Concurrency), changed: make(chan struct{}),
 	}
 	urls := []*url.URL{t.proxy}
 	digests := map[string]int{}
@@ -134,7 +134,7 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 		g.want.end(tokens)
 		return nil, f
 	}
-	defer g.slots.release()
+	defer g.underWay.release()
 	err := g.rate.take(ctx, tokens)
 	g.want.end(tokens)
 	if err != nil {
@@ -169,25 +169,25 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 	return answer, f
 }
 
-// enter takes a slot.
+// enter waits until fewer calls than the bound are under way.
 func (g *Upstream) enter(ctx context.Context) *failure {
 	switch {
 	case g.closed.Load():
 		return &failure{class: rewards.Unavailable, blame: rewards.BlameWorker, text: "the transport is closed"}
 	case ctx.Err() != nil:
 		return ended(ctx, false, "nothing was sent yet")
-	case g.slots.try():
+	case g.underWay.try():
 		return nil
 	}
 	if g.queued.Add(1) > int64(g.cfg.MaxWaiting) {
 		g.queued.Add(-1)
 		return &failure{class: rewards.Unavailable, blame: rewards.BlameNobody, text: fmt.Sprintf(
-			"%d calls wait for %d slots already: raise concurrency, or send less at a time", g.cfg.MaxWaiting, g.slots.bound())}
+			"%d calls wait already while %d are under way: raise concurrency, or send less at a time", g.cfg.MaxWaiting, g.underWay.bound())}
 	}
-	err := g.slots.acquire(ctx)
+	err := g.underWay.acquire(ctx)
 	g.queued.Add(-1)
 	if err != nil {
-		what := fmt.Sprintf("it waited for one of %d slots", g.slots.bound())
+		what := fmt.Sprintf("it waited while %d calls were under way", g.underWay.bound())
 		last := g.down()
 		if last != "" {
 			what += ", and all endpoints were out of service: " + last

@@ -11,8 +11,8 @@ import (
 	"github.com/rewardloop/rewardloop/tools/bench/report"
 )
 
-// TestAQuickRunOfTheCarrierWorks starts a broker, and the program as it was built.
-func TestAQuickRunOfTheCarrierWorks(t *testing.T) {
+// TestAQuickRunOfTheQueueWorks starts a broker, and the program as it was built.
+func TestAQuickRunOfTheQueueWorks(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
@@ -20,15 +20,15 @@ func TestAQuickRunOfTheCarrierWorks(t *testing.T) {
 	root, err := report.Repository()
 	require.NoError(t, err)
 	if _, err := rewardloopProgram(root); err != nil {
-		t.Skipf("SKIPPED: %v: the benchmarks of the carrier were not tried", err)
+		t.Skipf("SKIPPED: %v: the benchmarks of the queue were not tried", err)
 	}
 	if _, err := exec.LookPath("go"); err != nil {
-		t.Skipf("SKIPPED: %v: the benchmarks of the carrier were not tried", err)
+		t.Skipf("SKIPPED: %v: the benchmarks of the queue were not tried", err)
 	}
 	var out, stderr bytes.Buffer
-	code := run(t.Context(), suites(), []string{"-quick", "-suite", "carrier"}, &out, &stderr)
+	code := run(t.Context(), suites(), []string{"-quick", "-suite", "queue"}, &out, &stderr)
 	require.Equal(t, exitHeld, code, stderr.String())
-	for _, row := range names([]Suite{carrier()}) {
+	for _, row := range names([]Suite{overQueue()}) {
 		assert.Contains(t, out.String(), row)
 	}
 }

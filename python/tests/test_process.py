@@ -1,4 +1,4 @@
-"""The host process of Python reward functions, spoken to as the Go side does: frames over a socket, source on stdin."""
+"""A Python process of reward functions, spoken to as the Go side does: frames over a socket, source on stdin."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .harness import PATIENCE, REPOSITORY
 SOURCE = REPOSITORY / "rewards/python/process.py"
 
 
-class Host:
-    """A host with one function."""
+class Process:
+    """A Python process with one function."""
 
     def __init__(self, test: unittest.TestCase, code: str, **spec: Any) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -69,28 +69,28 @@ class Host:
         self.process.stdout.close()
 
 
-class HostTest(unittest.TestCase):
+class ProcessTest(unittest.TestCase):
     def test_it_scores_and_ends_when_its_parent_is_gone(self) -> None:
-        host = Host(self, "def compute_score(solution_str, factor): return len(solution_str) * factor", kwargs={"factor": 2})
-        self.assertEqual(("ready", False), (host.ready["op"], host.ready["async"]))
-        host.call(5, response="four")
-        self.assertEqual({"op": "result", "score": 8.0, "extra": {}, "details": {}, "id": 5}, host.read())
-        host.sock.shutdown(socket.SHUT_WR)
-        self.assertEqual(0, host.process.wait(PATIENCE))
+        child = Process(self, "def compute_score(solution_str, factor): return len(solution_str) * factor", kwargs={"factor": 2})
+        self.assertEqual(("ready", False), (child.ready["op"], child.ready["async"]))
+        child.call(5, response="four")
+        self.assertEqual({"op": "result", "score": 8.0, "extra": {}, "details": {}, "id": 5}, child.read())
+        child.sock.shutdown(socket.SHUT_WR)
+        self.assertEqual(0, child.process.wait(PATIENCE))
 
     def test_exceptions_come_by_name_with_the_users_frames_only(self) -> None:
-        host = Host(self, "def compute_score(solution_str):\n    raise ZeroDivisionError('no')")
-        host.call(1, response="x")
-        said = host.read()
+        child = Process(self, "def compute_score(solution_str):\n    raise ZeroDivisionError('no')")
+        child.call(1, response="x")
+        said = child.read()
         self.assertEqual(("error", "internal"), (said["op"], said["class"]))
         self.assertTrue(said["message"].startswith("ZeroDivisionError: no\n"))
         self.assertIn("function.py", said["message"])
         self.assertNotIn("<stdin>", said["message"])
-        host.call(2, response="x")
-        self.assertEqual({**said, "id": 2}, host.read())
+        child.call(2, response="x")
+        self.assertEqual({**said, "id": 2}, child.read())
 
     def test_async_calls_answer_in_the_order_they_end_and_can_be_cancelled(self) -> None:
-        host = Host(
+        child = Process(
             self,
             "import asyncio\n"
             "async def compute_score(solution_str):\n"
@@ -98,17 +98,17 @@ class HostTest(unittest.TestCase):
             "    await asyncio.sleep(float(solution_str))\n"
             "    return 1\n",
         )
-        self.assertTrue(host.ready["async"])
-        host.call(1, response="600")
-        host.call(2, response="0")
-        second = host.read()
+        self.assertTrue(child.ready["async"])
+        child.call(1, response="600")
+        child.call(2, response="0")
+        second = child.read()
         self.assertEqual((2, "0\n"), (second["id"], second["output"]))
-        host.send(op="cancel", id=1)
-        first = host.read()
+        child.send(op="cancel", id=1)
+        first = child.read()
         self.assertEqual((1, "error", "600\n"), (first["id"], first["op"], first["output"]))
 
     def test_a_call_that_blocks_the_loop_is_named(self) -> None:
-        host = Host(
+        child = Process(
             self,
             "import asyncio, time\n"
             "async def compute_score(solution_str):\n"
@@ -116,9 +116,9 @@ class HostTest(unittest.TestCase):
             "    return 1\n",
             stall_seconds=0.4,
         )
-        host.call(1, response="blocks")
-        self.assertEqual({"op": "stuck", "id": 1}, host.read())
-        host.process.kill()  # as the parent does then
+        child.call(1, response="blocks")
+        self.assertEqual({"op": "stuck", "id": 1}, child.read())
+        child.process.kill()  # as the parent does then
 
     def test_it_refuses_what_it_cannot_use(self) -> None:
         for code, says in (
@@ -129,7 +129,7 @@ class HostTest(unittest.TestCase):
             ("def compute_score(:", "SyntaxError"),
         ):
             with self.subTest(code):
-                said = Host(self, code).ready
+                said = Process(self, code).ready
                 self.assertEqual("refused", said["op"])
                 self.assertIn(says, said["message"])
 
