@@ -66,25 +66,25 @@ func isPunctuation(r rune) bool {
 	if r < utf8.RuneSelf {
 		return '!' <= r && r <= '/' || ':' <= r && r <= '@' || '[' <= r && r <= '`' || '{' <= r && r <= '~'
 	}
-	return unicode.IsPunct(r) && !unicode.Is(punctLess, r) || unicode.Is(punctMore, r)
+	return unicode.IsPunct(r) && unicode.Is(unicode8, r) || unicode.Is(punctMore, r)
 }
 
-// isNonSpacing is category Mn of the old table.
+// isNonSpacing is category Mn of Unicode 8.
 func isNonSpacing(r rune) bool {
-	return r >= utf8.RuneSelf && (unicode.Is(unicode.Mn, r) && !unicode.Is(markLess, r) || unicode.Is(markMore, r))
+	return r >= utf8.RuneSelf && (unicode.Is(unicode.Mn, r) && unicode.Is(unicode8, r) && !unicode.Is(markLess, r) || unicode.Is(markMore, r))
 }
 
 // isCombining is category M of Unicode 9.
 func isCombining(r rune) bool {
-	return r >= utf8.RuneSelf && (unicode.Is(unicode.M, r) && !unicode.Is(combiningLess, r) || unicode.Is(combiningMore, r))
+	return r >= utf8.RuneSelf && (unicode.Is(unicode.M, r) && unicode.Is(unicode9, r) && !unicode.Is(combiningLess, r) || unicode.Is(combiningMore, r))
 }
 
-// isOther is what Bert takes for control characters: categories Cc, Cf and Co of the old table.
+// isOther is what Bert takes for control characters: categories Cc, Cf and Co of Unicode 8.
 func isOther(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
 	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co) && !unicode.Is(otherLess, r)
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co) && unicode.Is(unicode8, r)
 }
 
 // extends reports whether a character joins the grapheme cluster before it.
@@ -93,7 +93,7 @@ func extends(r rune) bool {
 		return false
 	}
 	joins := unicode.In(r, unicode.M, unicode.Other_Grapheme_Extend) || r == 0x200d || 0x1f3fb <= r && r <= 0x1f3ff
-	return joins && !unicode.Is(extendLess, r) || unicode.Is(extendMore, r)
+	return joins && !unicode.Is(extendLess, r) || unicode.In(r, onigMarkMore, graphemeMore)
 }
 
 // lower is the full lower case of a text: character by character, İ becomes two.

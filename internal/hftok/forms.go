@@ -13,7 +13,8 @@ import (
 //
 // x/text decides whether there is anything to do. Where there is, the form is made here from x/text's
 // tables: x/text itself would put a joiner into more than thirty marks on one letter, and knows
-// decompositions that are younger than Unicode 9.
+// decompositions that are younger than Unicode 9: a character that Unicode 9 does not assign is left as
+// it is, and nothing is ordered or composed across it.
 type form struct{ norm.Form }
 
 func (f form) normalize(s string) (string, bool, error) {
@@ -38,7 +39,7 @@ func (f form) normalize(s string) (string, bool, error) {
 			marked = append(marked, markedRune{r, 0})
 			continue
 		}
-		if unicode.Is(normalNewer, r) {
+		if !unicode.Is(unicode9, r) {
 			flush()
 			b.WriteRune(r)
 			continue
@@ -152,5 +153,5 @@ func pair(a, b rune) (rune, bool) {
 	n += len(second)
 	c := norm.NFC.Bytes(buf[:n])
 	r, width := utf8.DecodeRune(c)
-	return r, width == len(c) && !unicode.Is(normalNewer, r)
+	return r, width == len(c) && unicode.Is(unicode9, r)
 }

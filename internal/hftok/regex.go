@@ -3,6 +3,7 @@ package hftok
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -124,19 +125,22 @@ func (l literal) spans(dst []span, s string) ([]span, error) {
 
 // onigWord is \w of Oniguruma within a set, onigLatin what it has in Latin 1 outside of sets.
 func onigWord() string {
-	return `\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}Ⓐ-ⓩ` + "\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189" + membersOf(wordMore)
+	return `\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}Ⓐ-ⓩ` + "\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189" +
+		membersOf(slices.Concat(onigTables("L"), onigTables("M"), onigTables("N")))
 }
 
 const onigLatin = "²³¹¼½¾"
 
-// membersOf writes a table as members of a set.
-func membersOf(t *unicode.RangeTable) string {
+// membersOf writes tables, whose strides are 1, as members of a set.
+func membersOf(tables []*unicode.RangeTable) string {
 	var b strings.Builder
-	for _, r := range t.R16 {
-		b.WriteString(string(rune(r.Lo)) + "-" + string(rune(r.Hi)))
-	}
-	for _, r := range t.R32 {
-		b.WriteString(string(rune(r.Lo)) + "-" + string(rune(r.Hi)))
+	for _, t := range tables {
+		for _, r := range t.R16 {
+			b.WriteString(string(rune(r.Lo)) + "-" + string(rune(r.Hi)))
+		}
+		for _, r := range t.R32 {
+			b.WriteString(string(rune(r.Lo)) + "-" + string(rune(r.Hi)))
+		}
 	}
 	return b.String()
 }
@@ -149,7 +153,7 @@ func classOf(escape string) (members string, negated bool) {
 		return onigWord(), negated
 	}
 	if strings.HasPrefix(escape, `\p{`) || strings.HasPrefix(escape, `\P{`) {
-		if more := onigMore[escape[3:len(escape)-1]]; more != nil {
+		if more := onigTables(escape[3 : len(escape)-1]); more != nil {
 			return `\p` + escape[2:] + membersOf(more), negated
 		}
 	}
