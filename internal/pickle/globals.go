@@ -1,7 +1,7 @@
 package pickle
 
 import (
-	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -9,114 +9,41 @@ import (
 // longest on the allow-list has 22 bytes.
 const maxName = 128
 
-// global is a name of the allow-list, on its way to a REDUCE. It is no value.
-type global uint8
+// global is a name of the allow-list as Python writes it, on its way to a REDUCE. It is no value.
+type global string
 
 const (
-	globalEncode global = iota
-	globalBytes
-	globalByteArray
-	globalComplex
-	globalList
-	globalDict
-	globalOrderedDict
-	globalDefaultDict
-	globalDType
-	globalNDArray
-	globalReconstruct
-	globalScalar
-	globalFromBuffer
+	globalEncode      global = "_codecs.encode"
+	globalBytes       global = "builtins.bytes"
+	globalByteArray   global = "builtins.bytearray"
+	globalComplex     global = "builtins.complex"
+	globalList        global = "builtins.list"
+	globalDict        global = "builtins.dict"
+	globalOrderedDict global = "collections.OrderedDict"
+	globalDefaultDict global = "collections.defaultdict"
+	globalDType       global = "numpy.dtype"
+	globalNDArray     global = "numpy.ndarray"
+	globalReconstruct global = "numpy.core.multiarray._reconstruct"
+	globalScalar      global = "numpy.core.multiarray.scalar"
+	globalFromBuffer  global = "numpy.core.numeric._frombuffer"
 )
 
 // lookupGlobal is the allow-list. __builtin__ is what protocols 1 and 2 call
 // builtins; NumPy 2 renamed numpy.core to numpy._core.
 func lookupGlobal(module, name string) (global, bool) {
-	switch module {
-	case "_codecs":
-		if name == "encode" {
-			return globalEncode, true
-		}
-	case "builtins", "__builtin__":
-		switch name {
-		case "bytes":
-			return globalBytes, true
-		case "bytearray":
-			return globalByteArray, true
-		case "complex":
-			return globalComplex, true
-		case "list":
-			return globalList, true
-		case "dict":
-			return globalDict, true
-		}
-	case "collections":
-		switch name {
-		case "OrderedDict":
-			return globalOrderedDict, true
-		case "defaultdict":
-			return globalDefaultDict, true
-		}
-	default:
-		return lookupNumPy(module, name)
+	if module == "__builtin__" {
+		module = "builtins"
 	}
-	return 0, false
-}
-
-func lookupNumPy(module, name string) (global, bool) {
-	switch module {
-	case "numpy":
-		switch name {
-		case "dtype":
-			return globalDType, true
-		case "ndarray":
-			return globalNDArray, true
-		}
-	case "numpy.core.multiarray", "numpy._core.multiarray":
-		switch name {
-		case "_reconstruct":
-			return globalReconstruct, true
-		case "scalar":
-			return globalScalar, true
-		}
-	case "numpy.core.numeric", "numpy._core.numeric":
-		if name == "_frombuffer" {
-			return globalFromBuffer, true
-		}
+	if rest, ok := strings.CutPrefix(module, "numpy._core."); ok {
+		module = "numpy.core." + rest
 	}
-	return 0, false
-}
-
-// String gives the Python name.
-func (g global) String() string {
-	switch g {
-	case globalEncode:
-		return "_codecs.encode"
-	case globalBytes:
-		return "builtins.bytes"
-	case globalByteArray:
-		return "builtins.bytearray"
-	case globalComplex:
-		return "builtins.complex"
-	case globalList:
-		return "builtins.list"
-	case globalDict:
-		return "builtins.dict"
-	case globalOrderedDict:
-		return "collections.OrderedDict"
-	case globalDefaultDict:
-		return "collections.defaultdict"
-	case globalDType:
-		return "numpy.dtype"
-	case globalNDArray:
-		return "numpy.ndarray"
-	case globalReconstruct:
-		return "numpy.core.multiarray._reconstruct"
-	case globalScalar:
-		return "numpy.core.multiarray.scalar"
-	case globalFromBuffer:
-		return "numpy.core.numeric._frombuffer"
+	switch g := global(module + "." + name); g {
+	case globalEncode, globalBytes, globalByteArray, globalComplex, globalList, globalDict,
+		globalOrderedDict, globalDefaultDict, globalDType, globalNDArray,
+		globalReconstruct, globalScalar, globalFromBuffer:
+		return g, !strings.Contains(name, ".")
 	}
-	return fmt.Sprintf("global %d", uint8(g))
+	return "", false
 }
 
 // global looks a name up in the allow-list. Nothing is imported.

@@ -57,10 +57,10 @@ func (d *decoder) refuse() error {
 	case 'T', 'U':
 		return d.forbidden("the str of Python 2 is not read: send from Python 3")
 	}
-	if protocol0Name(d.op) != "" {
+	if protocol0Names[d.op] != "" {
 		return d.fail(ErrProtocol0, "only protocol 0 writes this opcode: call pickle.dumps with protocol 1 to 5")
 	}
-	if refusedName(d.op) != "" {
+	if refusedNames[d.op] != "" {
 		return d.forbidden("this opcode is not read: send dicts, lists, str, bytes, numbers or NumPy arrays")
 	}
 	return d.malformed("no pickle has this opcode: send pickle.dumps(...) as the body")

@@ -1,6 +1,9 @@
 package pickle
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // The opcodes that are read, all others being refused. The names are those of
 // CPython's pickletools.
@@ -51,177 +54,38 @@ const (
 // opName gives pickletools' name of an opcode, refused ones included, because
 // the name in a refusal is what a user can look up.
 func opName(op byte) string {
-	if name := acceptedName(op); name != "" {
-		return name
-	}
-	if name := protocol0Name(op); name != "" {
-		return name
-	}
-	if name := refusedName(op); name != "" {
-		return name
-	}
-	return fmt.Sprintf("opcode 0x%02x", op)
+	return cmp.Or(acceptedNames[op], protocol0Names[op], refusedNames[op], fmt.Sprintf("opcode 0x%02x", op))
 }
 
-func acceptedName(op byte) string {
-	switch op {
-	case opProto:
-		return "PROTO"
-	case opFrame:
-		return "FRAME"
-	case opStop:
-		return "STOP"
-	case opMark:
-		return "MARK"
-	case opNone:
-		return "NONE"
-	case opNewTrue:
-		return "NEWTRUE"
-	case opNewFalse:
-		return "NEWFALSE"
-	case opInt:
-		return "INT"
-	case opLong:
-		return "LONG"
-	case opBinInt:
-		return "BININT"
-	case opBinInt1:
-		return "BININT1"
-	case opBinInt2:
-		return "BININT2"
-	case opLong1:
-		return "LONG1"
-	case opBinFloat:
-		return "BINFLOAT"
-	case opShortBinBytes:
-		return "SHORT_BINBYTES"
-	case opBinBytes:
-		return "BINBYTES"
-	case opBinBytes8:
-		return "BINBYTES8"
-	case opByteArray8:
-		return "BYTEARRAY8"
-	case opShortBinUnicode:
-		return "SHORT_BINUNICODE"
-	case opBinUnicode:
-		return "BINUNICODE"
-	case opBinUnicode8:
-		return "BINUNICODE8"
-	}
-	return acceptedContainerName(op)
+//nolint:gochecknoglobals // a table
+var acceptedNames = map[byte]string{
+	opProto: "PROTO", opFrame: "FRAME", opStop: "STOP", opMark: "MARK", opNone: "NONE",
+	opNewTrue: "NEWTRUE", opNewFalse: "NEWFALSE", opInt: "INT", opLong: "LONG", opBinInt: "BININT",
+	opBinInt1: "BININT1", opBinInt2: "BININT2", opLong1: "LONG1", opBinFloat: "BINFLOAT",
+	opShortBinBytes: "SHORT_BINBYTES", opBinBytes: "BINBYTES", opBinBytes8: "BINBYTES8",
+	opByteArray8: "BYTEARRAY8", opShortBinUnicode: "SHORT_BINUNICODE", opBinUnicode: "BINUNICODE",
+	opBinUnicode8: "BINUNICODE8", opEmptyList: "EMPTY_LIST", opAppend: "APPEND", opAppends: "APPENDS",
+	opEmptyDict: "EMPTY_DICT", opSetItem: "SETITEM", opSetItems: "SETITEMS",
+	opEmptyTuple: "EMPTY_TUPLE", opTuple: "TUPLE", opTuple1: "TUPLE1", opTuple2: "TUPLE2",
+	opTuple3: "TUPLE3", opMemoize: "MEMOIZE", opBinPut: "BINPUT", opLongBinPut: "LONG_BINPUT",
+	opBinGet: "BINGET", opLongBinGet: "LONG_BINGET", opGlobal: "GLOBAL", opStackGlobal: "STACK_GLOBAL",
+	opReduce: "REDUCE", opBuild: "BUILD",
 }
 
-func acceptedContainerName(op byte) string {
-	switch op {
-	case opEmptyList:
-		return "EMPTY_LIST"
-	case opAppend:
-		return "APPEND"
-	case opAppends:
-		return "APPENDS"
-	case opEmptyDict:
-		return "EMPTY_DICT"
-	case opSetItem:
-		return "SETITEM"
-	case opSetItems:
-		return "SETITEMS"
-	case opEmptyTuple:
-		return "EMPTY_TUPLE"
-	case opTuple:
-		return "TUPLE"
-	case opTuple1:
-		return "TUPLE1"
-	case opTuple2:
-		return "TUPLE2"
-	case opTuple3:
-		return "TUPLE3"
-	case opMemoize:
-		return "MEMOIZE"
-	case opBinPut:
-		return "BINPUT"
-	case opLongBinPut:
-		return "LONG_BINPUT"
-	case opBinGet:
-		return "BINGET"
-	case opLongBinGet:
-		return "LONG_BINGET"
-	case opGlobal:
-		return "GLOBAL"
-	case opStackGlobal:
-		return "STACK_GLOBAL"
-	case opReduce:
-		return "REDUCE"
-	case opBuild:
-		return "BUILD"
-	}
-	return ""
-}
-
-// protocol0Name names the opcodes that CPython writes in protocol 0 only. A
+// protocol0Names names the opcodes that CPython writes in protocol 0 only. A
 // protocol-0 body has no header, so they are what it is known by.
-func protocol0Name(op byte) string {
-	switch op {
-	case 'V':
-		return "UNICODE"
-	case 'S':
-		return "STRING"
-	case 'F':
-		return "FLOAT"
-	case 'p':
-		return "PUT"
-	case 'g':
-		return "GET"
-	case 'l':
-		return "LIST"
-	case 'd':
-		return "DICT"
-	}
-	return ""
+//
+//nolint:gochecknoglobals // a table
+var protocol0Names = map[byte]string{
+	'V': "UNICODE", 'S': "STRING", 'F': "FLOAT", 'p': "PUT", 'g': "GET", 'l': "LIST", 'd': "DICT",
 }
 
-// refusedName names the opcodes that are refused by intent.
-func refusedName(op byte) string {
-	switch op {
-	case 'P':
-		return "PERSID"
-	case 'Q':
-		return "BINPERSID"
-	case 'i':
-		return "INST"
-	case 'o':
-		return "OBJ"
-	case 0x81:
-		return "NEWOBJ"
-	case 0x92:
-		return "NEWOBJ_EX"
-	case 0x82:
-		return "EXT1"
-	case 0x83:
-		return "EXT2"
-	case 0x84:
-		return "EXT4"
-	case 0x8b:
-		return "LONG4"
-	case '0':
-		return "POP"
-	case '1':
-		return "POP_MARK"
-	case '2':
-		return "DUP"
-	case 'T':
-		return "BINSTRING"
-	case 'U':
-		return "SHORT_BINSTRING"
-	case 0x8f:
-		return "EMPTY_SET"
-	case 0x90:
-		return "ADDITEMS"
-	case 0x91:
-		return "FROZENSET"
-	case 0x97:
-		return "NEXT_BUFFER"
-	case 0x98:
-		return "READONLY_BUFFER"
-	}
-	return ""
+// refusedNames names the opcodes that are refused by intent.
+//
+//nolint:gochecknoglobals // a table
+var refusedNames = map[byte]string{
+	'P': "PERSID", 'Q': "BINPERSID", 'i': "INST", 'o': "OBJ", 0x81: "NEWOBJ", 0x92: "NEWOBJ_EX",
+	0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x8b: "LONG4", '0': "POP", '1': "POP_MARK", '2': "DUP",
+	'T': "BINSTRING", 'U': "SHORT_BINSTRING", 0x8f: "EMPTY_SET", 0x90: "ADDITEMS", 0x91: "FROZENSET",
+	0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER",
 }

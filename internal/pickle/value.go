@@ -101,7 +101,7 @@ func TypeName(v Value) string {
 	case *NDArray:
 		return "ndarray"
 	case global:
-		return "class or function " + v.String()
+		return "class or function " + string(v)
 	case *dtype:
 		return "numpy.dtype"
 	}
