@@ -40,9 +40,6 @@ type Config struct {
 	// they get where a trainer hands RGB arrays to a reader that expects BGR, as
 	// flow_grpo does.
 	SwapRB bool
-	// ClassifierSize is width and height of the classifier's input; default 192, 48:
-	// the PP-OCRv2 one. PP-OCRv5's is 160, 80. It means nothing without a classifier.
-	ClassifierSize [2]int
 	// TextScore is the least confidence of a line, 0 to 1; default 0.5. A line of
 	// exactly that is kept. -1 keeps all.
 	TextScore float64
@@ -67,7 +64,6 @@ func (c Config) WithDefaults() Config {
 	fill(&c.FastSide, 512)
 	fill(&c.FastShrink, 1.5)
 	fill(&c.WidthStep, 32)
-	fill(&c.ClassifierSize, [2]int{192, 48})
 	fill(&c.TextScore, c.Profile.constants().textScore)
 	fill(&c.Concurrency, 8)
 	fill(&c.MaxPixels, 16<<20)
@@ -95,9 +91,6 @@ func (c Config) Validate() error {
 	check(c.FastSide >= 32 && c.FastSide <= 4096, "fast_side: %d, want 32 to 4096", c.FastSide)
 	check(c.FastShrink >= 1 && c.FastShrink <= 64, "fast_shrink: %v, want 1 to 64", c.FastShrink)
 	check(c.WidthStep >= 8 && c.WidthStep <= 1024 && c.WidthStep%8 == 0, "width_step: %d, want a multiple of 8 from 8 to 1024", c.WidthStep)
-	for _, side := range c.ClassifierSize {
-		check(side >= 8 && side <= 1024, "classifier_size: %v, want sides of 8 to 1024", c.ClassifierSize)
-	}
 	check(c.TextScore == -1 || (c.TextScore > 0 && c.TextScore <= 1), "text_score: %v, want more than 0 to 1, or -1", c.TextScore)
 	check(c.Concurrency >= 1 && c.Concurrency <= 1024, "concurrency: %d, want 1 to 1024", c.Concurrency)
 	check(c.MaxPixels >= 1 && c.MaxPixels <= 1<<29, "max_pixels: %d, want 1 to %d", c.MaxPixels, 1<<29)

@@ -34,11 +34,6 @@ func (r *Reader) open(ctx context.Context) (dictionary, error) {
 	if _, err := describe(ctx, r.models.Det); err != nil {
 		return nil, fmt.Errorf("detector: %w", err)
 	}
-	if r.models.Cls != nil {
-		if _, err := describe(ctx, r.models.Cls); err != nil {
-			return nil, fmt.Errorf("classifier: %w", err)
-		}
-	}
 	info, err := describe(ctx, r.models.Rec)
 	if err != nil {
 		return nil, fmt.Errorf("recogniser: %w", err)

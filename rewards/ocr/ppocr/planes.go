@@ -22,7 +22,7 @@ func (c constants) detectorTable() *table {
 	return &t
 }
 
-// lineTable is (v/255 − 0.5)/0.5 in 32 bits: recogniser and classifier.
+// lineTable is (v/255 − 0.5)/0.5 in 32 bits: the recogniser.
 func lineTable() *table {
 	var t table
 	for p := range t {

@@ -30,12 +30,9 @@ type describer interface {
 
 // Models are the models of a Reader. Inputs are planes of floats, (3, height,
 // width); the detector answers with probabilities (1, height, width), the
-// recogniser with probabilities of classes (steps, classes), the classifier with
-// those of upright and upside down (2).
+// recogniser with probabilities of classes (steps, classes).
 type Models struct {
 	Det, Rec Inferer
-	// Cls is optional: without it lines are taken to be upright.
-	Cls Inferer
 }
 
 // Result is a line of text and where it is.
@@ -83,12 +80,7 @@ func (r *Reader) Concurrency() int { return rewards.ConcurrencyOf(r.narrowest())
 // ConcurrencyReason is that of the same model.
 func (r *Reader) ConcurrencyReason() string { return rewards.ConcurrencyReason(r.narrowest()) }
 
-func (r *Reader) narrowest() Inferer {
-	if r.models.Cls == nil {
-		return rewards.Narrowest(r.models.Det, r.models.Rec)
-	}
-	return rewards.Narrowest(r.models.Det, r.models.Rec, r.models.Cls)
-}
+func (r *Reader) narrowest() Inferer { return rewards.Narrowest(r.models.Det, r.models.Rec) }
 
 // Queues says that the component's time begins when a model begins with a frame or a line.
 func (*Reader) Queues() {}
@@ -228,7 +220,7 @@ func (r *Reader) read(ctx context.Context, src bitmap, alphabet dictionary) ([]R
 	if r.cfg.Observe != nil {
 		t.pause()
 		r.cfg.Observe(Timings{
-			Own: t.own, Detector: t.detector, Classifier: t.classifier, Recogniser: t.recogniser,
+			Own: t.own, Detector: t.detector, Recogniser: t.recogniser,
 			Total: t.since.Sub(begin), DetectorPixels: t.pixels, Lines: len(lines),
 		})
 	}

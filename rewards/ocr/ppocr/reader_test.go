@@ -202,15 +202,13 @@ func TestFailuresOfModelsKeepTheirClass(t *testing.T) {
 		fail := inferer(func(context.Context, infer.Request) ([]infer.Tensor, error) {
 			return nil, fmt.Errorf("replica 2: %w", cause)
 		})
-		for _, at := range []string{"det", "rec", "cls"} {
+		for _, at := range []string{"det", "rec"} {
 			m := models()
 			switch at {
 			case "det":
 				m.Det = fail
 			case "rec":
 				m.Rec = described{fail, alphabet}
-			case "cls":
-				m.Cls = fail
 			}
 			_, err := open(t, asIs, m).ReadText(t.Context(), bars(200, 150, 3), 0)
 			require.ErrorIs(t, err, cause)
@@ -244,8 +242,6 @@ func TestAnswersOfTheWrongFormAreFaultsAndNotAnEmptyPicture(t *testing.T) {
 		"no classes":      {Det: models().Det, Rec: described{answer(infer.Floats("", make([]float32, 8), 2, 4)), alphabet}},
 		"no maxima":       {Det: models().Det, Rec: described{answer(steps), alphabet}},
 		"class unknown":   {Det: models().Det, Rec: described{answer(infer.Tensor{DType: infer.I32, Shape: []int{1}, I32: []int32{9}}, infer.Floats("", []float32{1}, 1)), alphabet}},
-		"three classes":   {Det: models().Det, Rec: models().Rec, Cls: answer(infer.Floats("", make([]float32, 3), 3))},
-		"classifier NaN":  {Det: models().Det, Rec: models().Rec, Cls: answer(infer.Floats("", []float32{float32(math.NaN()), 1}, 2))},
 		"one max for two": {Det: models().Det, Rec: described{answer(steps, infer.Floats("", []float32{1}, 1)), alphabet}},
 	} {
 		_, err := open(t, asIs, m).ReadText(t.Context(), bars(200, 150, 3), 0)
@@ -266,7 +262,6 @@ func TestAPanicFailsThePictureAndNotTheProcess(t *testing.T) {
 	for name, m := range map[string]ppocr.Models{
 		"detector":   {Det: broken, Rec: models().Rec},
 		"recogniser": {Det: models().Det, Rec: described{broken, alphabet}},
-		"classifier": {Det: models().Det, Rec: models().Rec, Cls: broken},
 	} {
 		for _, lines := range []int{1, 3} {
 			_, err := open(t, asIs, m).ReadText(t.Context(), bars(200, 150, lines), 0)
@@ -363,47 +358,14 @@ func TestReadersServeManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestLinesUpsideDownAreTurned(t *testing.T) {
-	t.Parallel()
-	for p, turned := range map[float32]bool{.95: true, .9: false, .6: false} {
-		m := models()
-		var sum, plain float64
-		m.Cls = inferer(func(_ context.Context, req infer.Request) ([]infer.Tensor, error) {
-			require.Equal(t, []int{3, 48, 192}, req.Inputs[0].Shape)
-			return []infer.Tensor{infer.Floats("", []float32{1 - p, p}, 2)}, nil
-		})
-		look := func(into *float64) inferer {
-			return func(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
-				for i, v := range req.Inputs[0].F32 {
-					*into += float64(i) * float64(v)
-				}
-				return letters(ctx, req)
-			}
-		}
-		px := bars(400, 100, 1)
-		for x := range 600 { // the left half is darker, so that turning shows
-			for y := range 100 {
-				px.RGB[y*1200+x] /= 2
-			}
-		}
-		m.Rec = described{look(&sum), alphabet}
-		_, err := open(t, asIs, m).ReadText(t.Context(), px, 0)
-		require.NoError(t, err)
-		m.Cls, m.Rec = nil, described{look(&plain), alphabet}
-		_, err = open(t, asIs, m).ReadText(t.Context(), px, 0)
-		require.NoError(t, err)
-		require.Equal(t, turned, sum != plain, "%v", p)
-	}
-}
-
 func TestTheConfigurationNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, ppocr.Config{}.WithDefaults().Validate())
 	err := ppocr.Config{
-		Profile: "x", Mode: "y", FastSide: 1, FastShrink: .5, WidthStep: 9, ClassifierSize: [2]int{1, 48}, TextScore: 2,
+		Profile: "x", Mode: "y", FastSide: 1, FastShrink: .5, WidthStep: 9, TextScore: 2,
 		Concurrency: -1, MaxPixels: -1, MaxDetectorPixels: 1,
 	}.WithDefaults().Validate()
-	for _, name := range []string{"profile", "mode", "fast_side", "fast_shrink", "width_step", "classifier_size", "text_score", "concurrency", "max_pixels", "max_detector_pixels"} {
+	for _, name := range []string{"profile", "mode", "fast_side", "fast_shrink", "width_step", "text_score", "concurrency", "max_pixels", "max_detector_pixels"} {
 		require.ErrorContains(t, err, name+":")
 	}
 	_, err = ppocr.New(ppocr.Config{}, ppocr.Models{Det: inferer(words)})

@@ -28,15 +28,8 @@ func (r *Reader) recognise(ctx context.Context, p page, regions []region, alphab
 	}
 	widths := r.widths(p, sizes)
 	out := make([]reading, len(kept))
-	err := r.each(ctx, len(kept), t, func(ctx context.Context, i int, t *stopwatch) error {
-		crop := cropQuad(p.bitmap, kept[i].Quad)
-		var err error
-		if r.models.Cls != nil {
-			if crop, err = r.upright(ctx, crop, t); err != nil {
-				return err
-			}
-		}
-		out[i], err = r.readLine(ctx, crop, widths[i], alphabet, t)
+	err := r.each(ctx, len(kept), t, func(ctx context.Context, i int, t *stopwatch) (err error) {
+		out[i], err = r.readLine(ctx, cropQuad(p.bitmap, kept[i].Quad), widths[i], alphabet, t)
 		return err
 	})
 	return kept, out, err
@@ -136,4 +129,25 @@ func (r *Reader) readLine(ctx context.Context, crop bitmap, width int, alphabet 
 		return reading{}, fmt.Errorf("recogniser: %w", err)
 	}
 	return reading{text, confidence}, nil
+}
+
+// line makes a model's input of a crop: resized to the height with its aspect
+// kept, or squeezed to the width, and zeros on the right, which are a mid grey.
+func (r *Reader) line(crop bitmap, width, height int) []float32 {
+	w := cropSize{crop.W, crop.H}.fill(height, width)
+	input := r.scratch.floats(3 * width * height)
+	if w < width {
+		for y := range 3 * height {
+			clear(input[y*width+w : (y+1)*width])
+		}
+	}
+	if w == crop.W && height == crop.H {
+		r.lineTable.planes(input, crop, width, r.cfg.SwapRB)
+		return input
+	}
+	small := bitmap{W: w, H: height, Pix: r.scratch.bytes(3 * w * height)}
+	resizeInto(small.Pix, crop, w, height)
+	r.lineTable.planes(input, small, width, r.cfg.SwapRB)
+	r.scratch.putBytes(small.Pix)
+	return input
 }

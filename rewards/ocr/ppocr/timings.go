@@ -7,19 +7,19 @@ type Timings struct {
 	// Own is the time in this package's code. Crops are handled at the same time, so
 	// that these may add up to more than Total.
 	Own time.Duration
-	// Detector, Classifier and Recogniser are the time spent waiting for the models,
+	// Detector and Recogniser are the time spent waiting for the models,
 	// each crop's wait counted.
-	Detector, Classifier, Recogniser time.Duration
-	Total                            time.Duration
+	Detector, Recogniser time.Duration
+	Total                time.Duration
 	// DetectorPixels is the size of the detector's input, Lines the number of crops.
 	DetectorPixels, Lines int
 }
 
 // stopwatch adds up one goroutine's time. It runs from the start.
 type stopwatch struct {
-	own, detector, classifier, recogniser time.Duration
-	pixels                                int
-	since                                 time.Time
+	own, detector, recogniser time.Duration
+	pixels                    int
+	since                     time.Time
 }
 
 func startStopwatch() *stopwatch { return &stopwatch{since: time.Now()} }
@@ -45,6 +45,5 @@ func (s *stopwatch) waited(total *time.Duration) {
 func (s *stopwatch) add(o *stopwatch) {
 	s.own += o.own
 	s.detector += o.detector
-	s.classifier += o.classifier
 	s.recogniser += o.recogniser
 }

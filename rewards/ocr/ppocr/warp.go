@@ -185,12 +185,3 @@ func rotate90(b bitmap) bitmap {
 	}
 	return out
 }
-
-// rotate180 is a picture upside down, in memory of its own.
-func rotate180(b bitmap) bitmap {
-	out := bitmap{W: b.W, H: b.H, Pix: make([]byte, len(b.Pix))}
-	for i := 0; i+3 <= len(b.Pix); i += 3 {
-		copy(out.Pix[len(b.Pix)-3-i:], b.Pix[i:i+3])
-	}
-	return out
-}

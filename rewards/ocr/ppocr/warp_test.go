@@ -83,16 +83,6 @@ func TestACropBeyondTheEdgeRepeatsIt(t *testing.T) {
 	assert.Equal(t, src.Pix[2*10*3:][:3], got.Pix[:3])
 }
 
-func TestRotate180TwiceIsTheSame(t *testing.T) {
-	t.Parallel()
-	src := noise(7, 5)
-	once := rotate180(src)
-	assert.Equal(t, src.Pix[:3], once.Pix[len(once.Pix)-3:])
-	assert.Equal(t, src.Pix[3:6], once.Pix[len(once.Pix)-6:len(once.Pix)-3])
-	assert.Equal(t, src, rotate180(once))
-	assert.Zero(t, rotate180(bitmap{}).W)
-}
-
 func FuzzCropQuad(f *testing.F) {
 	f.Add(1., 1., 20., 2., 19., 9., 0., 8.)
 	f.Add(5., 5., 5., 5., 5., 5., 5., 5.)
