@@ -24,7 +24,7 @@
 //     all members (gather.go).
 //     One that runs long at the end of its step may have a second ticket meanwhile, and
 //     a second worker; whoever is first settles it, and the other is told to stop
-//     (backup.go).
+//     (dispatch.go).
 //  6. A settled entry whose reward waits for its prompt group is held until the
 //     group closes: by its size, or at the deadline of its first member.
 //  7. core.finalise makes the result final, exactly once, and hands it to the

@@ -3,6 +3,8 @@ package rewards
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 )
 
 // Class says what kind of failure an error is. It is itself an error, used as
@@ -68,3 +70,15 @@ func (e *SkipError) Error() string { return "skipped: " + e.Reason }
 // on a text sample). The component is left out of the sum; it is neither a failure
 // nor a zero.
 func Skip(reason string) error { return &SkipError{Reason: reason} }
+
+// Guard calls do, and makes of a panic an error of class Panicked with the beginning of
+// the stack. The Manager guards the goroutine that calls a scorer; one that a scorer
+// starts itself it must guard itself, for a panic there would end the process.
+func Guard(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s\n%s", Panicked, clip(fmt.Sprint(p), maxMessage/2), clip(string(debug.Stack()), maxMessage/2))
+		}
+	}()
+	return do()
+}

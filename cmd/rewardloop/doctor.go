@@ -21,6 +21,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/spool"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/pool/cards"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server"
 )
@@ -326,5 +327,24 @@ func (x *exam) address(ctx context.Context) check {
 	default:
 		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "name an address of this machine in server.listen, with a port this user may use"
 	}
+	return c
+}
+
+// cards lists the cards. Whether they are enough is what the check of the configuration says.
+func (x *exam) cards(ctx context.Context) check {
+	c := check{Name: "cards", State: stateOK}
+	found, err := cards.Find(ctx, cards.Options{})
+	if err != nil {
+		c.State, c.Detail, c.Advice = stateWarn, err.Error(), "models that run on the CPU are not concerned; rewardloop devices says the same"
+		return c
+	}
+	lines := []string{cardsSeen(found)}
+	for i, card := range found.Cards {
+		lines = append(lines, cards.Device(i)+" "+cardLine(card))
+		if card.Sick != "" {
+			c.State, c.Advice = stateWarn, "no model is put on a card that is sick; mend it, or leave it out of "+cards.VisibleEnv
+		}
+	}
+	c.Detail = strings.Join(append(lines, found.Notes...), "\n")
 	return c
 }

@@ -6,8 +6,8 @@
 // for the added tokens that are matched after that. The rest is cut into pieces by the
 // pre-tokenizer (pretok.go, split.go), with a regular expression where one is asked for: the
 // expressions of GPT-2, CLIP, Llama 3 and Qwen 2 have scanners written by hand (scan.go), all others
-// run in regexp2 under a time limit (regex.go). The model (bpe.go, wordpiece.go, unigram.go,
-// wordlevel.go) gives each piece its ids, which a bounded cache remembers (cache.go). The
+// run in regexp2 under a time limit (regex.go). The model (bpe.go, unigram.go, wordpiece.go,
+// which has the whole words too) gives each piece its ids, which a bounded cache remembers (cache.go). The
 // post-processor puts the special tokens round them (post.go). Decode goes the other way: ids to
 // tokens, and tokens through the decoder to a text (decode.go).
 //

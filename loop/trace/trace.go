@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"io"
+	"strconv"
+
+	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
 // Limits of a trace, so that a broken file cannot take the memory; servers and attempts have those
@@ -243,4 +245,22 @@ func (t Trace) Write(w io.Writer) error {
 		return fmt.Errorf("sim: writing the trace: %w", err)
 	}
 	return nil
+}
+
+// FromSchedule writes a schedule down as a run would have recorded it.
+func FromSchedule(s sim.Schedule) Trace {
+	t := Trace{Servers: s.Servers, Spans: make([]Span, len(s.Released))}
+	for i := range t.Spans {
+		t.Spans[i] = Span{
+			ID:        strconv.Itoa(i),
+			Generated: s.Released[i],
+			Started:   new(s.Started[i]),
+			Scored:    new(s.Finished[i]),
+			Worker:    strconv.Itoa(s.Server[i]),
+		}
+		if s.Attempts != nil {
+			t.Spans[i].Attempts = s.Attempts[i]
+		}
+	}
+	return t
 }

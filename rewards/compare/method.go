@@ -1,6 +1,9 @@
 package compare
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // The methods of pairwise.
 const (
@@ -43,4 +46,57 @@ func rank(method string, t *table) (ranking, error) {
 		return r, nil
 	}
 	return ranking{}, fmt.Errorf("method: %q is unknown", method)
+}
+
+// copeland is RM-Gallery's copeland: (wins − losses) / max|wins − losses|, in −1 … 1; 0
+// for all where no one has net wins. A participant with fewer comparisons than others
+// is brought to their number first. NaN for one of whom nothing is known.
+func copeland(t *table) []float64 {
+	tallies := t.tallies()
+	net := make([]float64, len(tallies))
+	for i, y := range tallies {
+		net[i] = y.Wins - y.Losses
+	}
+	return byLargest(perComparison(net, tallies))
+}
+
+// tournament is OpenJudge's tournament reward: (wins − losses) / (N − 1), in −1 … 1,
+// with the number of comparisons in the place of N − 1 where some are not known. A group
+// of near equals stays near 0. NaN for a participant of whom nothing is known.
+func tournament(t *table) []float64 {
+	out := make([]float64, t.Len())
+	for i, y := range t.tallies() {
+		out[i] = math.NaN()
+		if known := y.Known(); known > 0 {
+			out[i] = (y.Wins - y.Losses) / known
+		}
+	}
+	return out
+}
+
+// winRate is RM-Gallery's winrate: wins / comparisons, a tie being a comparison and no
+// win, and then MinMax to −1 … 1; 0 for all where no two rates differ. NaN for a
+// participant of whom nothing is known.
+func winRate(t *table) []float64 {
+	rates := make([]float64, t.Len())
+	for i, y := range t.tallies() {
+		rates[i] = math.NaN()
+		if known := y.Known(); known > 0 {
+			rates[i] = y.Wins / known
+		}
+	}
+	return minMax(rates, flat)
+}
+
+// Listwise is RM-Gallery's listwise: 1 − 2·position/(n − 1), from 1 for the best to −1
+// for the last. Order lists n participants, best first, each once; one alone gets 0.
+func Listwise(order []int) []float64 {
+	out := make([]float64, len(order))
+	if len(order) == 1 {
+		return out
+	}
+	for at, i := range order {
+		out[i] = 1 - 2*float64(at)/float64(len(order)-1)
+	}
+	return out
 }

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -52,3 +53,35 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // words joins what a message lists.
 func words(list []string) string { return strings.Join(list, ", ") }
+
+// captionOrTruth is the prompt of a sample or, where it has none, a ground truth that is
+// a string.
+func captionOrTruth(s *rewards.Sample) (string, error) {
+	if _, ok := prompt.Text(s, prompt.Prompt); !ok {
+		if truth, _ := s.Truth(); truth != "" {
+			return truth, prompt.Bounded(s, "prompt", truth) // it names the sample
+		}
+	}
+	return prompt.Of(s, prompt.Prompt) // it names the sample
+}
+
+// text is a JSON string, or empty.
+func text(raw json.RawMessage) string {
+	var v string
+	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
+		return ""
+	}
+	return v
+}
+
+// hasVisual says whether the sample carries an image or a video.
+func hasVisual(s *rewards.Sample) bool {
+	_, err := s.Visual()
+	return err == nil
+}
+
+// isVideo says whether what a judge is shown of the sample is a video.
+func isVideo(s *rewards.Sample) bool {
+	m, err := s.Visual()
+	return err == nil && m.Kind == rewards.Video
+}

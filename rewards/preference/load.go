@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/localmodel"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -175,4 +177,27 @@ func (e *network) sameWidth(image, text infer.Tensor, imageFile, textFile string
 		return fmt.Errorf("%w: %s gives embeddings of shape %v for a picture, %s of shape %v for a text: want one width for both", infer.ErrModel, imageFile, image.Shape, textFile, text.Shape)
 	}
 	return nil
+}
+
+// lasting is how long a failure that another try would only repeat is answered from
+// memory.
+const lasting = 5 * time.Second
+
+// remember says how long others are told of a failure to load.
+func remember(err error) time.Duration {
+	switch rewards.ClassOf(localmodel.Classify(context.Background(), err)) {
+	case rewards.Internal, rewards.BadInput, rewards.InvalidScore, rewards.Panicked:
+		return lasting
+	}
+	return 0
+}
+
+// passing tells whether an error says nothing about the graph.
+func passing(err error) bool {
+	for _, e := range []error{context.Canceled, context.DeadlineExceeded, infer.ErrTimeout, infer.ErrUnavailable, infer.ErrMemory, infer.ErrCrashed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }

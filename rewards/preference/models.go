@@ -174,3 +174,25 @@ func (m *model) reference(ctx context.Context, e *network, item string, px *rewa
 		return e.pictureOf(ctx, item, in, t)
 	})
 }
+
+// judging is what every scorer of a model has.
+type judging struct {
+	model    *model
+	test     bool
+	sampling sampling
+}
+
+// Concurrency is how many calls the model's device executes at a time.
+func (j *judging) Concurrency() int { return rewards.ConcurrencyOf(j.model.executors()) }
+
+// ConcurrencyReason says with what.
+func (j *judging) ConcurrencyReason() string { return rewards.ConcurrencyReason(j.model.executors()) }
+
+// Queues says that the component's time begins when the model begins with a picture or text.
+func (*judging) Queues() {}
+
+// Warm loads the model and holds it to its self-test.
+func (j *judging) Warm(ctx context.Context) error {
+	_, err := j.model.network(ctx, j.test)
+	return localmodel.Classify(ctx, err)
+}

@@ -16,9 +16,8 @@ type formula func(cosine, logit float64) float64
 
 // pairScorer scores how well a picture fits its prompt.
 type pairScorer struct {
-	model    *model
-	test     bool
-	sampling sampling
+	judging
+
 	rate     formula
 }
 
@@ -29,23 +28,6 @@ var (
 	_ rewards.Queuer       = (*pairScorer)(nil)
 	_ rewards.Concurrent   = (*pairScorer)(nil)
 )
-
-// Concurrency is how many calls the model's device executes at a time.
-func (s *pairScorer) Concurrency() int { return rewards.ConcurrencyOf(s.model.executors()) }
-
-// ConcurrencyReason says with what.
-func (s *pairScorer) ConcurrencyReason() string {
-	return rewards.ConcurrencyReason(s.model.executors())
-}
-
-// Queues says that the component's time begins when the model begins with a picture or text.
-func (*pairScorer) Queues() {}
-
-// Warm loads the model and holds it to its self-test.
-func (s *pairScorer) Warm(ctx context.Context) error {
-	_, err := s.model.network(ctx, s.test)
-	return localmodel.Classify(ctx, err)
-}
 
 // ExtraFields declares cosine (−1 to 1) and logit, the means over the frames of a video,
 // and text_truncated, which is 1 where the prompt was longer than the model reads, else 0.

@@ -11,9 +11,8 @@ import (
 // similarityScorer scores how alike a picture and a reference are: for edits, how much of
 // the source is left.
 type similarityScorer struct {
-	model    *model
-	test     bool
-	sampling sampling
+	judging
+
 	result   string
 }
 
@@ -30,23 +29,6 @@ var (
 	_ rewards.Queuer       = (*similarityScorer)(nil)
 	_ rewards.Concurrent   = (*similarityScorer)(nil)
 )
-
-// Queues says that the component's time begins when the model begins with a picture.
-func (*similarityScorer) Queues() {}
-
-// Concurrency is how many calls the model's device executes at a time.
-func (s *similarityScorer) Concurrency() int { return rewards.ConcurrencyOf(s.model.executors()) }
-
-// ConcurrencyReason says with what.
-func (s *similarityScorer) ConcurrencyReason() string {
-	return rewards.ConcurrencyReason(s.model.executors())
-}
-
-// Warm loads the model and holds it to its self-test.
-func (s *similarityScorer) Warm(ctx context.Context) error {
-	_, err := s.model.network(ctx, s.test)
-	return localmodel.Classify(ctx, err)
-}
 
 // ExtraFields declares that there are none: the cosine is the score.
 func (s *similarityScorer) ExtraFields() []rewards.Field { return nil }

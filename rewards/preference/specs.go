@@ -87,7 +87,7 @@ func (s *shelf) pair(o base, f sampling, rate formula, scaled bool) (rewards.Sco
 	if scaled && m.side.LogitScale == nil {
 		return nil, fmt.Errorf("model %q: its %s has no logit_scale, and the formula needs it", o.Model, sidecarFile)
 	}
-	return &pairScorer{model: m, test: o.SelfTest, sampling: f, rate: rate}, nil
+	return &pairScorer{judging: judging{m, o.SelfTest, f}, rate: rate}, nil
 }
 
 func (s *shelf) pickscore(raw json.RawMessage) (rewards.Scorer, error) {
@@ -162,7 +162,7 @@ func (s *shelf) aesthetic(raw json.RawMessage) (rewards.Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &wholeScorer{model: m, test: o.SelfTest, sampling: o.sampling, scale: o.Scale}, nil
+	return &wholeScorer{judging: judging{m, o.SelfTest, o.sampling}, scale: o.Scale}, nil
 }
 
 func (s *shelf) similarity(raw json.RawMessage) (rewards.Scorer, error) {
@@ -178,7 +178,7 @@ func (s *shelf) similarity(raw json.RawMessage) (rewards.Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &similarityScorer{model: m, test: o.SelfTest, sampling: o.sampling, result: o.Result}, nil
+	return &similarityScorer{judging: judging{m, o.SelfTest, o.sampling}, result: o.Result}, nil
 }
 
 func (s *shelf) textRM(raw json.RawMessage) (rewards.Scorer, error) {
@@ -193,7 +193,7 @@ func (s *shelf) textRM(raw json.RawMessage) (rewards.Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &wholeScorer{model: m, test: o.SelfTest, sampling: everyFourth(), template: o.Template, scale: 1}, nil
+	return &wholeScorer{judging: judging{m, o.SelfTest, everyFourth()}, template: o.Template, scale: 1}, nil
 }
 
 func (s *shelf) onnx(raw json.RawMessage) (rewards.Scorer, error) {
@@ -212,7 +212,7 @@ func (s *shelf) onnx(raw json.RawMessage) (rewards.Scorer, error) {
 	if o.Template != "" && m.side.Text == nil {
 		return nil, errors.New("template: the model reads no text")
 	}
-	return &wholeScorer{model: m, test: o.SelfTest, sampling: o.sampling, template: o.Template, scale: 1}, nil
+	return &wholeScorer{judging: judging{m, o.SelfTest, o.sampling}, template: o.Template, scale: 1}, nil
 }
 
 func (f *faults) template(t string) {

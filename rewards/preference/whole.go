@@ -12,9 +12,8 @@ import (
 
 // wholeScorer takes the score that a graph answers with.
 type wholeScorer struct {
-	model    *model
-	test     bool
-	sampling sampling
+	judging
+
 	template string // "": the model's
 	scale    float64
 }
@@ -26,23 +25,6 @@ var (
 	_ rewards.Queuer       = (*wholeScorer)(nil)
 	_ rewards.Concurrent   = (*wholeScorer)(nil)
 )
-
-// Concurrency is how many calls the model's device executes at a time.
-func (s *wholeScorer) Concurrency() int { return rewards.ConcurrencyOf(s.model.executors()) }
-
-// ConcurrencyReason says with what.
-func (s *wholeScorer) ConcurrencyReason() string {
-	return rewards.ConcurrencyReason(s.model.executors())
-}
-
-// Queues says that the component's time begins when the model begins with a picture or text.
-func (*wholeScorer) Queues() {}
-
-// Warm loads the model and holds it to its self-test.
-func (s *wholeScorer) Warm(ctx context.Context) error {
-	_, err := s.model.network(ctx, s.test)
-	return localmodel.Classify(ctx, err)
-}
 
 // ExtraFields declares output, the graph's number before any transform and scale, the mean
 // over the frames of a video; and where the model reads a text tokens, their number

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/service"
@@ -69,4 +71,59 @@ func kinds() []string {
 // ended is the failure of a run, or of the wait for all, that a context ended.
 func ended(ctx context.Context, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %w", rewards.ClassOf(ctx.Err()), fmt.Sprintf(format, args...), ctx.Err())
+}
+
+// Tools are the verifiers of a reward as its Preparer.
+type Tools []Named
+
+var (
+	_ rewards.Preparer   = Tools(nil)
+	_ rewards.Concurrent = Tools(nil)
+	_ rewards.Reliant    = Tools(nil)
+)
+
+// Prepare implements rewards.Preparer; see Apply.
+func (t Tools) Prepare(ctx context.Context, s *rewards.Sample) (*rewards.Sample, error) {
+	out, _, err := apply(ctx, t, s)
+	return out, err
+}
+
+// Concurrency is that of the verifier that has the least: a sample needs all of them.
+func (t Tools) Concurrency() int { return rewards.ConcurrencyOf(t.narrowest()) }
+
+// ConcurrencyReason is that of the same verifier.
+func (t Tools) ConcurrencyReason() string { return rewards.ConcurrencyReason(t.narrowest()) }
+
+// Dependency is the one that is worst off: a sample needs all of them.
+func (t Tools) Dependency() rewards.Dependency { return rewards.Worst(t.verifiers()...) }
+
+func (t Tools) narrowest() rewards.Verifier { return rewards.Narrowest(t.verifiers()...) }
+
+func (t Tools) verifiers() []rewards.Verifier {
+	all := make([]rewards.Verifier, len(t))
+	for i, n := range t {
+		all[i] = n.Verifier
+	}
+	return all
+}
+
+// decode reads a kind's options one by one.
+func decode(raw json.RawMessage, into any, known []rewards.Option) error {
+	var all []string
+	for _, k := range known {
+		all = append(all, k.Name)
+	}
+	return service.Decode(raw, into, func(name string) error { // names the options
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("there is no such option; want one of %s", strings.Join(all, ", "))
+		}
+		return nil
+	})
+}
+
+// header is what every request of a verifier carries: JSON goes and comes.
+func header(a *service.Addresses) http.Header {
+	h := a.RequestHeader("application/json")
+	h.Set("Accept", "application/json")
+	return h
 }

@@ -7,7 +7,7 @@
 //
 //  1. Warm loads the models, takes the alphabet from the recogniser's metadata
 //     or from a file, and checks that it is as long as the recogniser's output.
-//     A reading does it when nobody did before (load.go, dictionary.go).
+//     A reading does it when nobody did before (load.go, ctc.go).
 //  2. The picture is brought within bounds: very large ones are made smaller,
 //     very small ones larger, very flat ones get black bars (prepare.go). The
 //     detector's size follows from its size (sizes.go), and it becomes planes of
