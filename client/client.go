@@ -65,20 +65,12 @@ func (c Config) WithDefaults() Config {
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
-	if slices.Contains(gateways(c.URL), "") {
-		errs = append(errs, fmt.Errorf("URL %q: want ws://host:port, or several of them with commas between", c.URL))
-	}
-	if c.Run == "" {
-		errs = append(errs, errors.New("a run is needed: the name of the training run"))
-	}
-	if c.TokenFile != "" && c.Token != "" {
-		errs = append(errs, errors.New("TokenFile and Token are both given: want one of them, or none"))
-	}
+	var errs rewards.Faults
+	errs.Add(slices.Contains(gateways(c.URL), ""), "URL %q: want ws://host:port, or several of them with commas between", c.URL)
+	errs.Add(c.Run == "", "a run is needed: the name of the training run")
+	errs.Add(c.TokenFile != "" && c.Token != "", "TokenFile and Token are both given: want one of them, or none")
 	for name, d := range map[string]time.Duration{"DialTimeout": c.DialTimeout, "ReconnectFor": c.ReconnectFor, "Silence": c.Silence} {
-		if d < 0 {
-			errs = append(errs, fmt.Errorf("%s is %v, want more than 0", name, d))
-		}
+		errs.Add(d < 0, "%s is %v, want more than 0", name, d)
 	}
 	return errors.Join(errs...)
 }

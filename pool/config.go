@@ -12,6 +12,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // Config is what a Pool is made from. The zero value of a field means its default.
@@ -63,14 +64,10 @@ func (c Config) WithDefaults() Config {
 
 // Validate lists everything that is wrong with a configuration that has its defaults.
 func (c Config) Validate() error {
-	faults := []error{keys.Validate("pool", keys.Func(c.limits))}
-	if c.MaxWait > time.Second {
-		faults = append(faults, fmt.Errorf("pool: max_wait is %s, want at most 1s: waiting longer costs more than it gains", c.MaxWait))
-	}
+	faults := rewards.Faults{keys.Validate("pool", keys.Func(c.limits))}
+	faults.Add(c.MaxWait > time.Second, "pool: max_wait is %s, want at most 1s: waiting longer costs more than it gains", c.MaxWait)
 	for name, bytes := range c.Memory {
-		if bytes < 0 {
-			faults = append(faults, fmt.Errorf("pool: memory of %s is %d, want 1 byte or more, or 0 for no bound", name, bytes))
-		}
+		faults.Add(bytes < 0, "pool: memory of %s is %d, want 1 byte or more, or 0 for no bound", name, bytes)
 	}
 	return errors.Join(faults...)
 }

@@ -82,3 +82,17 @@ func Guard(do func() error) (err error) {
 	}()
 	return do()
 }
+
+// Faults collects what is wrong with a configuration, so that one answer names all of it.
+type Faults []error
+
+// Add adds a fault where something is wrong; the format takes %w like [fmt.Errorf]. Its
+// arguments are evaluated in any case.
+func (f *Faults) Add(wrong bool, format string, args ...any) {
+	if wrong {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
+// Err joins the faults; nil where there is none.
+func (f Faults) Err() error { return errors.Join(f...) }

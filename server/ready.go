@@ -103,19 +103,15 @@ func (t *selfTest) wait(ctx context.Context) error {
 // notReady lists why no samples should be sent here: an orchestrator then takes the gateway
 // from all its clients, so that it is not for a reward of several that is stopped.
 func (s *Server) notReady(ctx context.Context, progress []loop.Progress) []error {
-	var why []error
-	if s.admission.isClosed() || s.loop.Draining() {
-		why = append(why, errors.New("draining"))
-	}
+	var why rewards.Faults
+	why.Add(s.admission.isClosed() || s.loop.Draining(), "draining")
 	live, workers := 0, s.presence.Workers()
 	for _, w := range workers {
 		if w.State == wire.WorkerReady {
 			live++
 		}
 	}
-	if live == 0 {
-		why = append(why, fmt.Errorf("none of %d workers is ready", len(workers)))
-	}
+	why.Add(live == 0, "none of %d workers is ready", len(workers))
 	if len(why) == 0 && len(progress) > 0 && !slices.ContainsFunc(progress, func(p loop.Progress) bool { return p.State != loop.Stopped }) {
 		for _, p := range progress {
 			why = append(why, fmt.Errorf("reward %s: %s", p.Reward, p.Why))

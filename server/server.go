@@ -180,13 +180,11 @@ type Server struct {
 // New makes a server, reading the files that the configuration names. Start makes
 // it listen.
 func New(o Options) (*Server, error) {
-	var faults []error
+	var faults rewards.Faults
 	if o.Loop == nil || o.Presence == nil {
 		faults = append(faults, errors.New("a loop and its presence are needed"))
 	}
-	if len(o.Profiles) == 0 {
-		faults = append(faults, errors.New("no profile: there is nothing to score with"))
-	}
+	faults.Add(len(o.Profiles) == 0, "no profile: there is nothing to score with")
 	return build(o, (*Server).routes, faults...)
 }
 

@@ -46,13 +46,9 @@ func (l Limits) WithDefaults() Limits {
 
 // Validate returns every fault of the limits.
 func (l Limits) Validate() error {
-	var errs []error
-	if l.HeaderBytes < 2 || l.HeaderBytes > MaxHeaderBytes {
-		errs = append(errs, fmt.Errorf("header_bytes is %d, want 2 to %d", l.HeaderBytes, MaxHeaderBytes))
-	}
-	if l.MessageBytes < prefixBytes+2 || l.MessageBytes > math.MaxInt64/2 {
-		errs = append(errs, fmt.Errorf("message_bytes is %d, want %d or more", l.MessageBytes, prefixBytes+2))
-	}
+	var errs rewards.Faults
+	errs.Add(l.HeaderBytes < 2 || l.HeaderBytes > MaxHeaderBytes, "header_bytes is %d, want 2 to %d", l.HeaderBytes, MaxHeaderBytes)
+	errs.Add(l.MessageBytes < prefixBytes+2 || l.MessageBytes > math.MaxInt64/2, "message_bytes is %d, want %d or more", l.MessageBytes, prefixBytes+2)
 	return errors.Join(errs...)
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,14 +52,10 @@ func (c Config) WithDefaults() Config {
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
-	if c.ID == "" {
-		errs = append(errs, errors.New("workers: a worker needs an id"))
-	}
+	var errs rewards.Faults
+	errs.Add(c.ID == "", "workers: a worker needs an id")
 	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("workers: "+format, args...))
-		}
+		errs.Add(!ok, "workers: "+format, args...)
 	}
 	check(c.Index >= 0 && c.Index < c.Of, "worker %d of %d: the first one is 0", c.Index, c.Of)
 	check(c.MaxAbandoned >= 0, "max_abandoned must not be negative, not %d", c.MaxAbandoned)

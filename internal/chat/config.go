@@ -3,9 +3,9 @@ package chat
 import (
 	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // Config holds what is the same for all questions of a Client.
@@ -49,11 +49,9 @@ func (c Config) WithDefaults() Config {
 
 // Validate names everything that is wrong with a configuration that has its defaults.
 func (c Config) Validate() error {
-	errs := []error{keys.Validate("", &c)}
+	errs := rewards.Faults{keys.Validate("", &c)}
 	positive := func(name string, v int64) {
-		if v < 1 {
-			errs = append(errs, fmt.Errorf("%s: %d, want 1 or more", name, v))
-		}
+		errs.Add(v < 1, "%s: %d, want 1 or more", name, v)
 	}
 	positive("max_request_bytes", c.MaxRequestBytes)
 	positive("max_answer_bytes", c.MaxAnswerBytes)

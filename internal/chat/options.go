@@ -52,16 +52,14 @@ func (a *Asking) Validate() error {
 
 // Validate names everything that is wrong.
 func (s *Sampling) Validate() error {
-	var errs []error
+	var errs rewards.Faults
 	if t := s.Temperature; t != nil && !(*t >= 0 && *t <= 100) {
 		errs = append(errs, fmt.Errorf("temperature: %v, want 0 to 100", *t))
 	}
 	if p := s.TopP; p != nil && !(*p > 0 && *p <= 1) {
 		errs = append(errs, fmt.Errorf("top_p: %v, want above 0, at most 1", *p))
 	}
-	if s.MaxTokens < 0 {
-		errs = append(errs, fmt.Errorf("max_tokens: %d, want 0 (the engine's) or more", s.MaxTokens))
-	}
+	errs.Add(s.MaxTokens < 0, "max_tokens: %d, want 0 (the engine's) or more", s.MaxTokens)
 	return errors.Join(errs...)
 }
 

@@ -41,19 +41,11 @@ func DefaultPictures(format string) Pictures { return Pictures{ImageFormat: form
 
 // Validate names everything that is wrong; formats are the words that the scorer takes.
 func (p *Pictures) Validate(formats ...string) error {
-	var errs []error
-	if !slices.Contains(formats, p.ImageFormat) {
-		errs = append(errs, fmt.Errorf("image_format: %q is unknown, want one of %q", p.ImageFormat, formats))
-	}
-	if p.JPEGQuality < 1 || p.JPEGQuality > 100 {
-		errs = append(errs, fmt.Errorf("jpeg_quality: %d, want 1 to 100", p.JPEGQuality))
-	}
-	if p.Resize < 0 || p.Resize > maxSide {
-		errs = append(errs, fmt.Errorf("resize: %d, want 0 (no change) to %d", p.Resize, maxSide))
-	}
-	if p.Resize > 0 && p.ImageFormat == FormatAsIs {
-		errs = append(errs, errors.New("resize: a picture sent as_is is not resized; choose one of the two"))
-	}
+	var errs rewards.Faults
+	errs.Add(!slices.Contains(formats, p.ImageFormat), "image_format: %q is unknown, want one of %q", p.ImageFormat, formats)
+	errs.Add(p.JPEGQuality < 1 || p.JPEGQuality > 100, "jpeg_quality: %d, want 1 to 100", p.JPEGQuality)
+	errs.Add(p.Resize < 0 || p.Resize > maxSide, "resize: %d, want 0 (no change) to %d", p.Resize, maxSide)
+	errs.Add(p.Resize > 0 && p.ImageFormat == FormatAsIs, "resize: a picture sent as_is is not resized; choose one of the two")
 	return errors.Join(errs...)
 }
 

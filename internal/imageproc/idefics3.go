@@ -81,13 +81,9 @@ func (c *hfConfig) longest(key string, absent int) int {
 
 // validate names all faults.
 func (p Idefics3) validate() error {
-	errs := []error{side("longest edge", p.LongestEdge, true), p.Filter.check(), checkNorm(p.Rescale, p.Mean, p.Std)}
-	if p.Size < 1 || p.Size > maxLongest {
-		errs = append(errs, fmt.Errorf("tile size is %d, want 1 to %d", p.Size, maxLongest))
-	}
-	if p.SeqLen < 0 || p.SeqLen > 1<<16 {
-		errs = append(errs, fmt.Errorf("image_seq_len is %d, want 1 to %d", p.SeqLen, 1<<16))
-	}
+	errs := rewards.Faults{side("longest edge", p.LongestEdge, true), p.Filter.check(), checkNorm(p.Rescale, p.Mean, p.Std)}
+	errs.Add(p.Size < 1 || p.Size > maxLongest, "tile size is %d, want 1 to %d", p.Size, maxLongest)
+	errs.Add(p.SeqLen < 0 || p.SeqLen > 1<<16, "image_seq_len is %d, want 1 to %d", p.SeqLen, 1<<16)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("idefics3 image processor: %w", err)
 	}

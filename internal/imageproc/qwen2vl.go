@@ -69,13 +69,11 @@ func ParseQwen2VL(preprocessor []byte) (Qwen2VL, error) {
 
 // validate names all faults.
 func (p Qwen2VL) validate() error {
-	errs := []error{p.Filter.check(), checkNorm(p.Rescale, p.Mean, p.Std)}
+	errs := rewards.Faults{p.Filter.check(), checkNorm(p.Rescale, p.Mean, p.Std)}
 	if p.MinPixels < 1 || p.MaxPixels < p.MinPixels || p.MaxPixels > maxSide*maxSide {
 		errs = append(errs, fmt.Errorf("%d to %d pixels, want 1 to %d and the lower bound first", p.MinPixels, p.MaxPixels, maxSide*maxSide))
 	}
-	if p.Patch < 1 || p.Patch > 256 || p.Merge < 1 || p.Merge > 16 || p.Temporal < 1 || p.Temporal > 16 {
-		errs = append(errs, fmt.Errorf("patch_size %d, merge_size %d and temporal_patch_size %d, want 1 to 256, 1 to 16 and 1 to 16", p.Patch, p.Merge, p.Temporal))
-	}
+	errs.Add(p.Patch < 1 || p.Patch > 256 || p.Merge < 1 || p.Merge > 16 || p.Temporal < 1 || p.Temporal > 16, "patch_size %d, merge_size %d and temporal_patch_size %d, want 1 to 256, 1 to 16 and 1 to 16", p.Patch, p.Merge, p.Temporal)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("qwen2-vl image processor: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // The steps' operations.
@@ -89,10 +90,8 @@ func (r *Recipe) UnmarshalJSON(data []byte) error {
 
 // validate names all faults of the recipe.
 func (r Recipe) validate() error {
-	var errs []error
-	if len(r.Steps) > maxSteps {
-		errs = append(errs, fmt.Errorf("%d steps, want at most %d", len(r.Steps), maxSteps))
-	}
+	var errs rewards.Faults
+	errs.Add(len(r.Steps) > maxSteps, "%d steps, want at most %d", len(r.Steps), maxSteps)
 	for i, s := range r.Steps {
 		if err := s.validate(); err != nil {
 			errs = append(errs, fmt.Errorf("steps[%d] (%s): %w", i, s.Op, err))

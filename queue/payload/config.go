@@ -3,13 +3,13 @@ package payload
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rewardloop/rewardloop/internal/metric"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
+	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -58,7 +58,7 @@ func (c Config) WithDefaults() Config {
 
 // Validate returns every fault.
 func (c Config) Validate() error {
-	var errs []error
+	var errs rewards.Faults
 	for _, d := range [...]struct {
 		name string
 		v    time.Duration
@@ -69,19 +69,11 @@ func (c Config) Validate() error {
 		{"backoff_min", c.BackoffMin},
 		{"stall_timeout", c.StallTimeout},
 	} {
-		if d.v <= 0 {
-			errs = append(errs, fmt.Errorf("%s is %s, want more than 0", d.name, d.v))
-		}
+		errs.Add(d.v <= 0, "%s is %s, want more than 0", d.name, d.v)
 	}
-	if c.BackoffMax < c.BackoffMin {
-		errs = append(errs, fmt.Errorf("backoff_max of %s is below backoff_min of %s", c.BackoffMax, c.BackoffMin))
-	}
-	if c.BulkBytes < 1 {
-		errs = append(errs, fmt.Errorf("bulk_bytes is %d, want 1 or more", c.BulkBytes))
-	}
-	if c.MaxOpen < 1 || c.MaxConns < 1 {
-		errs = append(errs, fmt.Errorf("max_open %d and max_conns %d must be 1 or more", c.MaxOpen, c.MaxConns))
-	}
+	errs.Add(c.BackoffMax < c.BackoffMin, "backoff_max of %s is below backoff_min of %s", c.BackoffMax, c.BackoffMin)
+	errs.Add(c.BulkBytes < 1, "bulk_bytes is %d, want 1 or more", c.BulkBytes)
+	errs.Add(c.MaxOpen < 1 || c.MaxConns < 1, "max_open %d and max_conns %d must be 1 or more", c.MaxOpen, c.MaxConns)
 	return errors.Join(append(errs, c.conn(1, 1).Validate())...)
 }
 

@@ -114,11 +114,9 @@ func ofGroup() []string { return []string{prompt.Prompt, prompt.GroundTruth, pro
 // stands.
 func parseTemplate(text string, required []string, more ...string) (prompt.Template, error) {
 	t, err := prompt.Parse("template", text, slices.Concat(ofGroup(), required, more)...)
-	errs := []error{err}
+	errs := rewards.Faults{err}
 	for _, p := range required {
-		if !t.Has(p) {
-			errs = append(errs, fmt.Errorf("template: has no %s", p))
-		}
+		errs.Add(!t.Has(p), "template: has no %s", p)
 	}
 	return t, errors.Join(errs...)
 }

@@ -59,16 +59,12 @@ func (o *pairwiseOptions) asker() *asker { return &asker{asking: o.asking} }
 
 func (o *pairwiseOptions) validate() error {
 	_, bad := parseTemplate(o.Template, []string{inResponseA, inResponseB})
-	errs := []error{
+	errs := rewards.Faults{
 		o.asking.validate(), o.showing.validate(), bad, checkReference(o.Reference),
 		oneOf("method", o.Method, methodWinRate, methodCopeland, methodDGR, methodElo, methodTournament),
 	}
-	if o.Pairs != 0 && (o.Pairs < 2 || o.Pairs > maxQuestions) {
-		errs = append(errs, fmt.Errorf("pairs: %d, want 0 (all) or 2 and more, up to %d: with one each, most members are never compared even through others", o.Pairs, maxQuestions))
-	}
-	if !(o.MaxUnknown >= 0 && o.MaxUnknown <= 1) {
-		errs = append(errs, fmt.Errorf("max_unknown: %v, want 0 to 1", o.MaxUnknown))
-	}
+	errs.Add(o.Pairs != 0 && (o.Pairs < 2 || o.Pairs > maxQuestions), "pairs: %d, want 0 (all) or 2 and more, up to %d: with one each, most members are never compared even through others", o.Pairs, maxQuestions)
+	errs.Add(!(o.MaxUnknown >= 0 && o.MaxUnknown <= 1), "max_unknown: %v, want 0 to 1", o.MaxUnknown)
 	return errors.Join(errs...)
 }
 

@@ -38,13 +38,9 @@ func (c Config) WithDefaults() Config {
 
 // Validate names every fault of c.
 func (c Config) Validate() error {
-	var faults []error
-	if c.Quality < 1 || c.Quality > 100 {
-		faults = append(faults, fmt.Errorf("quality is %d, must be 1…100", c.Quality))
-	}
-	if !(c.Divisor > 0) || math.IsInf(c.Divisor, 0) {
-		faults = append(faults, fmt.Errorf("divisor is %v, must be a positive number", c.Divisor))
-	}
+	var faults rewards.Faults
+	faults.Add(c.Quality < 1 || c.Quality > 100, "quality is %d, must be 1…100", c.Quality)
+	faults.Add(!(c.Divisor > 0) || math.IsInf(c.Divisor, 0), "divisor is %v, must be a positive number", c.Divisor)
 	return errors.Join(faults...)
 }
 

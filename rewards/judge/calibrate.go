@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sort"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // calibration makes a reward of a score.
@@ -20,19 +22,13 @@ type calibration struct {
 const maxTable = 1000
 
 func (c *calibration) validate() error {
-	var errs []error
-	if !finite(c.Scale) || !finite(c.Offset) || c.Scale == 0 {
-		errs = append(errs, fmt.Errorf("scale and offset: %v and %v, want finite numbers, and a scale that is not 0", c.Scale, c.Offset))
-	}
+	var errs rewards.Faults
+	errs.Add(!finite(c.Scale) || !finite(c.Offset) || c.Scale == 0, "scale and offset: %v and %v, want finite numbers, and a scale that is not 0", c.Scale, c.Offset)
 	if c.Table == nil {
 		return errors.Join(errs...)
 	}
-	if c.Scale != 1 || c.Offset != 0 {
-		errs = append(errs, errors.New("table: excludes scale and offset"))
-	}
-	if len(c.Table) < 2 || len(c.Table) > maxTable {
-		errs = append(errs, fmt.Errorf("table: has %d points, want 2 to %d", len(c.Table), maxTable))
-	}
+	errs.Add(c.Scale != 1 || c.Offset != 0, "table: excludes scale and offset")
+	errs.Add(len(c.Table) < 2 || len(c.Table) > maxTable, "table: has %d points, want 2 to %d", len(c.Table), maxTable)
 	rises, falls := false, false
 	for i, p := range c.Table[min(1, len(c.Table)):] {
 		before := c.Table[i]
@@ -41,9 +37,7 @@ func (c *calibration) validate() error {
 		}
 		rises, falls = rises || p[1] > before[1], falls || p[1] < before[1]
 	}
-	if rises && falls {
-		errs = append(errs, errors.New("table: the rewards rise and fall; a better score must not be worth less in one place and more in another"))
-	}
+	errs.Add(rises && falls, "table: the rewards rise and fall; a better score must not be worth less in one place and more in another")
 	return errors.Join(errs...)
 }
 

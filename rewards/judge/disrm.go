@@ -31,10 +31,8 @@ const (
 )
 
 func (o *disrmOptions) validate() error {
-	errs := []error{o.calibration.validate(), oneOf("api", o.API, apiVLLM, apiSGLang)}
-	if o.UseActivation && o.API != apiVLLM {
-		errs = append(errs, errors.New("use_activation: only vllm knows it"))
-	}
+	errs := rewards.Faults{o.calibration.validate(), oneOf("api", o.API, apiVLLM, apiSGLang)}
+	errs.Add(o.UseActivation && o.API != apiVLLM, "use_activation: only vllm knows it")
 	return errors.Join(errs...)
 }
 

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // extraction says where in an answer the score stands.
@@ -47,16 +49,14 @@ var (
 )
 
 func (e *extraction) validate() error {
-	errs := []error{oneOf("match", e.Match, matchFirst, matchLast), oneOf("out_of_range", e.OutOfRange, outRefuse, outClip)}
+	errs := rewards.Faults{oneOf("match", e.Match, matchFirst, matchLast), oneOf("out_of_range", e.OutOfRange, outRefuse, outClip)}
 	ways := 0
 	for _, way := range []string{e.Regex, e.JSON, e.Tag} {
 		if way != "" {
 			ways++
 		}
 	}
-	if ways > 1 {
-		errs = append(errs, errors.New("regex, json and tag: set only one"))
-	}
+	errs.Add(ways > 1, "regex, json and tag: set only one")
 	if e.Regex != "" {
 		if re, err := regexp.Compile(e.Regex); err != nil {
 			errs = append(errs, fmt.Errorf("regex: %w", err))
@@ -64,14 +64,10 @@ func (e *extraction) validate() error {
 			errs = append(errs, fmt.Errorf("regex: %q has no group; put the score into parentheses", e.Regex))
 		}
 	}
-	if e.Tag != "" && !tagName.MatchString(e.Tag) {
-		errs = append(errs, fmt.Errorf("tag: %q is no name; want one as in <score>: score", e.Tag))
-	}
+	errs.Add(e.Tag != "" && !tagName.MatchString(e.Tag), "tag: %q is no name; want one as in <score>: score", e.Tag)
 	if e.hasSchema() {
 		var object map[string]any
-		if e.JSON == "" {
-			errs = append(errs, errors.New("schema: needs json, the path to the score"))
-		}
+		errs.Add(e.JSON == "", "schema: needs json, the path to the score")
 		if json.Unmarshal(e.Schema, &object) != nil {
 			errs = append(errs, errors.New("schema: want a JSON object"))
 		}

@@ -26,10 +26,8 @@ const (
 func defaultShowing() showing { return showing{Show: showAuto, Frames: 8} }
 
 func (o *showing) validate() error {
-	errs := []error{oneOf("show", o.Show, showAuto, showAlways, showNever), positive("frames", o.Frames)}
-	if o.Frames > maxFrames {
-		errs = append(errs, fmt.Errorf("frames: %d, want at most %d", o.Frames, maxFrames))
-	}
+	errs := rewards.Faults{oneOf("show", o.Show, showAuto, showAlways, showNever), positive("frames", o.Frames)}
+	errs.Add(o.Frames > maxFrames, "frames: %d, want at most %d", o.Frames, maxFrames)
 	return errors.Join(errs...)
 }
 

@@ -39,31 +39,21 @@ const maxRubrics = 64
 var rubricName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,40}$`)
 
 func (o *rubricOptions) validate() error {
-	errs := []error{o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), o.showing.validate()}
-	if len(o.Rubrics) < 1 || len(o.Rubrics) > maxRubrics {
-		errs = append(errs, fmt.Errorf("rubrics: there are %d, want 1 to %d, each {name, text, weight}", len(o.Rubrics), maxRubrics))
-	}
+	errs := rewards.Faults{o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), o.showing.validate()}
+	errs.Add(len(o.Rubrics) < 1 || len(o.Rubrics) > maxRubrics, "rubrics: there are %d, want 1 to %d, each {name, text, weight}", len(o.Rubrics), maxRubrics)
 	total, seen := 0.0, map[string]bool{}
 	for i, r := range o.Rubrics {
-		if !rubricName.MatchString(r.Name) || seen[r.Name] {
-			errs = append(errs, fmt.Errorf("rubrics[%d].name: %q, want a name of its own of a to z, 0 to 9 and _", i, r.Name))
-		}
+		errs.Add(!rubricName.MatchString(r.Name) || seen[r.Name], "rubrics[%d].name: %q, want a name of its own of a to z, 0 to 9 and _", i, r.Name)
 		seen[r.Name] = true
-		if strings.TrimSpace(r.Text) == "" || len(r.Text) > prompt.MaxTemplate {
-			errs = append(errs, fmt.Errorf("rubrics[%d].text: has %d bytes, want 1 to %d", i, len(r.Text), prompt.MaxTemplate))
-		}
+		errs.Add(strings.TrimSpace(r.Text) == "" || len(r.Text) > prompt.MaxTemplate, "rubrics[%d].text: has %d bytes, want 1 to %d", i, len(r.Text), prompt.MaxTemplate)
 		if w := r.weight(); !(w >= 0) || !finite(w) {
 			errs = append(errs, fmt.Errorf("rubrics[%d].weight: %v, want 0 or more", i, w))
 		} else {
 			total += w
 		}
 	}
-	if len(o.Rubrics) > 0 && !(total > 0 && finite(total)) {
-		errs = append(errs, fmt.Errorf("rubrics: their weights add up to %v, want more than 0", total))
-	}
-	if !finite(o.Min) || !finite(o.Max) || o.Min >= o.Max {
-		errs = append(errs, fmt.Errorf("min and max: %v and %v, want the lower first", o.Min, o.Max))
-	}
+	errs.Add(len(o.Rubrics) > 0 && !(total > 0 && finite(total)), "rubrics: their weights add up to %v, want more than 0", total)
+	errs.Add(!finite(o.Min) || !finite(o.Max) || o.Min >= o.Max, "min and max: %v and %v, want the lower first", o.Min, o.Max)
 	return errors.Join(errs...)
 }
 

@@ -85,16 +85,14 @@ type unifiedOptions struct {
 }
 
 func (o *unifiedOptions) validate() error {
-	errs := []error{
+	errs := rewards.Faults{
 		o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures),
 		oneOf("version", o.Version, version15, version20),
 		oneOf("parse", o.Parse, parseVerlOmni, parseStrict),
 		oneOf("video", o.Video, videoClip, videoFrames),
 		positive("frames", o.Frames), positive("frame_interval", o.FrameInterval),
 	}
-	if o.Frames > maxFrames {
-		errs = append(errs, fmt.Errorf("frames: %d, want at most %d", o.Frames, maxFrames))
-	}
+	errs.Add(o.Frames > maxFrames, "frames: %d, want at most %d", o.Frames, maxFrames)
 	return errors.Join(errs...)
 }
 

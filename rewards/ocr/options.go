@@ -231,11 +231,9 @@ func ParseOptions(raw json.RawMessage) (Options, error) {
 
 // Validate names everything that is wrong.
 func (o Options) Validate() error {
-	var errs []error
+	var errs rewards.Faults
 	word := func(name, got string, want ...string) {
-		if !slices.Contains(want, got) {
-			errs = append(errs, fmt.Errorf("%s: %q is unknown, want one of %q", name, got, want))
-		}
+		errs.Add(!slices.Contains(want, got), "%s: %q is unknown, want one of %q", name, got, want)
 	}
 	word("target_rule", o.TargetRule, firstQuoted, doubleOrSingle, everyQuoted)
 	word("no_target", o.NoTarget, fail, wholePrompt, zero)
@@ -247,24 +245,12 @@ func (o Options) Validate() error {
 	word("reader", o.Reader, ReaderAuto, ReaderPPOCR, ReaderTesseract, ReaderVLM)
 	word("profile", o.Profile, profileRapidOCR, ProfilePaddle2)
 	word("mode", o.Mode, modeFast, ModeParity)
-	if o.Model == "" {
-		errs = append(errs, errors.New("model: is empty; `rewardloop models list` shows the names"))
-	}
-	if !infer.ValidDevice(o.Device) {
-		errs = append(errs, fmt.Errorf("device: %q is unknown, want %s", o.Device, infer.DeviceForm))
-	}
-	if o.FrameInterval < 1 {
-		errs = append(errs, fmt.Errorf("frame_interval: %d, want 1 or more", o.FrameInterval))
-	}
-	if o.MinLenForSubstring < 1 {
-		errs = append(errs, fmt.Errorf("min_len_for_substring: %d, want 1 or more", o.MinLenForSubstring))
-	}
-	if o.NgramMax < 1 || o.NgramMax > maxNgram {
-		errs = append(errs, fmt.Errorf("ngram_max: %d, want 1 to %d", o.NgramMax, maxNgram))
-	}
-	if o.MinConf < 0 || o.MinConf > 1 {
-		errs = append(errs, fmt.Errorf("min_conf: %v, want 0 to 1", o.MinConf))
-	}
+	errs.Add(o.Model == "", "model: is empty; `rewardloop models list` shows the names")
+	errs.Add(!infer.ValidDevice(o.Device), "device: %q is unknown, want %s", o.Device, infer.DeviceForm)
+	errs.Add(o.FrameInterval < 1, "frame_interval: %d, want 1 or more", o.FrameInterval)
+	errs.Add(o.MinLenForSubstring < 1, "min_len_for_substring: %d, want 1 or more", o.MinLenForSubstring)
+	errs.Add(o.NgramMax < 1 || o.NgramMax > maxNgram, "ngram_max: %d, want 1 to %d", o.NgramMax, maxNgram)
+	errs.Add(o.MinConf < 0 || o.MinConf > 1, "min_conf: %v, want 0 to 1", o.MinConf)
 	return errors.Join(errs...)
 }
 

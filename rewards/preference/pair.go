@@ -18,7 +18,7 @@ type formula func(cosine, logit float64) float64
 type pairScorer struct {
 	judging
 
-	rate     formula
+	rate formula
 }
 
 var (

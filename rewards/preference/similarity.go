@@ -13,7 +13,7 @@ import (
 type similarityScorer struct {
 	judging
 
-	result   string
+	result string
 }
 
 // The values of the option result.

@@ -22,13 +22,9 @@ type lengthOptions struct {
 }
 
 func (o lengthOptions) validate() error {
-	var errs []error
-	if o.MinLength < 0 || o.MaxLength < o.MinLength {
-		errs = append(errs, fmt.Errorf("min_length: %d and max_length: %d, want 0 <= min_length <= max_length", o.MinLength, o.MaxLength))
-	}
-	if o.PenaltyRate < 0 {
-		errs = append(errs, fmt.Errorf("penalty_rate: %v, want 0 or more", o.PenaltyRate))
-	}
+	var errs rewards.Faults
+	errs.Add(o.MinLength < 0 || o.MaxLength < o.MinLength, "min_length: %d and max_length: %d, want 0 <= min_length <= max_length", o.MinLength, o.MaxLength)
+	errs.Add(o.PenaltyRate < 0, "penalty_rate: %v, want 0 or more", o.PenaltyRate)
 	if o.Floor != nil && *o.Floor > 0 {
 		errs = append(errs, fmt.Errorf("floor: %v, want 0 or less", *o.Floor))
 	}
@@ -75,17 +71,13 @@ type overlongOptions struct {
 }
 
 func (o overlongOptions) validate() error {
-	var errs []error
+	var errs rewards.Faults
 	if o.OverlongBufferLen < 1 || o.MaxRespLen < o.OverlongBufferLen {
 		errs = append(errs, fmt.Errorf("max_resp_len: %d and overlong_buffer_len: %d are required in tokens, want 1 <= overlong_buffer_len <= max_resp_len",
 			o.MaxRespLen, o.OverlongBufferLen))
 	}
-	if o.PenaltyFactor < 0 {
-		errs = append(errs, fmt.Errorf("penalty_factor: %v, want 0 or more", o.PenaltyFactor))
-	}
-	if o.LengthKey == "" {
-		errs = append(errs, errors.New("length_key: is empty, want the name of a field of extra_info"))
-	}
+	errs.Add(o.PenaltyFactor < 0, "penalty_factor: %v, want 0 or more", o.PenaltyFactor)
+	errs.Add(o.LengthKey == "", "length_key: is empty, want the name of a field of extra_info")
 	return errors.Join(errs...)
 }
 

@@ -26,10 +26,8 @@ type mmk12Options struct {
 }
 
 func (o mmk12Options) validate() error {
-	var errs []error
-	if o.FormatScore < 0 {
-		errs = append(errs, fmt.Errorf("format_score: %v, want 0 or more", o.FormatScore))
-	}
+	var errs rewards.Faults
+	errs.Add(o.FormatScore < 0, "format_score: %v, want 0 or more", o.FormatScore)
 	return errors.Join(append(errs, oneOf("values", o.Values, refuseValues, equalText))...)
 }
 

@@ -37,22 +37,12 @@ type ngramOptions struct {
 }
 
 func (o ngramOptions) validate() error {
-	errs := []error{o.tokenizerOption.validate(), oneOf("analyze_scope", o.AnalyzeScope, fullScope, thoughtScope)}
-	if o.N < 1 || o.N > maxN {
-		errs = append(errs, fmt.Errorf("n: %d, want 1 to %d", o.N, maxN))
-	}
-	if o.PenaltyThreshold < 0 || o.PenaltyThreshold > 1 {
-		errs = append(errs, fmt.Errorf("penalty_threshold: %v, want 0 to 1", o.PenaltyThreshold))
-	}
-	if o.PenaltyRate < 0 {
-		errs = append(errs, fmt.Errorf("penalty_rate: %v, want 0 or more", o.PenaltyRate))
-	}
-	if o.MaxPenalty > 0 {
-		errs = append(errs, fmt.Errorf("max_penalty: %v, want 0 or less", o.MaxPenalty))
-	}
-	if o.MinScaling < 0 || o.MinScaling >= 1 {
-		errs = append(errs, fmt.Errorf("min_scaling: %v, want 0 or more and less than 1", o.MinScaling))
-	}
+	errs := rewards.Faults{o.tokenizerOption.validate(), oneOf("analyze_scope", o.AnalyzeScope, fullScope, thoughtScope)}
+	errs.Add(o.N < 1 || o.N > maxN, "n: %d, want 1 to %d", o.N, maxN)
+	errs.Add(o.PenaltyThreshold < 0 || o.PenaltyThreshold > 1, "penalty_threshold: %v, want 0 to 1", o.PenaltyThreshold)
+	errs.Add(o.PenaltyRate < 0, "penalty_rate: %v, want 0 or more", o.PenaltyRate)
+	errs.Add(o.MaxPenalty > 0, "max_penalty: %v, want 0 or less", o.MaxPenalty)
+	errs.Add(o.MinScaling < 0 || o.MinScaling >= 1, "min_scaling: %v, want 0 or more and less than 1", o.MinScaling)
 	return errors.Join(errs...)
 }
 

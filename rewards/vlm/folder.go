@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // Bounds of a folder's files, in bytes, and of the numbers in them.
@@ -62,21 +64,15 @@ type sidecar struct {
 }
 
 func (s sidecar) validate() error {
-	var errs []error
-	if s.Format != 1 {
-		errs = append(errs, fmt.Errorf("format: %d, want 1", s.Format))
-	}
+	var errs rewards.Faults
+	errs.Add(s.Format != 1, "format: %d, want 1", s.Format)
 	for name, d := range map[string]string{"vision": s.DType.Vision, "embed": s.DType.Embed, "decoder": s.DType.Decoder} {
 		if err := checkDType(d); err != nil {
 			errs = append(errs, fmt.Errorf("dtype.%s: %w", name, err))
 		}
 	}
-	if s.LongestEdge < 0 || s.LongestEdge > 8192 {
-		errs = append(errs, fmt.Errorf("longest_edge: %d, want 0 (the model's) to 8192", s.LongestEdge))
-	}
-	if s.MaxPixels < 0 || s.MaxPixels > 1<<26 {
-		errs = append(errs, fmt.Errorf("max_pixels: %d, want 0 (the model's) to %d", s.MaxPixels, 1<<26))
-	}
+	errs.Add(s.LongestEdge < 0 || s.LongestEdge > 8192, "longest_edge: %d, want 0 (the model's) to 8192", s.LongestEdge)
+	errs.Add(s.MaxPixels < 0 || s.MaxPixels > 1<<26, "max_pixels: %d, want 0 (the model's) to %d", s.MaxPixels, 1<<26)
 	return errors.Join(errs...)
 }
 

@@ -57,13 +57,9 @@ type Options struct {
 func defaultOptions() Options { return Options{Model: DefaultModel, Device: infer.CPU} }
 
 func (o Options) validate() error {
-	var errs []error
-	if o.Model == "" {
-		errs = append(errs, errors.New("model: is empty; want a folder, or a name of the catalogue"))
-	}
-	if !infer.ValidDevice(o.Device) {
-		errs = append(errs, fmt.Errorf("device: %q is unknown, want %s", o.Device, infer.DeviceForm))
-	}
+	var errs rewards.Faults
+	errs.Add(o.Model == "", "model: is empty; want a folder, or a name of the catalogue")
+	errs.Add(!infer.ValidDevice(o.Device), "device: %q is unknown, want %s", o.Device, infer.DeviceForm)
 	if err := checkDType(o.DType); err != nil {
 		errs = append(errs, fmt.Errorf("dtype: %w", err))
 	}

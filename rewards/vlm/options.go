@@ -96,7 +96,7 @@ var tagName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 
 // validate names everything that is wrong.
 func (o *scorerOptions) validate() error {
-	errs := []error{
+	errs := rewards.Faults{
 		o.Options.validate(),
 		oneOf("mode", o.Mode, modeYesNo, modeDigit, modeCandidates, modeGenerate),
 		oneOf("show", o.Show, showAlways, showAuto, showNever),
@@ -104,9 +104,7 @@ func (o *scorerOptions) validate() error {
 		oneOf("match", o.Match, matchLast, matchFirst),
 	}
 	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
+		errs.Add(!ok, format, args...)
 	}
 	check(o.Frames >= 1 && o.Frames <= maxFrames, "frames: %d, want 1 to %d", o.Frames, maxFrames)
 	check(o.MinMass >= 0 && o.MinMass <= 1, "min_mass: %v, want 0 to 1", o.MinMass)
@@ -137,7 +135,7 @@ func (o *scorerOptions) validateCandidates() error {
 }
 
 func (o *scorerOptions) validateExtraction() error {
-	var errs []error
+	var errs rewards.Faults
 	if o.Regex != "" {
 		if re, err := regexp.Compile(o.Regex); err != nil {
 			errs = append(errs, fmt.Errorf("regex: %w", err))
@@ -145,18 +143,12 @@ func (o *scorerOptions) validateExtraction() error {
 			errs = append(errs, fmt.Errorf("regex: %q has no group; put the score into parentheses", o.Regex))
 		}
 	}
-	if o.Tag != "" && o.Regex != "" {
-		errs = append(errs, errors.New("regex and tag: set only one"))
-	}
-	if o.Tag != "" && !tagName.MatchString(o.Tag) {
-		errs = append(errs, fmt.Errorf("tag: %q is no name; want one as in <score>: score", o.Tag))
-	}
+	errs.Add(o.Tag != "" && o.Regex != "", "regex and tag: set only one")
+	errs.Add(o.Tag != "" && !tagName.MatchString(o.Tag), "tag: %q is no name; want one as in <score>: score", o.Tag)
 	if o.Min != nil && o.Max != nil && *o.Min >= *o.Max {
 		errs = append(errs, fmt.Errorf("min and max: %v and %v, want the lower first", *o.Min, *o.Max))
 	}
-	if o.Scale == 0 || !finite(o.Scale) || !finite(o.Offset) {
-		errs = append(errs, fmt.Errorf("scale and offset: %v and %v, want numbers, and a scale that is not 0", o.Scale, o.Offset))
-	}
+	errs.Add(o.Scale == 0 || !finite(o.Scale) || !finite(o.Offset), "scale and offset: %v and %v, want numbers, and a scale that is not 0", o.Scale, o.Offset)
 	return errors.Join(errs...)
 }
 

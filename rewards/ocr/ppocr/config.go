@@ -2,7 +2,8 @@ package ppocr
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // Mode says what is kept of the reference's sizes.
@@ -80,11 +81,9 @@ func fill[T comparable](field *T, value T) {
 
 // Validate names everything that is wrong.
 func (c Config) Validate() error {
-	var errs []error
+	var errs rewards.Faults
 	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
+		errs.Add(!ok, format, args...)
 	}
 	check(c.Profile == RapidOCR || c.Profile == Paddle2, "profile: %q is unknown, want %s or %s", c.Profile, RapidOCR, Paddle2)
 	check(c.Mode == Parity || c.Mode == Fast, "mode: %q is unknown, want %s or %s", c.Mode, Parity, Fast)

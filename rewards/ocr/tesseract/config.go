@@ -3,7 +3,6 @@ package tesseract
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/rewards"
 )
 
 // Isolation says where Tesseract runs.
@@ -82,11 +82,9 @@ func (c Config) WithDefaults() Config {
 // Validate names everything that is wrong with a configuration whose defaults
 // are filled.
 func (c Config) Validate() error {
-	errs := []error{keys.Validate("tesseract", &c)}
+	errs := rewards.Faults{keys.Validate("tesseract", &c)}
 	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf("tesseract: "+format, args...))
-		}
+		errs.Add(wrong, "tesseract: "+format, args...)
 	}
 	bad(c.Isolation != Process && c.Isolation != Inline, "isolation: %q, want %s or %s", c.Isolation, Process, Inline)
 	bad(c.Threshold != sauvola && c.Threshold != otsu, "threshold: %q, want %s or %s", c.Threshold, sauvola, otsu)
