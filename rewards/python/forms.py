@@ -30,7 +30,8 @@ class Group:
         self.uid, self.run = head.get("uid") or "", head.get("run") or ""
         self.split, self.step = head.get("split") or "train", head.get("step") or 0
         self.size, self.missing = head.get("size") or 0, head.get("missing") or 0
-        self.absent, self.last_mean_std = dict(head.get("absent") or {}), head.get("last_mean_std")
+        self.absent, spread = dict(head.get("absent") or {}), head.get("last_mean_std")
+        self.last_mean_std = None if spread is None else float(spread)
 
     def __repr__(self):
         return f"Group({self.uid!r}, {self.size - self.missing} of {self.size})"

@@ -51,7 +51,8 @@ class Sample:
         self.split = head.get("split") or "train"
         self.step, self.index, self.group_size = head.get("step") or 0, head.get("index"), head.get("group_size") or 0
         self.ground_truth, self.extra_info = head.get("ground_truth"), dict(head.get("extra_info") or {})
-        self.values, self.failed = dict(head.get("values") or {}), dict(head.get("failed") or {})
+        self.values = {key: float(value) for key, value in (head.get("values") or {}).items()}
+        self.failed = dict(head.get("failed") or {})
         self.is_reference = bool(head.get("is_reference"))
 
     def __repr__(self):
