@@ -51,6 +51,13 @@ func Signatures() (names []string) {
 	return names
 }
 
+// TakesBatches reports whether functions of a signature may be called with batches of samples of any
+// groups.
+func TakesBatches(signature string) bool {
+	f, _ := Options{Signature: signature}.form()
+	return f.batches
+}
+
 func (o Options) form() (form, bool) {
 	i := slices.IndexFunc(forms, func(f form) bool { return f.name == o.Signature })
 	if i < 0 {
