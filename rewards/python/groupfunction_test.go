@@ -296,9 +296,9 @@ func TestWhatCannotBeCalledWithGroupsIsRefusedByName(t *testing.T) {
 	require.ErrorContains(t, err, "it needs response_token_ids", "also where nobody has inspected it")
 	for options, says := range map[string]string{
 		`{"signature": "verl"}`: `signature "verl", want one of score_group, rm_gallery, openjudge, trl, slime, ms_swift, openrlhf, ddpo`,
-		`{"signature": "score_group", "placement": {"batch": true}}`:     "signature: score_group needs whole prompt groups",
-		`{"signature": "trl", "reference": "prompt"}`:                    `reference: "prompt" leads nowhere`,
-		`{"reference": "ground_truth"}`:                                  "reference is for functions of whole prompt groups",
+		`{"signature": "score_group", "placement": {"batch": true}}`:                      "signature: score_group needs whole prompt groups",
+		`{"signature": "trl", "reference": "prompt"}`:                                     `reference: "prompt" leads nowhere`,
+		`{"reference": "ground_truth"}`:                                                   "reference is for functions of whole prompt groups",
 		`{"signature": "trl", "reference": "ground_truth", "placement": {"batch": true}}`: "reference is for functions of whole prompt groups",
 	} {
 		var opts python.Options
