@@ -7,6 +7,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
+// signatureKey names the form in which a Python function is called.
+const signatureKey = "signature"
+
 // formKeys are the keys of an entry that say in which form a Python function is called.
 type formKeys struct {
 	signature, reference value
@@ -17,7 +20,7 @@ func takeForm(o *object, t *ComponentConfig) (k formKeys) {
 	if t.Scorer != PythonScorer {
 		return k
 	}
-	k.signature, _ = o.take("signature")
+	k.signature, _ = o.take(signatureKey)
 	if !k.signature.null() || t.scoresGroups() {
 		k.reference, _ = o.take("reference")
 	}

@@ -67,7 +67,7 @@ func TestFaultsOfAFormAreToldWithTheirLines(t *testing.T) {
 	t.Parallel()
 	dir := groupFile(t)
 	for rest, want := range map[string]string{
-		"name: reward, signature: TRL":                                       `c.yaml:1: reward.reward_functions.hps.signature: want one of score_group, rm_gallery, openjudge, trl, slime, ms_swift, openrlhf, ddpo, got "TRL"`,
+		"name: reward, signature: TRL":                                       `c.yaml:1:74: reward.reward_functions.hps.signature: want one of score_group, rm_gallery, openjudge, trl, slime, ms_swift, openrlhf, ddpo, got "TRL"`,
 		"name: Pairs, reference: prompt":                                     `reference: leads nowhere: want ground_truth, ground_truth.<path> or extra_info.<path>, got "prompt"`,
 		"name: Pairs, batch: true":                                           "batch: calls it with samples as they come, and score_group needs whole prompt groups; leave batch out",
 		"name: reward, signature: rm_gallery, batch: true":                   "batch: calls it with samples as they come, and rm_gallery needs",
@@ -106,5 +106,5 @@ func TestASingleFunctionMayScoreGroups(t *testing.T) {
 		said = append(said, n.String())
 	}
 	require.Len(t, said, 1)
-	assert.Contains(t, said[0], "c.yaml:1: reward.custom_reward_function.path: Pairs scores whole prompt groups: its samples need a group_size, and a uid or group_by: prompt")
+	assert.Contains(t, said[0], "c.yaml:1:41: reward.custom_reward_function.path: Pairs scores whole prompt groups: its samples need a group_size, and a uid or group_by: prompt")
 }

@@ -118,7 +118,7 @@ func (r *reader) customFunction(c *Config, parent *object) (components []Compone
 		t.Steps, _ = r.boolean(v)
 	}
 	own := takePython(o, true)
-	own.form.signature, _ = o.take("signature")
+	own.form.signature, _ = o.take(signatureKey)
 	own.form.reference, _ = o.take("reference")
 	own.at = pathValue.path
 	threads, _ := o.take("max_concurrency")
