@@ -152,7 +152,6 @@ type pythonKeys struct {
 	process                       map[string]value // what there is of processKeys
 	placement                     *object          // with what there is of placementKeys; nil: none
 	form                          formKeys
-	at                            string // the key of the path
 }
 
 // processKeys are those of pythonKeys that may be options of other scorers.

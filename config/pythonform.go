@@ -93,7 +93,6 @@ func (r *reader) checkForm(t *ComponentConfig, own pythonKeys) {
 		}
 		return
 	}
-	r.noteAt(t.pathPlace(), own.at, t.Function+" scores whole prompt groups: its samples need a group_size, and a uid or group_by: prompt")
 	for _, e := range own.entriesOf(batchKeys()...) {
 		r.fault(e.value, "has no effect: a function of whole prompt groups is called with one group at a time; leave it out")
 	}

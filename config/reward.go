@@ -120,7 +120,6 @@ func (r *reader) customFunction(c *Config, parent *object) (components []Compone
 	own := takePython(o, true)
 	own.form.signature, _ = o.take(signatureKey)
 	own.form.reference, _ = o.take("reference")
-	own.at = pathValue.path
 	threads, _ := o.take("max_concurrency")
 	kwargs, hasKwargs := o.take("reward_kwargs")
 	var options []entry
@@ -214,7 +213,7 @@ func (r *reader) function(c *Config, e entry) ComponentConfig {
 		r.fault(e.value, "has no path: write builtin:// and the name of a scorer, or a Python file")
 	default:
 		r.scorer(&t, pathValue, nameValue)
-		own.form, own.at = takeForm(o, &t), pathValue.path
+		own.form = takeForm(o, &t)
 		r.python(&t, own)
 	}
 	options := o.rest()

@@ -126,6 +126,7 @@ func TestAGroupThatRaisesHangsOrDiesFailsAsOneAndNoOtherDoes(t *testing.T) {
 			says  string
 		}{
 			{"raise", rewards.Internal, "groups.py:Does: ValueError: no such group"},
+			{"unprintable", rewards.Internal, "Unprintable: (its text raised ZeroDivisionError)"},
 			{"hang", rewards.Timeout, ""},
 			{"crash", rewards.Crashed, ""},
 			{"exit", rewards.Panicked, "sys.exit(3)"},

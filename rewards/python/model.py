@@ -270,8 +270,12 @@ def member(value):
 
 def lacks_memory(error):
     """Whether an exception says that the device, or the machine, had no memory."""
-    names = [c.__name__ for c in type(error).__mro__]
-    return isinstance(error, MemoryError) or "OutOfMemoryError" in names or "out of memory" in str(error)[:2000].lower()
+    if isinstance(error, MemoryError) or "OutOfMemoryError" in [c.__name__ for c in type(error).__mro__]:
+        return True
+    try:
+        return "out of memory" in str(error)[:2000].lower()
+    except Exception:  # an exception's own __str__ is user code too
+        return False
 
 
 def free_cache():

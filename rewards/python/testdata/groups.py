@@ -35,11 +35,18 @@ class Waits(Told):
         return super().score_group(samples, group, last_mean_std, step)
 
 
+class Unprintable(Exception):
+    def __str__(self):
+        return 1 / 0
+
+
 def do(samples):
     """What the first response says."""
     word = samples[0].response
     if word == "raise":
         raise ValueError("no such group")
+    if word == "unprintable":
+        raise Unprintable
     if word == "hang":
         time.sleep(3600)
     if word == "crash":
