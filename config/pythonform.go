@@ -58,7 +58,9 @@ func (r *reader) form(t *ComponentConfig, k formKeys) {
 }
 
 // batchKeys have no effect on a function that is called with one group at a time.
-func batchKeys() []string { return []string{"max_batch_size", "max_batch_pixels", "batch_wait_timeout_s"} }
+func batchKeys() []string {
+	return []string{"max_batch_size", "max_batch_pixels", "batch_wait_timeout_s"}
+}
 
 // entriesOf are the keys that an entry has of those that make a model of it.
 func (k pythonKeys) entriesOf(names ...string) (found []entry) {

@@ -141,7 +141,10 @@ class Form:
             yield "it takes positional-only arguments; it is called by keyword"
         elif needed and not self.columns:
             offered = ", ".join(self.positional + self.keywords)
-            yield f"it needs {', '.join(sorted(needed))}, which nobody gives; signature: {self.name} gives {offered} and the keys of its entry"
+            yield (
+                f"it needs {', '.join(sorted(needed))}, which nobody gives; "
+                f"signature: {self.name} gives {offered} and the keys of its entry"
+            )
 
     def leading(self, call):
         """The values of positional."""
@@ -154,9 +157,7 @@ class Form:
     def call(self, function, takes, call):
         """Calls the function. The result may have to be awaited."""
         leading = self.leading(call)
-        values = {**self.named(call, takes), **self.options}
-        if "reward_router_api_key" not in takes.names:
-            values.pop("reward_router_api_key", None)  # ** may be printed or sent
+        values = process.withheld({**self.named(call, takes), **self.options}, takes)
         own = set(takes.order[: len(leading)])
         values = {k: v for k, v in values.items() if k not in own and (takes.everything or k in takes.names)}
         values = {k: v.make() if isinstance(v, Lazy) else v for k, v in values.items()}
@@ -194,7 +195,8 @@ class RMGallery(Form):
     methods = ("compute_score", "__call__")
     keywords = (
         "prompt", "responses", "extras", "last_mean_std",
-        "data_source", "solution_str", "ground_truth", "extra_info", "group_evaluation", "prompt_str", "all_responses", "all_extra_infos",
+        "data_source", "solution_str", "ground_truth", "extra_info", "group_evaluation",
+        "prompt_str", "all_responses", "all_extra_infos",
     )
 
     def faults(self, takes):
@@ -260,7 +262,9 @@ class OpenJudge(Form):
             found[get("original_index")] = value
         wanted = range(len(call.samples))
         if len(result) != len(wanted) or set(found) != set(wanted):
-            raise BadResult(f"compute_batch_scores returned {len(result)} results for {len(wanted)} samples; want one for each original_index")
+            raise BadResult(
+                f"compute_batch_scores returned {len(result)} results for {len(wanted)} samples; want one for each original_index"
+            )
         return [found[i] for i in wanted]
 
 
@@ -271,7 +275,8 @@ class TRL(Form):
     keywords = ("prompts", "completions", "trainer_state", "log_extra", "log_metric")
     columns = True
     lacks = {
-        "completion_ids": "the server has text and no token ids. A trainer may send them as extra_info.completion_ids; give the parameter a default",
+        "completion_ids": "the server has text and no token ids. A trainer may send them as extra_info.completion_ids; "
+        "give the parameter a default",
         "environments": "the environments are the trainer's own",
     }
 
@@ -334,7 +339,7 @@ class Slime(Form):
     positional = ("args", "samples")
 
     def call(self, function, takes, call):
-        args = types.SimpleNamespace(**{"reward_key": None, **self.options})
+        args = types.SimpleNamespace(**{"reward_key": None, **process.withheld(self.options)})
         samples = [self.sample(i, sample) for i, sample in enumerate(call.samples)]
         if takes.order[1:2] != ["sample"]:
             return function(args, samples)
@@ -356,9 +361,14 @@ class Slime(Form):
 
     def sample(self, place, sample):
         return types.SimpleNamespace(
-            group_index=0, index=place if sample.index is None else sample.index, prompt=sample.extra_info.get("messages") or sample.prompt,
-            response=sample.response, label=sample.ground_truth, metadata=dict(sample.extra_info), status="completed", reward=None,
-            tokens=None, response_length=None, loss_mask=None, multimodal_inputs=None, train_metadata=None,
+            group_index=0,
+            index=place if sample.index is None else sample.index,
+            prompt=sample.extra_info.get("messages") or sample.prompt,
+            response=sample.response,
+            label=sample.ground_truth,
+            metadata=dict(sample.extra_info),
+            status="completed",
+            **dict.fromkeys(("reward", "tokens", "response_length", "loss_mask", "multimodal_inputs", "train_metadata")),
         )
 
     def read(self, result, call):
@@ -416,7 +426,8 @@ class DDPO(Form):
         offered = {"device": "cpu", **self.options}
         made = function(**{k: v for k, v in offered.items() if k in takes.names})
         if not callable(made):
-            raise Refused(f"{getattr(function, '__name__', function)}() returned a {type(made).__name__}; want a function of (images, prompts, metadata)")
+            name = getattr(function, "__name__", function)
+            raise Refused(f"{name}() returned a {type(made).__name__}; want a function of (images, prompts, metadata)")
         return made
 
     def leading(self, call):
@@ -505,7 +516,7 @@ class Formed:
         if inspect.isclass(target):
             offered = {"device": getattr(self, "device", "cpu"), **self.options}
             if "args" in self.signature.constructor:
-                offered.setdefault("args", types.SimpleNamespace(**self.options))
+                offered.setdefault("args", types.SimpleNamespace(**process.withheld(self.options)))
             target = process.construct(target, name, offered)
         if inspect.isroutine(target):
             return self.signature.ready(target)
@@ -573,9 +584,13 @@ class Model(Formed, model.Model):
 
     def run(self, items, memory):
         if "members" in items[0]["head"]:
-            return [self.wait(self.scored(item["head"], lambda head, item=item: self.sample({**item, "head": head}, memory))) for item in items]
+            return [self.group(item, memory) for item in items]
         call = Call([self.sample(item, memory) for item in items], None)
-        return [model.member(value) for value in self.signature.read(self.wait(self.signature.call(self.target, self.takes, call)), call)]
+        result = self.wait(self.signature.call(self.target, self.takes, call))
+        return [model.member(value) for value in self.signature.read(result, call)]
+
+    def group(self, item, memory):
+        return self.wait(self.scored(item["head"], lambda head: self.sample({**item, "head": head}, memory)))
 
 
 def no_method(path, name, target, form):

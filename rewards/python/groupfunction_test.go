@@ -285,12 +285,12 @@ func TestWhatCannotBeCalledWithGroupsIsRefusedByName(t *testing.T) {
 		raw, err := json.Marshal(map[string]any{"path": tt.path, "name": tt.name, "signature": tt.signature})
 		require.NoError(t, err)
 		sig, err := spec.Inspect(t.Context(), raw, false)
-		said := fmt.Sprint(err, sig.Faults)
+		found := fmt.Sprint(err, sig.Faults)
 		if tt.signature == "trl" && tt.name == "reward_func" { // its parameters might be columns
 			assert.Empty(t, sig.Faults)
 			continue
 		}
-		assert.Contains(t, said, tt.says, "case %d", i)
+		assert.Contains(t, found, tt.says, "case %d", i)
 	}
 	f := groupFunction(t, python.Config{}, map[string]any{"path": trainers, "name": "Tokens", "signature": "ms_swift"})
 	err := f.(rewards.Warmer).Warm(t.Context())
@@ -306,5 +306,52 @@ func TestWhatCannotBeCalledWithGroupsIsRefusedByName(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(options), &opts))
 		opts.Path = trainers
 		require.ErrorContains(t, opts.WithDefaults().Validate(), says)
+	}
+}
+
+// Validation often has one response to each prompt: it is held against the reference alone.
+func TestASampleWithoutAGroupIsHeldAgainstItsReference(t *testing.T) {
+	t.Parallel()
+	opts := own("Rubrics")
+	opts["reference"] = "ground_truth"
+	m, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{
+		{Key: "mine", Weight: 1, Required: true, Group: groupFunction(t, python.Config{}, opts), MinMembers: 1, Timeout: time.Minute},
+	}})
+	require.NoError(t, err)
+	require.NoError(t, m.Warm(t.Context()))
+	for response, win := range map[string]float64{"3 3": 1, "1 1": 0} {
+		run := m.Run(t.Context(), &rewards.Sample{ID: "one", Split: rewards.Val, Response: response, GroundTruth: json.RawMessage(`"2 2"`)})
+		require.Equal(t, rewards.Scored, run.Result.Outcome, "%+v", run.Result.Errors)
+		assert.InDelta(t, win, run.Result.Extra["reward/mine/win"], 0)
+		<-run.Done()
+	}
+}
+
+// A function that takes ** or args gets the keys of its entry, and the key of the reward router only by its name.
+func TestTheKeyOfTheRouterIsHandedOnByItsNameAlone(t *testing.T) {
+	t.Parallel()
+	kwargs := map[string]any{"scale": 2, "reward_router_api_key": "sesame", "reward_router_address": "here:1"}
+	for name, want := range map[string][]float64{"everything": {0, 2}, "named": {1, 0}, "args": {0, 2}} {
+		signature := "score_group"
+		if name == "args" {
+			signature = "slime"
+		}
+		f := groupFunction(t, python.Config{}, map[string]any{"path": "testdata/groups.py", "name": "router_" + name, "signature": signature, "kwargs": kwargs})
+		assert.Equal(t, want, valuesOf(t, said(t, f, answers("a", "b"))), name)
+	}
+}
+
+func BenchmarkAGroupOfSixteen(b *testing.B) {
+	for place, at := range map[string]func(map[string]any) map[string]any{"processes": func(o map[string]any) map[string]any { return o }, "device": on} {
+		b.Run(place, func(b *testing.B) {
+			f := groupFunction(b, python.Config{}, at(own("score_group")))
+			require.NoError(b, f.(rewards.Warmer).Warm(b.Context()))
+			g := answers("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p")
+			for b.Loop() {
+				if _, err := f.ScoreGroup(b.Context(), g); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -291,7 +291,10 @@ def attribute(module, path, name):
 
 
 def no_argument(name, missing):
-    return f"the constructor of {name} needs {', '.join(sorted(missing))}, which nobody gives; it may ask for device and the keys of its entry"
+    return (
+        f"the constructor of {name} needs {', '.join(sorted(missing))}, which nobody gives; "
+        "it may ask for device and the keys of its entry"
+    )
 
 
 def construct(target, name, offered):
@@ -300,7 +303,13 @@ def construct(target, name, offered):
     missing = takes.needed - set(offered)
     if missing:
         raise Refused(no_argument(name, missing))
-    return target(**{k: v for k, v in offered.items() if takes.everything or k in takes.names})
+    return target(**{k: v for k, v in withheld(offered, takes).items() if takes.everything or k in takes.names})
+
+
+def withheld(values, takes=None):
+    """Values without the key of the reward router, unless a function names it: ** may be printed or sent."""
+    named = takes is not None and "reward_router_api_key" in takes.names
+    return values if named else {k: v for k, v in values.items() if k != "reward_router_api_key"}
 
 
 def no_method(name):
@@ -446,8 +455,7 @@ class Function:
         if "media" in self.names:
             values["media"] = media
         values.update(self.options)
-        if "reward_router_api_key" not in self.names:
-            values.pop("reward_router_api_key", None)  # **kwargs may be printed or sent
+        values = withheld(values, getattr(self, "takes", None))
         lacking = sorted(getattr(self, "needed", set()) - set(values))
         if lacking:
             raise BadSample(f"the function needs {', '.join(lacking)}, which the sample does not have")

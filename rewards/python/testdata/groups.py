@@ -111,3 +111,15 @@ class Needy:
 
     def score_group(self, samples, temperature):
         return [temperature for _ in samples]
+
+
+def router_everything(samples, **options):
+    return [float("reward_router_api_key" in options), float(len(options.keys() & {"scale", "reward_router_address"}))]
+
+
+def router_named(samples, reward_router_api_key):
+    return [float(reward_router_api_key == "sesame"), 0.0]
+
+
+async def router_args(args, samples):
+    return [float(hasattr(args, "reward_router_api_key")), float(hasattr(args, "scale")) + float(hasattr(args, "reward_router_address"))]

@@ -110,7 +110,8 @@ class Judge:
                 assert sample.messages[-1] == {"role": "assistant", "content": sample.response} and sample.prompt == prompt
                 words = float(len(sample.response.split()))
                 date = sample.extra.get("chat_date") if sample.extra else None
-                results.append(RewardResult(sample.original_index, sample.group_index, self.weight * words, {"words_score": words}, {"date": date}))
+                score, info = self.weight * words, {"words_score": words}
+                results.append(RewardResult(sample.original_index, sample.group_index, score, info, {"date": date}))
         return results[::-1]
 
 
@@ -153,7 +154,10 @@ def rm_gallery(prompt, responses, extras=None, **kwargs):
     return scores, {"reward_length": scores, "last": [kwargs.get("last_mean_std", -1.0)] * len(responses), "prompt": prompt}
 
 
-def dgr(data_source, solution_str, ground_truth, extra_info=None, group_evaluation=False, prompt_str=None, all_responses=None, all_extra_infos=None, **kwargs):
+def dgr(
+    data_source, solution_str, ground_truth, extra_info=None, group_evaluation=False, prompt_str=None, all_responses=None,
+    all_extra_infos=None, **kwargs,
+):
     """The form of DGRRewardManager."""
     assert group_evaluation and solution_str == all_responses and ground_truth == all_extra_infos[0]
     scores = [float(len(r)) + (extra.get("chosen") == r) for r, extra in zip(all_responses, all_extra_infos)]
