@@ -250,3 +250,13 @@ func TestATrainersFunctionTakesBatchesWhereItsEntrySaysSo(t *testing.T) {
 		require.ErrorAs(t, err, &skip)
 	})
 }
+
+func TestATrainersFunctionOfBatchesIsTriedWithATextAtTheStart(t *testing.T) {
+	t.Parallel()
+	s := batched(t, formed("reward_later", "trl", nil))
+	require.NoError(t, s.(rewards.Warmer).Warm(t.Context()))
+	tried := s.(rewards.Knower).TryKnown(t.Context(), time.Minute)
+	require.Len(t, tried, 1)
+	assert.Equal(t, "text", tried[0].Kind)
+	require.NoError(t, tried[0].Err)
+}

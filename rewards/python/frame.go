@@ -12,9 +12,9 @@ import (
 )
 
 // Bounds of a frame. A sample's header is at most 1 MiB on the wire; escapes may
-// write it longer here. A process's answer is at most 1 MiB and has no body.
+// write it longer here, and a group has those of all its members: 16 MiB, as in package subprocess. A process's answer is at most 1 MiB and has no body.
 const (
-	maxCallHeader = 8 << 20
+	maxCallHeader = 16 << 20
 	maxAnswer     = 1 << 20
 	maxBody       = 1 << 30
 )

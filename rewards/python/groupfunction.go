@@ -25,22 +25,23 @@ const ScoreGroup = "score_group"
 // form is what the server knows of a call form; the rest is in forms.py.
 type form struct {
 	name    string
-	batches bool // it may be called with batches, too: its samples do not depend on each other
-	media   bool // it may look at pictures, videos and sound
+	batches bool   // it may be called with batches, too: its samples do not depend on each other
+	media   bool   // it may look at pictures, videos and sound
+	probe   string // the known sample that a function is called with that takes batches
 }
 
 // forms are the call forms, as forms.py has them.
 //
 //nolint:gochecknoglobals // a table
 var forms = []form{
-	{ScoreGroup, false, true},
-	{"rm_gallery", false, false},
-	{"openjudge", true, false},
-	{"trl", true, true},
-	{"slime", true, false},
-	{"ms_swift", true, true},
-	{"openrlhf", true, false},
-	{"ddpo", true, true},
+	{ScoreGroup, false, true, ""},
+	{"rm_gallery", false, false, ""},
+	{"openjudge", true, false, textKind},
+	{"trl", true, true, textKind},
+	{"slime", true, false, textKind},
+	{"ms_swift", true, true, textKind},
+	{"openrlhf", true, false, textKind},
+	{"ddpo", true, true, string(rewards.Image)},
 }
 
 // Signatures are what Options.Signature may be.
@@ -314,6 +315,9 @@ func (s *Scorer) askGroup(ctx context.Context, g *groupCall) (reply, error) {
 	return s.ask(ctx, call{Op: "score_group", group: g})
 }
 
+// maxGroupText bounds the text of a group that goes to a process of a model, whose frame says a little more.
+const maxGroupText = maxCallHeader - 1<<10
+
 // askGroup implements askGrouper: the group is one message to a process of the model.
 func (m *Model) askGroup(ctx context.Context, g *groupCall) (reply, error) {
 	if m.lacks != nil {
@@ -330,9 +334,15 @@ func (m *Model) askGroup(ctx context.Context, g *groupCall) (reply, error) {
 		return reply{}, err
 	}
 	js, err := json.Marshal(g.head)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %s: %w", rewards.BadInput, m.opts.label(), err)
+	case len(js) > maxGroupText:
+		err = fmt.Errorf("%w: group %q has %d bytes of text, the limits are %d and %d of tensors", rewards.TooLarge, g.group.UID, len(js), maxGroupText, maxBody)
+	}
 	if err != nil {
 		media.giveBack()
-		return reply{}, fmt.Errorf("%w: %s: %w", rewards.BadInput, m.opts.label(), err)
+		return reply{}, err
 	}
 	return m.ask(ctx, g.group.UID, &infer.Message{Head: js, Blobs: media.body, Release: media.giveBack})
 }

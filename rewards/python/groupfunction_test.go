@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -292,8 +293,14 @@ func TestWhatCannotBeCalledWithGroupsIsRefusedByName(t *testing.T) {
 		}
 		assert.Contains(t, found, tt.says, "case %d", i)
 	}
+	raw, err := json.Marshal(map[string]any{"path": "testdata/groups.py", "name": "Does"})
+	require.NoError(t, err)
+	_, err = spec.Inspect(t.Context(), raw, false)
+	require.ErrorContains(t, err, "Does.score_group scores whole prompt groups: write signature: score_group", "in a module its name does not show")
+	s := scorer(t, python.Config{}, python.Options{Path: "testdata/groups.py", Name: "Does"})
+	require.ErrorContains(t, s.(rewards.Warmer).Warm(t.Context()), "write signature: score_group")
 	f := groupFunction(t, python.Config{}, map[string]any{"path": trainers, "name": "Tokens", "signature": "ms_swift"})
-	err := f.(rewards.Warmer).Warm(t.Context())
+	err = f.(rewards.Warmer).Warm(t.Context())
 	require.ErrorContains(t, err, "it needs response_token_ids", "also where nobody has inspected it")
 	for options, says := range map[string]string{
 		`{"signature": "verl"}`: `signature "verl", want one of score_group, rm_gallery, openjudge, trl, slime, ms_swift, openrlhf, ddpo`,
@@ -307,6 +314,19 @@ func TestWhatCannotBeCalledWithGroupsIsRefusedByName(t *testing.T) {
 		opts.Path = trainers
 		require.ErrorContains(t, opts.WithDefaults().Validate(), says)
 	}
+}
+
+func TestAGroupThatIsTooLargeFailsAndNoOtherDoes(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, place func(map[string]any) map[string]any) {
+		f := groupFunction(t, python.Config{}, place(own("score_group")))
+		_, err := scoreGroup(t, f, answers(strings.Repeat("x", 17<<20), "b"), time.Minute)
+		assert.Equal(t, rewards.TooLarge, rewards.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, "limits are")
+		got, err := scoreGroup(t, f, answers("a", "bb"), time.Minute)
+		require.NoError(t, err)
+		assert.Equal(t, []float64{1, 2}, valuesOf(t, got))
+	})
 }
 
 // Validation often has one response to each prompt: it is held against the reference alone.

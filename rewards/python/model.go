@@ -153,10 +153,12 @@ func (m *Model) Score(ctx context.Context, sample *rewards.Sample) (rewards.Scor
 	}
 	defer leave()
 	p := &payload{}
-	media, err := p.add(ctx, sample)
-	if err != nil {
-		p.giveBack()
-		return rewards.Score{}, err
+	var media []tensor
+	if f, formed := m.opts.form(); !formed || f.media {
+		if media, err = p.add(ctx, sample); err != nil {
+			p.giveBack()
+			return rewards.Score{}, err
+		}
 	}
 	js, err := json.Marshal(head{sample, media})
 	if err != nil {
@@ -208,6 +210,9 @@ func (m *Model) TryKnown(ctx context.Context, timeout time.Duration) []rewards.T
 	switch {
 	case m.opts.Probe != nil:
 		kinds = m.opts.Probe
+	case m.opts.Signature != "":
+		f, _ := m.opts.form()
+		kinds = []string{f.probe}
 	case a.Form == "single":
 		kinds, both = kindsOf(a.takes), slices.Contains(a.Needed, "solution_str")
 	default: // what a batch is asked for does not say what it may hold: a picture with a prompt and a response is the most

@@ -316,6 +316,15 @@ def no_method(name):
     return f"post_process: {name} is no class with a method post_process_scores"
 
 
+def scores_groups(target):
+    """Whether a class scores whole prompt groups and nothing else."""
+    return hasattr(target, "score_group") and not hasattr(target, "compute_score") and not hasattr(target, "compute_scores")
+
+
+def unsigned(name):
+    return f"{name}.score_group scores whole prompt groups: write signature: score_group beside its path"
+
+
 def uncalled(name):
     return (
         f"{name}.post_process_scores works on finished groups, and no component calls it: add one to "
@@ -401,6 +410,8 @@ class Function:
     def find(self, module, path, name):
         target = attribute(module, path, name)
         if inspect.isclass(target):
+            if scores_groups(target):
+                raise Refused(unsigned(name))
             made, self.made = target(), True
             self.post_process = getattr(made, "post_process_scores", None)
             self.log = getattr(made, "log", None)
@@ -486,6 +497,8 @@ def inspected(spec):
     if spec.get("model"):
         return inspected_model(spec, target)
     if inspect.isclass(target):
+        if scores_groups(target):
+            raise Refused(unsigned(name))
         if not groups and hasattr(target, "post_process_scores"):
             faults.append(uncalled(name))
         method = next((m for m in ("compute_score", "__call__") if inspect.getattr_static(target, m, None) is not None), None)
@@ -507,6 +520,8 @@ def inspected_model(spec, target):
     path, name, options = spec["path"], spec["name"], spec.get("kwargs") or {}
     unbound, faults = False, []
     if inspect.isclass(target):
+        if scores_groups(target):
+            raise Refused(unsigned(name))
         constructor = Signature(target)
         missing = constructor.needed - {"device"} - set(options)
         if missing:
