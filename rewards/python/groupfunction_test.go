@@ -1,11 +1,13 @@
 package python_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -314,6 +316,29 @@ func TestWhatCannotBeCalledWithGroupsIsRefusedByName(t *testing.T) {
 		opts.Path = trainers
 		require.ErrorContains(t, opts.WithDefaults().Validate(), says)
 	}
+}
+
+// Groups of an async function share a process. One ends it, one blocks its event loop, and the others have
+// their scores all the same.
+func TestGroupsThatShareAProcessWithOneThatEndsItAreScored(t *testing.T) {
+	t.Parallel()
+	f := groupFunction(t, python.Config{StallTimeout: time.Second}, own("AwaitsAndDoes"))
+	require.NoError(t, f.(rewards.Warmer).Warm(t.Context()))
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			first := map[int]string{5: "crash", 15: "hang"}[i]
+			got, err := scoreGroup(t, f, answers(cmp.Or(first, strconv.Itoa(i)), "2"), time.Minute)
+			if first != "" {
+				assert.Equal(t, map[string]rewards.Class{"crash": rewards.Crashed, "hang": rewards.Timeout}[first], rewards.ClassOf(err), "%v", err)
+				return
+			}
+			if assert.NoError(t, err) {
+				assert.InDelta(t, float64(i), got[0].Score.Value, 0)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestAGroupThatIsTooLargeFailsAndNoOtherDoes(t *testing.T) {
