@@ -243,7 +243,7 @@ func buildComponent(c *Config, p *Profile, t ComponentConfig, reg *rewards.Regis
 	if spec, _ := reg.Spec(t.Scorer); t.Fraction > 0 && !takesOption(spec, "device") {
 		return nil, nil, fmt.Errorf("fraction: the scorer %q runs no model here that could share a card; leave it out", t.Scorer)
 	}
-	if spec, ok := reg.Spec(t.Scorer); ok && spec.BuildGroup != nil {
+	if spec, ok := reg.Spec(t.Scorer); ok && spec.BuildGroup != nil && (spec.Build == nil || t.grouped()) {
 		if p.Overlong != nil {
 			return nil, nil, fmt.Errorf("scorer %q looks at whole groups; the penalty of reward_kwargs is for scorers of one sample", t.Scorer)
 		}

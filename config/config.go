@@ -151,6 +151,9 @@ type ComponentConfig struct {
 	OnFailure     rewards.ComponentPolicy
 	PostProcess   string
 
+	// Signature is the form in which a Python function is called, and Reference where the reference
+	// answer of validation stands, as in python.Options.
+	Signature, Reference string
 	// Placement is how a model in Python runs; nil: the component is none.
 	Placement *python.Placement
 

@@ -12,7 +12,6 @@ import (
 	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
 // Print writes the configuration as a file that means the same, with every
@@ -252,7 +251,13 @@ func (p *printer) python(depth int, t ComponentConfig) {
 	if t.Interpreter != "" {
 		p.line(depth, "interpreter: %s", quote(t.Interpreter))
 	}
-	p.placement(depth, t.Placement)
+	if t.Signature != "" {
+		p.line(depth, "signature: %s", t.Signature)
+	}
+	if t.Reference != "" {
+		p.line(depth, "reference: %s", quote(t.Reference))
+	}
+	p.placement(depth, t)
 	if t.Probe != nil {
 		p.comment(depth, "Known samples that it is called with at start: image, video, text; none with []. Left out: by its parameters.")
 		p.line(depth, "probe: %s", printable(encode(t.Probe)))
@@ -260,7 +265,8 @@ func (p *printer) python(depth int, t ComponentConfig) {
 }
 
 // placement shows how a model in Python runs.
-func (p *printer) placement(depth int, m *python.Placement) {
+func (p *printer) placement(depth int, t ComponentConfig) {
+	m := t.Placement
 	if m == nil {
 		return
 	}
@@ -272,10 +278,14 @@ func (p *printer) placement(depth int, m *python.Placement) {
 	if m.BatchWait != nil {
 		wait = fmt.Sprint(*m.BatchWait)
 	}
-	p.line(depth, "batch_wait_timeout_s: %s", wait)
+	if !t.grouped() {
+		p.line(depth, "batch_wait_timeout_s: %s", wait)
+	}
 	var s keys.Set
 	m.Keys(&s)
-	p.keys(depth, slices.DeleteFunc(s.Keys, func(k *keys.Key) bool { return k.Field == nil }))
+	p.keys(depth, slices.DeleteFunc(s.Keys, func(k *keys.Key) bool {
+		return k.Field == nil || t.grouped() && slices.Contains(batchKeys(), k.Name)
+	}))
 }
 
 func (p *printer) component(depth int, t ComponentConfig) {

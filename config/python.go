@@ -151,6 +151,7 @@ type pythonKeys struct {
 	hasExtra, hasPixels, hasProbe bool
 	process                       map[string]value // what there is of processKeys
 	placement                     *object          // with what there is of placementKeys; nil: none
+	form                          formKeys
 }
 
 // processKeys are those of pythonKeys that may be options of other scorers.
@@ -373,15 +374,18 @@ func (r *reader) python(t *ComponentConfig, k pythonKeys) {
 				r.fault(e.value, "is for Python functions; leave it out")
 			}
 		}
+		r.form(t, k.form)
 		return
 	}
+	r.form(t, k.form)
 	r.process(t, k.process)
-	if k.placement == nil && (t.Function == scoresMethod || hasMethod(t.Path, t.Function, scoresMethod)) {
+	if k.placement == nil && t.Signature == "" && (t.Function == scoresMethod || hasMethod(t.Path, t.Function, scoresMethod)) {
 		k.placement = r.mapping(value{})
 	}
 	if k.placement != nil {
 		r.placed(t, k.placement)
 	}
+	r.checkForm(t, k)
 	if k.hasProbe && !k.probe.null() {
 		t.Probe = r.probe(k.probe)
 	}
@@ -435,6 +439,12 @@ func (t ComponentConfig) scorerOptions() json.RawMessage {
 	}
 	if t.Interpreter != "" {
 		all["interpreter"] = t.Interpreter
+	}
+	if t.Signature != "" {
+		all["signature"] = t.Signature
+	}
+	if t.Reference != "" {
+		all["reference"] = t.Reference
 	}
 	if t.Placement != nil {
 		all["placement"], all["timeout"] = t.Placement, t.Timeout

@@ -26,9 +26,6 @@ from rewardloop_process import BadResult, BadSample, Function, Output, Refused, 
 MAX_REPLY = 1 << 20  # bytes of one sample's reply
 MEMORY_FD = 4
 
-# What the constructor of a class may ask for besides the keys of its entry.
-CONSTRUCTOR = ("device",)
-
 
 class Sample:
     """One sample of a batch, as compute_scores gets them.
@@ -40,6 +37,11 @@ class Sample:
         sample_rate and data, in the form that the entry's key pixels names.
     image, video, audio: the data of the first of that kind, or None.
     solution_str, solution_image: as compute_score of verl and verl-omni has them.
+
+    Of a member of a prompt group (score_group) there is more:
+    values: dict, what the other components of the reward gave it, by their keys.
+    failed: dict, the class of failure of each component that failed for it.
+    is_reference: bool, whether this is the reference answer of validation, whose score is dropped.
     """
 
     def __init__(self, head, media):
@@ -49,9 +51,16 @@ class Sample:
         self.split = head.get("split") or "train"
         self.step, self.index, self.group_size = head.get("step") or 0, head.get("index"), head.get("group_size") or 0
         self.ground_truth, self.extra_info = head.get("ground_truth"), dict(head.get("extra_info") or {})
+        self.values = {key: float(value) for key, value in (head.get("values") or {}).items()}
+        self.failed = dict(head.get("failed") or {})
+        self.is_reference = bool(head.get("is_reference"))
 
     def __repr__(self):
         return f"Sample({self.id!r}, {len(self._media.entries)} media)"
+
+    def has(self, kind):
+        """Whether there is media of that kind."""
+        return any(entry["kind"] == kind for entry in self._media.entries)
 
     @property
     def media(self):
@@ -109,15 +118,7 @@ class Model(Function):
         target = process.attribute(module, path, name)
         self.owner = None
         if inspect.isclass(target):
-            offered = {"device": self.device, **self.options}
-            takes = Signature(target)
-            missing = takes.needed - set(offered)
-            if missing:
-                raise Refused(
-                    f"the constructor of {name} needs {', '.join(sorted(missing))}, which nobody gives; "
-                    f"it may ask for {', '.join(CONSTRUCTOR)} and the keys of its entry"
-                )
-            self.owner = target(**{k: v for k, v in offered.items() if takes.everything or k in takes.names})
+            self.owner = process.construct(target, name, {"device": self.device, **self.options})
             target = getattr(self.owner, "compute_scores", None) or getattr(self.owner, "compute_score", self.owner)
         if not callable(target):
             raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
@@ -275,8 +276,12 @@ def member(value):
 
 def lacks_memory(error):
     """Whether an exception says that the device, or the machine, had no memory."""
-    names = [c.__name__ for c in type(error).__mro__]
-    return isinstance(error, MemoryError) or "OutOfMemoryError" in names or "out of memory" in str(error)[:2000].lower()
+    if isinstance(error, MemoryError) or "OutOfMemoryError" in [c.__name__ for c in type(error).__mro__]:
+        return True
+    try:
+        return "out of memory" in str(error)[:2000].lower()
+    except Exception:  # an exception's own __str__ is user code too
+        return False
 
 
 def free_cache():
@@ -335,7 +340,7 @@ def main(sock, header, spec):
         process.limit(spec.get("limits") or {})
         if spec["device"] == "cpu":
             os.nice(5)  # what models compute yields to the server's own work
-        model = Model(spec)
+        model = (sys.modules["rewardloop_forms"] if spec.get("signature") else sys.modules[__name__]).Model(spec)
         about = model.about()
     except BaseException as error:
         said = process.refusal(error)

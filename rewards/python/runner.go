@@ -27,7 +27,7 @@ import (
 var modelSource []byte
 
 // bootstrap is what the interpreter is started with: it reads the first frame, which brings the
-// text of process.py and of model.py.
+// text of process.py, model.py and forms.py.
 const bootstrap = `import json, socket, sys, types
 s = socket.socket(fileno=3)
 def take(n):
@@ -39,7 +39,7 @@ def take(n):
     return bytes(b)
 h, b = [int.from_bytes(take(4), "little") for _ in range(2)]
 header, init = json.loads(take(h)), json.loads(take(b))
-for name in ("rewardloop_process", "rewardloop_model"):
+for name in ("rewardloop_process", "rewardloop_model", "rewardloop_forms"):
     m = sys.modules[name] = types.ModuleType(name)
     exec(compile(init["sources"][name], "<stdin>", "exec"), m.__dict__)
 sys.modules["rewardloop_model"].main(s, header, init["spec"])
@@ -139,11 +139,12 @@ func (r *Runner) config() (subprocess.Config, error) {
 		device = "cuda:0"
 	}
 	init, err := json.Marshal(map[string]any{
-		"sources": map[string]string{"rewardloop_process": string(processSource), "rewardloop_model": string(modelSource)},
+		"sources": map[string]string{"rewardloop_process": string(processSource), "rewardloop_model": string(modelSource), "rewardloop_forms": string(formsSource)},
 		"spec": modelSpec{
 			load: load{
 				Protocol: protocol, Path: opts.Path, Name: opts.Name, Pixels: opts.Pixels, Kwargs: opts.Kwargs,
 				Limits: map[string]int64{"FSIZE": cfg.FileBytes, "NOFILE": int64(cfg.Files)}, Model: true, Columns: opts.Placement.Batch,
+				Signature: opts.Signature, Reference: opts.Reference != "",
 			},
 			Device: device,
 		},
@@ -154,7 +155,7 @@ func (r *Runner) config() (subprocess.Config, error) {
 	return subprocess.Config{
 		Kind: "model", Command: []string{interpreter, "-u", "-c", bootstrap}, Env: r.environment(),
 		Slots: r.Slots(), Init: init, MaxPixels: math.MaxInt32, StartTimeout: opts.Placement.LoadTimeout,
-		RequestTimeout: runTimeout(opts.Timeout), PingEvery: 30 * time.Second, Recycle: math.MaxInt,
+		RequestTimeout: opts.runTimeout(), PingEvery: 30 * time.Second, Recycle: math.MaxInt,
 		Keeper: true, Started: r.started, Final: func(class string) bool { return class == "missing" || class == "refused" },
 		Memory: cfg.memory(opts), Resident: resident,
 	}, nil
