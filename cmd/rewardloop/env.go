@@ -162,7 +162,6 @@ func (c *envMake) makeAll(ctx context.Context, wanted []wantedEnv) error {
 			return c.agree(ctx, w, p)
 		}
 		begun := time.Now()
-		_, missing := c.store.Find(w.spec)
 		made, err := c.store.Make(ctx, w.spec, o)
 		shown.end()
 		switch {
@@ -175,7 +174,7 @@ func (c *envMake) makeAll(ctx context.Context, wanted []wantedEnv) error {
 			faults = append(faults, keyed(w.Keys, err))
 			continue
 		}
-		w.Env, w.Here = made, missing == nil
+		w.Env, w.Here = made, !shown.made
 		if !c.asJSON {
 			c.say(w, time.Since(begun))
 		}
@@ -245,7 +244,7 @@ func (c *envMake) agree(ctx context.Context, w *wantedEnv, p pyenv.Plan) error {
 			total = "an unknown amount"
 		}
 	}
-	fmt.Fprintf(c.stderr, "%s to download: %s; installed it takes about three times as much\n", rewards.Count(len(p.Packages), "package"), total)
+	fmt.Fprintf(c.stderr, "%s to download: %s\n", rewards.Count(len(p.Packages), "package"), total)
 	switch {
 	case c.yes || len(p.Packages) == 0:
 		return nil

@@ -19,6 +19,7 @@ type envProgress struct {
 	stage pyenv.Stage
 	shown time.Time // when the state was last printed
 	drawn bool      // the line on the terminal is to be replaced
+	made  bool      // something was installed
 }
 
 func newEnvProgress(out io.Writer, bar bool) *envProgress {
@@ -43,6 +44,7 @@ func (p *envProgress) event(e pyenv.Event) {
 	}
 	now := p.now()
 	first := p.stage != e.Stage
+	p.made = true
 	if !first && now.Sub(p.shown) < p.every {
 		return
 	}

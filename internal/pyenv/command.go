@@ -20,6 +20,8 @@ type job struct {
 	dir   string   // where it runs; "": here
 	temp  string   // where its temporary files lie
 	held  *os.File // a lock that lasts as long as the program and what it starts
+	file  string   // a temporary file, which is called call where it is named in errors; "": none
+	call  string
 }
 
 // run runs a program until its end or that of ctx and returns its standard output. Its failure has a
@@ -39,7 +41,11 @@ func (j job) run(ctx context.Context, program string, args ...string) (string, e
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("%s: %w", j.what, context.Cause(ctx))
 	case err != nil:
-		return "", failure(j.what, said.String()+"\n"+out.String(), err, j.class)
+		text := out.String() + "\n" + said.String()
+		if j.file != "" {
+			text = strings.ReplaceAll(text, j.file, j.call)
+		}
+		return "", failure(j.what, text, err, j.class)
 	}
 	return out.String(), nil
 }
@@ -83,15 +89,16 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // python is what an interpreter says of itself.
 type python struct {
-	Path     string `json:"-"`
+	Path     string `json:"executable"`
 	Version  string `json:"version"`
 	Platform string `json:"platform"`
-	Base     string `json:"base"` // where its own packages are
+	Base     string `json:"base"`   // where its own packages are
+	Prefix   string `json:"prefix"` // another one than Base: it is an environment itself
 }
 
 // question has an interpreter describe itself.
 const question = `import json, platform, sys, sysconfig
-print(json.dumps({"version": platform.python_version(), "base": sys.base_prefix,
+print(json.dumps({"version": platform.python_version(), "base": sys.base_prefix, "prefix": sys.prefix, "executable": sys.executable,
     "platform": "-".join([sys.implementation.name, sysconfig.get_platform(), *platform.libc_ver()]).rstrip("-")}))`
 
 // askTime bounds the question: a first start from a slow disk takes seconds.
@@ -101,7 +108,7 @@ const askTime = 30 * time.Second
 func ask(ctx context.Context, path string) (python, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("no answer within %v", askTime))
 	defer cancel()
-	p := python{Path: path}
+	var p python
 	out, err := job{what: "asking " + path + " for its version", class: ErrPython}.run(limited, path, "-I", "-c", question)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, ErrPython) {
@@ -109,7 +116,7 @@ func ask(ctx context.Context, path string) (python, error) {
 		}
 		return p, err
 	}
-	if json.Unmarshal([]byte(out), &p) != nil || p.Version == "" {
+	if json.Unmarshal([]byte(out), &p) != nil || p.Version == "" || p.Path == "" {
 		return p, fmt.Errorf("%w: %s is no Python: asked for its version it said %q", ErrPython, path, tail(out))
 	}
 	return p, nil

@@ -48,8 +48,10 @@ type Options struct {
 	Source bool
 	// Lock is a file that the lock is written to as well; "": none.
 	Lock string
-	// Timeout bounds all of Make, also the wait for another maker; default 2 hours.
+	// Timeout bounds all of Make; default 2 hours.
 	Timeout time.Duration
+	// Patience bounds the wait for another maker of the same environment; default Timeout.
+	Patience time.Duration
 	// Client asks for the sizes of files; default: one with the proxy of the environment.
 	Client *http.Client
 	// Pip alone is used, also where uv is on PATH.
@@ -80,6 +82,7 @@ type maker struct {
 // of this package and says what was wrong, where, and what to do.
 func (s Store) Make(ctx context.Context, spec Spec, o Options) (Env, error) {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Patience = cmp.Or(o.Patience, o.Timeout)
 	tell, telling := o.Progress, sync.Mutex{}
 	o.Progress = func(e Event) {
 		telling.Lock()
@@ -124,6 +127,9 @@ func (m *maker) make(ctx context.Context) (e Env, err error) {
 	if m.py, err = m.find(ctx, m.spec.Python); err != nil {
 		return e, err
 	}
+	if m.spec.SystemSitePackages && m.py.Prefix != m.py.Base {
+		m.o.Progress(Event{Stage: Noted, Note: m.py.Path + " is in an environment itself: system_site_packages shows the packages of " + m.py.Base + ", not those of " + m.py.Prefix})
+	}
 	if m.spec.packages() {
 		if m.tool, err = m.pip(ctx); err != nil {
 			return e, err
@@ -137,7 +143,7 @@ func (m *maker) make(ctx context.Context) (e Env, err error) {
 	}
 	name := r.name(all)
 	if m.o.Lock != "" {
-		if err := write(m.o.Lock, m.lockText(r, all)); err != nil {
+		if err := write(m.o.Lock, m.lockText(r, all, filepath.Dir(m.o.Lock))); err != nil {
 			return e, fmt.Errorf("environments: the lock: %w", err)
 		}
 	}
@@ -180,6 +186,8 @@ func (m *maker) closeTemp() {
 
 // await takes the lock of a name, until ctx ends.
 func (m *maker) await(ctx context.Context, name, what string) (*os.File, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.o.Patience, fmt.Errorf("it is not done after %v", m.o.Patience))
+	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for told := false; ; told = true {
@@ -249,7 +257,13 @@ func (m *maker) pip(ctx context.Context) (string, error) {
 	}
 	m.o.Progress(Event{Stage: Preparing, Note: "pip " + version + " would fetch whole packages to find out what they need: a newer pip comes first, about 2 MB, licence MIT"})
 	j.what, j.class = "fetching a pip of "+goodPip+" or newer for Python "+m.py.Version, ErrInstall
-	_, err = j.run(ctx, program, "-m", "pip", "install", "--quiet", "--upgrade", "--only-binary", ":all:", "pip>="+goodPip)
+	// From where the packages come from.
+	_, options := resolver{spec: m.spec}.absolute()
+	wanted := filepath.Join(m.temp, "pip.txt")
+	if err := os.WriteFile(wanted, []byte(strings.Join(append(options, "pip>="+goodPip), "\n")), 0o600); err != nil { // an address in it may have a password
+		return "", fmt.Errorf("environments: %w", err)
+	}
+	_, err = j.run(ctx, program, "-m", "pip", "install", "--quiet", "--upgrade", "--only-binary", ":all:", "-r", wanted)
 	return program, err
 }
 
@@ -262,12 +276,19 @@ func older(version, than string) bool {
 }
 
 // lockText is a lock for people and for later: a requirements file with hashes, in which no
-// address has a password.
-func (m *maker) lockText(r resolver, all []Package) []byte {
+// address has a password. What lies below dir is named relative to it.
+func (m *maker) lockText(r resolver, all []Package, dir string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Locked by rewardloop env make for Python %s, %s, system_site_packages: %v\n", m.py.Version, m.py.Platform, m.spec.SystemSitePackages)
 	_, options := r.absolute()
 	for _, o := range options {
+		if option, ref := fileOption(o); dir != "" && option == "--find-links" && filepath.IsAbs(ref) {
+			if abs, err := filepath.Abs(dir); err == nil {
+				if rel, err := filepath.Rel(abs, ref); err == nil && !strings.HasPrefix(rel, "..") {
+					o = option + " ." + string(filepath.Separator) + rel
+				}
+			}
+		}
 		b.WriteString(withoutUser(o) + "\n")
 	}
 	b.WriteString(withoutUser(pins(all)))
@@ -313,7 +334,7 @@ func (m *maker) install(ctx context.Context, r resolver, plan Plan) (e Env, err 
 	if err != nil {
 		return e, fmt.Errorf("the new environment does not start: %w", err)
 	}
-	if err := write(filepath.Join(plan.Dir, lockName), m.lockText(r, plan.Packages)); err != nil {
+	if err := write(filepath.Join(plan.Dir, lockName), m.lockText(r, plan.Packages, "")); err != nil {
 		return e, fmt.Errorf("environments: %w", err)
 	}
 	e = Env{
@@ -334,6 +355,7 @@ func (m *maker) install(ctx context.Context, r resolver, plan Plan) (e Env, err 
 // fill installs the packages of a plan, with uv where it is, and says with what.
 func (m *maker) fill(ctx context.Context, r resolver, plan Plan, l *os.File) (tool string, err error) {
 	if len(plan.Packages) == 0 {
+		m.o.Progress(Event{Stage: Installing, Note: plan.Name})
 		return "venv", nil
 	}
 	_, options := r.absolute()

@@ -143,7 +143,7 @@ func (r resolver) resolve(ctx context.Context) ([]Package, error) {
 	if err := os.WriteFile(wanted, []byte(text), 0o600); err != nil { // an address in it may have a password
 		return nil, err
 	}
-	args := []string{"-m", "pip", "--python", interpreterOf(target), "install", "--dry-run", "--quiet", "--report", said, "-r", wanted}
+	args := []string{"-m", "pip", "--python", interpreterOf(target), "install", "--dry-run", "--report", said, "-r", wanted}
 	if !r.source {
 		args = append(args, "--only-binary", ":all:")
 	}
@@ -152,7 +152,8 @@ func (r resolver) resolve(ctx context.Context) ([]Package, error) {
 		from += " " + r.spec.File
 	}
 	from += " for Python " + r.py.Version
-	if _, err := (job{what: from, class: ErrResolve, dir: r.spec.Dir, temp: r.temp, held: r.held}).run(ctx, r.tool, args...); err != nil {
+	j := job{what: from, class: ErrResolve, dir: r.spec.Dir, temp: r.temp, held: r.held, file: wanted, call: cmp.Or(r.spec.File, "the requirements")}
+	if _, err := j.run(ctx, r.tool, args...); err != nil {
 		return nil, err
 	}
 	raw, err := os.ReadFile(said)
