@@ -60,8 +60,12 @@ func (r *reader) makeCommand(v value) string {
 	case r.file != "":
 		command += " -c -" // standard input
 	}
-	if at := r.place(v.node); at.Override != "" {
-		command += " " + quoted(at.Override)
+	var overrides []string // an override may add to what the file says
+	for _, n := range append([]*yaml.Node{v.node}, v.node.Content...) {
+		if at := r.place(n); at.Override != "" && !slices.Contains(overrides, at.Override) {
+			overrides = append(overrides, at.Override)
+			command += " " + quoted(at.Override)
+		}
 	}
 	return command
 }
