@@ -46,7 +46,7 @@ const makeTimeout = 2 * time.Hour
 func envCommand(e *env) *cobra.Command {
 	return parent(&cobra.Command{
 		Use: "env", GroupID: groupPrepare, DisableFlagsInUseLine: true,
-		Short: "make the Python environments that entries name, and look after them",
+		Short: "make the Python environments that entries name, list and delete them",
 		Long:  environmentsText, Example: "rewardloop env make -c cfg.yaml\nrewardloop env list -c cfg.yaml\nrewardloop env remove --unused -c cfg.yaml",
 	}, envMakeCommand(e), envListCommand(e), envRemoveCommand(e))
 }
@@ -79,7 +79,7 @@ type wantedEnv struct {
 
 func envMakeCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "make [-c cfg.yaml | -r requirements.txt] [flags] [key=value...]", DisableFlagsInUseLine: true,
+		Use: "make [-c cfg.yaml | -r FILE] [flags] [key=value...]", DisableFlagsInUseLine: true,
 		Short: "make the environments of a configuration, or one",
 		Long:  makeText, Example: "rewardloop env make -c cfg.yaml\nrewardloop env make -r hpsv3.txt --python 3.11 --lock hpsv3.lock --yes",
 	}

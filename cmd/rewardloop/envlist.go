@@ -115,9 +115,9 @@ func envRemoveCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remove NAME... | --unused -c cfg.yaml", DisableFlagsInUseLine: true,
 		Short: "delete environments",
-		Long: "Deletes environments and says how many bytes that frees. With --unused: all that no\n" +
-			"entry of the configuration uses. One in which a process of this machine runs, as\n" +
-			"far as Linux tells, is kept, and so is one that is being made.",
+		Long: "Deletes environments and says how many bytes that frees. With --unused: all that\n" +
+			"no entry of the configuration uses. One in which a process of this machine runs,\n" +
+			"as far as Linux tells, is kept, and so is one that is being made.",
 		Example: "rewardloop env remove py3.11-0123456789abcdef\nrewardloop env remove --unused -c cfg.yaml",
 	}
 	s := &settings{e: e, flags: map[string]string{}}
