@@ -3,6 +3,7 @@ package pyenv
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -79,7 +80,34 @@ func failure(what, said string, err, class error) error {
 			break
 		}
 	}
-	return fmt.Errorf("%w: %s: %w%s. It says: %s", class, what, err, todo, tail(said))
+	return fmt.Errorf("%w: %s: %w%s. It says: %s", class, what, err, todo, tail(reason(said)))
+}
+
+// reason leaves out of what pip says how it got there, and all of its attempts but the last.
+func reason(said string) string {
+	var kept []string
+	attempt := -1
+	for line := range strings.Lines(said) {
+		line = strings.TrimRight(line, "\r\n")
+		bare := strings.TrimSpace(line)
+		retry := strings.HasPrefix(bare, "WARNING: Retrying")
+		switch {
+		case bare == "" || slices.ContainsFunc(routine(), func(start string) bool { return strings.HasPrefix(bare, start) }):
+		case retry && attempt >= 0:
+			kept[attempt] = line
+		default:
+			if retry {
+				attempt = len(kept)
+			}
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+// routine is how lines of pip begin that are no reason for anything.
+func routine() []string {
+	return []string{"Looking in ", "Collecting ", "Using cached ", "Downloading ", "Processing ", "Requirement already satisfied", "[notice]"}
 }
 
 // tail keeps the end of what a program said, where the reason stands.

@@ -231,25 +231,25 @@ func (m *maker) pip(ctx context.Context) (string, error) {
 	}
 	defer l.Close()
 	program, whole := interpreterOf(dir), filepath.Join(dir, marker)
-	if _, err := os.Stat(whole); err != nil {
+	j := job{what: "asking pip for its version", class: ErrPython, temp: m.temp, held: l}
+	said, broken := j.run(ctx, program, "-m", "pip", "--version")
+	if _, err := os.Stat(whole); err != nil || broken != nil {
 		if err := os.RemoveAll(dir); err != nil {
 			return "", fmt.Errorf("environments: %w", err)
 		}
 		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 			return "", fmt.Errorf("environments: %w", err)
 		}
-		j := job{what: "making an environment with pip in " + dir + " (on Debian its Python needs python3-venv)", class: ErrPython, temp: m.temp, held: l}
+		j.what = "making an environment with pip in " + dir + " (on Debian its Python needs python3-venv)"
 		if _, err := j.run(ctx, m.py.Path, "-I", "-m", "venv", dir); err != nil {
+			return "", err
+		}
+		if said, err = j.run(ctx, program, "-m", "pip", "--version"); err != nil {
 			return "", err
 		}
 		if err := write(whole, nil); err != nil {
 			return "", fmt.Errorf("environments: %w", err)
 		}
-	}
-	j := job{what: "asking pip for its version", class: ErrPython, temp: m.temp, held: l}
-	said, err := j.run(ctx, program, "-m", "pip", "--version")
-	if err != nil {
-		return "", err
 	}
 	version := strings.Fields(said + " ? ?")[1]
 	if m.spec.local() || !older(version, goodPip) {
@@ -263,8 +263,13 @@ func (m *maker) pip(ctx context.Context) (string, error) {
 	if err := os.WriteFile(wanted, []byte(strings.Join(append(options, "pip>="+goodPip), "\n")), 0o600); err != nil { // an address in it may have a password
 		return "", fmt.Errorf("environments: %w", err)
 	}
-	_, err = j.run(ctx, program, "-m", "pip", "install", "--quiet", "--upgrade", "--only-binary", ":all:", "-r", wanted)
-	return program, err
+	if err := os.Remove(whole); err != nil { // until it is upgraded as a whole
+		return "", fmt.Errorf("environments: %w", err)
+	}
+	if _, err = j.run(ctx, program, "-m", "pip", "install", "--quiet", "--upgrade", "--only-binary", ":all:", "-r", wanted); err != nil {
+		return "", err
+	}
+	return program, write(whole, nil)
 }
 
 // older compares the first two numbers of two versions.
