@@ -46,7 +46,7 @@ const makeTimeout = 2 * time.Hour
 func envCommand(e *env) *cobra.Command {
 	return parent(&cobra.Command{
 		Use: "env", GroupID: groupPrepare, DisableFlagsInUseLine: true,
-		Short: "make the Python environments that entries name, list and delete them",
+		Short: "make, list and delete the Python environments of entries",
 		Long:  environmentsText, Example: "rewardloop env make -c cfg.yaml\nrewardloop env list -c cfg.yaml\nrewardloop env remove --unused -c cfg.yaml",
 	}, envMakeCommand(e), envListCommand(e), envRemoveCommand(e))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/pyenv"
-	"github.com/rewardloop/rewardloop/testkit/pywheel"
+	"github.com/rewardloop/rewardloop/internal/pywheel"
 )
 
 // envCalls runs the real binary with a folder of environments of its own.
@@ -81,9 +81,11 @@ func TestTwoModelsOfOneRewardEachSeeTheirOwnEnvironment(t *testing.T) {
 	t.Parallel()
 	c := newEnvCalls(t)
 	wheels := filepath.Join(c.dir, "wheels")
-	pywheel.Contradictory(t, wheels)
+	_, err := pywheel.Contradictory(wheels)
+	require.NoError(t, err)
 	weights := "WEIGHTS = [0.25, 0.5]\n\ndef score(text):\n    return sum(w for w, letter in zip(WEIGHTS, 'ab') if letter in text)\n"
-	pywheel.Write(t, wheels, "tinymodel", "1.0", weights, "new==1.0")
+	_, err = pywheel.Write(wheels, "tinymodel", "1.0", weights, "new==1.0")
+	require.NoError(t, err)
 	put(t, c.dir, "old.txt", []byte("--no-index\n--find-links wheels\nold\n"))
 	put(t, c.dir, "mine.py", []byte(`
 import dep, sys
@@ -207,7 +209,8 @@ func (c *envCalls) listAndRemove(t *testing.T, made []string) {
 func TestAMakerThatIsKilledLeavesNothingThatCountsAsMade(t *testing.T) {
 	t.Parallel()
 	c := newEnvCalls(t)
-	pywheel.Contradictory(t, filepath.Join(c.dir, "wheels"))
+	_, err := pywheel.Contradictory(filepath.Join(c.dir, "wheels"))
+	require.NoError(t, err)
 	put(t, c.dir, "old.txt", []byte("--no-index\n--find-links wheels\nold\n"))
 	bin, begun := t.TempDir(), filepath.Join(t.TempDir(), "begun")
 	uv := put(t, bin, "uv", []byte("#!/bin/sh\necho $$ >"+begun+"\nexec sleep 60\n"))

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rewardloop/rewardloop/internal/pyenv"
-	"github.com/rewardloop/rewardloop/testkit/pywheel"
+	"github.com/rewardloop/rewardloop/internal/pywheel"
 )
 
 // TestMain has pip ask an index that is not there twice, and leaves no folder.
@@ -68,7 +68,9 @@ func newStore(t *testing.T) pyenv.Store {
 func wheels(t *testing.T) (dir, find string) {
 	t.Helper()
 	dir = t.TempDir()
-	return dir, pywheel.Contradictory(t, dir)
+	find, err := pywheel.Contradictory(dir)
+	require.NoError(t, err)
+	return dir, find
 }
 
 // says runs a line of Python in an environment.

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/pyenv"
-	"github.com/rewardloop/rewardloop/testkit/pywheel"
+	"github.com/rewardloop/rewardloop/internal/pywheel"
 )
 
 func TestTwoEnvironmentsHoldVersionsThatContradictEachOther(t *testing.T) {
@@ -237,8 +237,8 @@ func TestAPackageThatIsReplacedAfterTheLockIsRefused(t *testing.T) {
 	dir, find := wheels(t)
 	spec := pyenv.Spec{Requirements: find + "old\n"}
 	_, err := s.Make(t.Context(), spec, pyenv.Options{Pip: true, Agree: func(context.Context, pyenv.Plan) error {
-		pywheel.Write(t, dir, "dep", "1.0", "import os\n")
-		return nil
+		_, err := pywheel.Write(dir, "dep", "1.0", "import os\n")
+		return err
 	}})
 	require.ErrorIs(t, err, pyenv.ErrHash)
 	require.ErrorContains(t, err, "do not use it")
