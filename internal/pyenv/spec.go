@@ -1,6 +1,7 @@
 package pyenv
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"unicode/utf8"
 )
 
 // Spec says what an environment is to be. Equal contents are one environment, wherever their
@@ -70,6 +72,9 @@ func readRequirements(dir, name string, depth int) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("%w: the requirements %s cannot be read: %w", ErrSpec, path, err)
+	}
+	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
+		return "", fmt.Errorf("%w: the requirements %s are no text", ErrSpec, path)
 	}
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {
