@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func (e *env) listEnvs(all []listedEnv, entries bool) {
 	}
 	t := newTable(e, columns...)
 	for _, l := range all {
-		row := []string{l.Name, l.Python, fmt.Sprint(len(l.Packages)), megabytes(l.Size), l.Made.Local().Format(time.DateOnly)}
+		row := []string{l.Name, l.Python, strconv.Itoa(len(l.Packages)), megabytes(l.Size), l.Made.Local().Format(time.DateOnly)}
 		switch {
 		case l.Unfinished:
 			row = []string{l.Name, "", "", "", "unfinished"}

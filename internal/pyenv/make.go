@@ -104,11 +104,26 @@ func (s Store) Make(ctx context.Context, spec Spec, o Options) (Env, error) {
 	if err := spec.Validate(); err != nil {
 		return Env{}, err
 	}
-	if e, err := s.Find(spec); err == nil && o.Lock == "" {
-		return e, nil
+	if e, err := s.Find(spec); err == nil { // also where an index has other versions by now
+		return e, e.copyLock(o.Lock)
 	}
 	m := &maker{Store: s, spec: spec, o: o}
 	return m.make(ctx)
+}
+
+// copyLock writes the lock of an environment to a file; "": nowhere.
+func (e Env) copyLock(path string) error {
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(e.Dir, lockName))
+	if err == nil {
+		err = write(path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("environments: the lock: %w", err)
+	}
+	return nil
 }
 
 func (m *maker) make(ctx context.Context) (e Env, err error) {

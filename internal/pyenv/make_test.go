@@ -75,6 +75,13 @@ func TestAnEnvironmentIsKnownByItsContent(t *testing.T) {
 	require.Equal(t, first.Dir, same.Dir)
 	require.Zero(t, installs)
 
+	copied := filepath.Join(dir, "copied.txt")
+	_, err = s.Make(t.Context(), spec, pyenv.Options{Lock: copied})
+	require.NoError(t, err)
+	text, err := os.ReadFile(copied)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "dep==1.0 --hash=sha256:")
+
 	shown := spec
 	shown.SystemSitePackages = true
 	other, err := s.Make(t.Context(), shown, pyenv.Options{})
