@@ -133,6 +133,9 @@ func (p python) minor() string {
 	return parts[0] + "." + parts[min(1, len(parts)-1)]
 }
 
+// leastPython is the oldest that runs rewards/python.
+const leastPython = "3.10"
+
 // find returns the interpreter of a Spec: the one whose path it names, else the first of that
 // version among those on PATH and those that uv knows.
 func (s Store) find(ctx context.Context, want string) (python, error) {
@@ -170,6 +173,8 @@ func (s Store) find(ctx context.Context, want string) (python, error) {
 			tried = append(tried, path+" does not start")
 		case !p.matches(want):
 			tried = append(tried, path+" is "+p.Version)
+		case older(p.Version, leastPython):
+			tried = append(tried, path+" is "+p.Version+", and reward functions need "+leastPython+" or newer")
 		default:
 			return p, true
 		}

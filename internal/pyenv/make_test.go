@@ -204,6 +204,8 @@ func TestWhatGoesWrongSaysWhatWhereAndWhatToDo(t *testing.T) {
 	dir, find := wheels(t)
 	source := filepath.Join(dir, "raw-1.0.tar.gz")
 	require.NoError(t, os.WriteFile(source, []byte("no archive"), 0o600))
+	ancient := filepath.Join(dir, "python3.9")
+	require.NoError(t, os.WriteFile(ancient, []byte("#!/bin/sh\necho '{\"version\": \"3.9.18\", \"executable\": \"/x\"}'\n"), 0o755)) //nolint:gosec // a program
 	for name, c := range map[string]struct {
 		spec  pyenv.Spec
 		class error
@@ -216,6 +218,7 @@ func TestWhatGoesWrongSaysWhatWhereAndWhatToDo(t *testing.T) {
 		"no such Python":      {pyenv.Spec{Python: "3.99"}, pyenv.ErrPython, []string{"Python 3.99 is not on this machine", "python3.99 is not there", "python3 is 3."}},
 		"no Python at all":    {pyenv.Spec{Python: "/bin/false"}, pyenv.ErrPython, []string{"/bin/false does not start"}},
 		"a Python not there":  {pyenv.Spec{Python: dir + "/python"}, pyenv.ErrPython, []string{dir + "/python is not there"}},
+		"an old Python":       {pyenv.Spec{Python: ancient}, pyenv.ErrPython, []string{"python3.9 is 3.9.18, and reward functions need 3.10 or newer"}},
 		"no network":          {pyenv.Spec{Requirements: "--index-url http://127.0.0.1:1/simple\nold\n"}, pyenv.ErrNetwork, []string{"check the network"}},
 		"another hash":        {pyenv.Spec{Requirements: find + "dep==1.0 --hash=sha256:" + strings.Repeat("0", 64) + "\n"}, pyenv.ErrHash, []string{"dep", "do not use it"}},
 		"hashes for a part":   {pyenv.Spec{Requirements: find + "dep==1.0 --hash=sha256:" + strings.Repeat("0", 64) + "\nold\n"}, pyenv.ErrHash, nil},
