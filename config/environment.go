@@ -53,21 +53,19 @@ func (r *reader) makeCommand(v value) string {
 		}
 		return word
 	}
-	command := "rewardloop env make"
+	words := []string{"rewardloop env make"}
 	switch {
 	case r.file != "" && isFile(r.file):
-		command += " -c " + quoted(r.file)
+		words = append(words, "-c", quoted(r.file))
 	case r.file != "":
-		command += " -c -" // standard input
+		words = append(words, "-c -") // standard input
 	}
-	var overrides []string // an override may add to what the file says
-	for _, n := range append([]*yaml.Node{v.node}, v.node.Content...) {
-		if at := r.place(n); at.Override != "" && !slices.Contains(overrides, at.Override) {
-			overrides = append(overrides, at.Override)
-			command += " " + quoted(at.Override)
+	for _, n := range append([]*yaml.Node{v.node}, v.node.Content...) { // an override may add to what the file says
+		if at := r.place(n).Override; at != "" && !slices.Contains(words, quoted(at)) {
+			words = append(words, quoted(at))
 		}
 	}
-	return command
+	return strings.Join(words, " ")
 }
 
 // requirements reads a requirements file, or a list of its lines.

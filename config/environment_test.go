@@ -65,8 +65,7 @@ func TestFaultsOfAnEnvironmentAreToldWithTheirLines(t *testing.T) {
 		"{}\n      interpreter: python3":     "c.yaml:6:20: reward.reward_functions.a.interpreter: has no effect beside environment",
 	} {
 		_, err := environmentOf(t, dir, environment, "", nil)
-		require.Error(t, err, environment)
-		assert.ErrorContains(t, err, want, environment)
+		require.ErrorContains(t, err, want, environment)
 	}
 	_, err := config.Parse("c.yaml", []byte("reward: {custom_reward_function: {path: \"builtin://gsm8k\", environment: {python: \"3.11\"}}}\n"), nil, nil)
 	require.ErrorContains(t, err, "environment: is for Python functions; leave it out")

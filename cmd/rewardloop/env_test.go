@@ -120,8 +120,10 @@ reward:
         requirements: ["--no-index", "--find-links wheels", tinymodel]
 server: {listen: "127.0.0.1:0"}
 `))
-	for _, args := range [][]string{{"config", "check", "cfg.yaml"}, {"serve", "-c", "cfg.yaml"}, {"worker", "-c", "cfg.yaml", "--join", "nats://127.0.0.1:1"},
-		{"score", "-c", "cfg.yaml", "-i", "-", "-o", "-"}} {
+	for _, args := range [][]string{
+		{"config", "check", "cfg.yaml"}, {"serve", "-c", "cfg.yaml"}, {"worker", "-c", "cfg.yaml", "--join", "nats://127.0.0.1:1"},
+		{"score", "-c", "cfg.yaml", "-i", "-", "-o", "-"},
+	} {
 		got := c.do(t, args...)
 		require.Equal(t, exitUsage, got.code, got.stderr)
 		require.Contains(t, got.stderr, "cfg.yaml:5:96: reward.reward_functions.old.environment: the environment is not made in "+c.envs+": `rewardloop env make -c cfg.yaml` makes it")

@@ -15,13 +15,14 @@ import (
 // __version__, and code behind it. It returns the wheel's path.
 func Write(dir, name, version, code string, requires ...string) (string, error) {
 	info := name + "-" + version + ".dist-info/"
-	meta := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nLicense: Apache-2.0\n", name, version)
+	var meta strings.Builder
+	fmt.Fprintf(&meta, "Metadata-Version: 2.1\nName: %s\nVersion: %s\nLicense: Apache-2.0\n", name, version)
 	for _, r := range requires {
-		meta += "Requires-Dist: " + r + "\n"
+		meta.WriteString("Requires-Dist: " + r + "\n")
 	}
 	files := [][2]string{
 		{name + "/__init__.py", fmt.Sprintf("__version__ = %q\n%s", version, code)},
-		{info + "METADATA", meta},
+		{info + "METADATA", meta.String()},
 		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: pywheel\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
 	}
 	var record strings.Builder // sums may be left out
