@@ -30,7 +30,7 @@ type Plan struct {
 	Unknown int   `json:"unknown"`
 }
 
-// report is what pip writes of a resolution (pip.pypa.io, installation report, version 1).
+// report is what pip writes of a resolution (pip's documentation, installation report, version 1).
 type report struct {
 	Install []struct {
 		Direct   bool `json:"is_direct"`
