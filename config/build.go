@@ -132,6 +132,9 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 // buildOrFaults makes the scorer of a component, or says everything that is wrong with it. What
 // was made in spite of faults must be closed.
 func buildOrFaults(c *Config, p *Profile, t ComponentConfig, reg *rewards.Registry, built map[string]rewards.Scorer) (scorer rewards.Scorer, group rewards.GroupScorer, faults FaultsError) {
+	if why := c.needsEnvironment(p, &t); why != "" {
+		return nil, nil, FaultsError{t.environmentFault(p)}
+	}
 	for {
 		var err error
 		if scorer, group, err = buildComponent(c, p, t, reg, built); err == nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/pyenv"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -251,6 +252,7 @@ func (p *printer) python(depth int, t ComponentConfig) {
 	if t.Interpreter != "" {
 		p.line(depth, "interpreter: %s", quote(t.Interpreter))
 	}
+	p.environment(depth, t.Environment)
 	if t.Signature != "" {
 		p.line(depth, "signature: %s", t.Signature)
 	}
@@ -262,6 +264,25 @@ func (p *printer) python(depth int, t ComponentConfig) {
 		p.comment(depth, "Known samples that it is called with at start: image, video, text; none with []. Left out: by its parameters.")
 		p.line(depth, "probe: %s", printable(encode(t.Probe)))
 	}
+}
+
+// environment shows what the Python environment of a function is made of.
+func (p *printer) environment(depth int, e *pyenv.Spec) {
+	if e == nil {
+		return
+	}
+	p.line(depth, "environment:")
+	if e.Python != "" {
+		p.line(depth+1, "python: %s", quote(e.Python))
+	}
+	switch {
+	case e.File != "":
+		p.line(depth+1, "requirements: %s", quote(e.File))
+	case e.Requirements != "":
+		lines := strings.Split(strings.TrimSuffix(redact.Text(e.Requirements), "\n"), "\n")
+		p.line(depth+1, "requirements: %s", printable(encode(lines)))
+	}
+	p.line(depth+1, "system_site_packages: %v", e.SystemSitePackages)
 }
 
 // placement shows how a model in Python runs.

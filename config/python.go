@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -155,7 +156,7 @@ type pythonKeys struct {
 }
 
 // processKeys are those of pythonKeys that may be options of other scorers.
-func processKeys() []string { return []string{"memory", "env", "interpreter"} }
+func processKeys() []string { return []string{"memory", "env", "interpreter", "environment"} }
 
 // placementKeys are those that say how a model in Python runs. Each makes a model of an entry.
 func placementKeys() []string {
@@ -255,6 +256,12 @@ func (r *reader) process(t *ComponentConfig, given map[string]value) {
 	}
 	if v, ok := given["interpreter"]; ok {
 		t.Interpreter = r.interpreter(v)
+	}
+	if v, ok := given["environment"]; ok {
+		r.environment(t, v)
+		if other, both := given["interpreter"]; both {
+			r.fault(other, "has no effect beside environment, which has an interpreter of its own; leave one of them out")
+		}
 	}
 	if v, ok := given["env"]; ok {
 		t.Env = []string{}
@@ -437,8 +444,10 @@ func (t ComponentConfig) scorerOptions() json.RawMessage {
 	if t.Env != nil {
 		all["env"] = t.Env
 	}
-	if t.Interpreter != "" {
-		all["interpreter"] = t.Interpreter
+	// An environment that is not made has no Python: what starts all the same, because nobody asked
+	// Check, says so in place of running in another.
+	if interpreter := cmp.Or(t.environmentPython, t.environmentLacks, t.Interpreter); interpreter != "" {
+		all["interpreter"] = interpreter
 	}
 	if t.Signature != "" {
 		all["signature"] = t.Signature

@@ -96,6 +96,8 @@ func functionKeys(k *keys.Set, t *ComponentConfig) {
 		"Left out: it scores one sample, or groups where its class has score_group.")
 	k.Other("reference", "", "ground_truth, or a path below ground_truth or extra_info", "Where the reference answer stands that a Python function of whole prompt groups compares with in validation, such as extra_info.y.0.content.")
 	k.Other("interpreter", "", "a program", "The Python of a function, such as that of an environment of its own, envs/hpsv3/bin/python. Left out: pool.python.interpreter.")
+	k.Other("environment", "", "{python, requirements, system_site_packages}", "In place of interpreter: the environment of a Python function, which `rewardloop env make -c FILE` makes. python: a version such as \"3.11\", or a path. "+
+		"requirements: a requirements file beside this file, or a list of its lines. system_site_packages: true shows it what its Python has, such as torch.")
 	k.Other("probe", "true", "true, false or kinds of sample", "The known samples that a Python function is called with at start. true: those that its parameters name.")
 }
 
