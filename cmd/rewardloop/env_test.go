@@ -97,7 +97,7 @@ class New:
         return [{"score": self.score(s.response), "major": self.major, "python": sys.prefix} for s in samples]
 `
 
-// The path of a newcomer: env make, serve, a score. Each of two models in one reward sees the
+// The path of a newcomer: env make, try, serve, a score. Each of two models in one reward sees the
 // versions of its own environment, which contradict the other's.
 func TestTwoModelsOfOneRewardEachSeeTheirOwnEnvironment(t *testing.T) {
 	t.Parallel()
@@ -146,7 +146,12 @@ server: {listen: "127.0.0.1:0"}
 	require.Len(t, made, 2, got.stdout)
 	require.Equal(t, exitOK, c.do(t, "config", "check", "cfg.yaml").code)
 
-	// `rewardloop try old -c cfg.yaml` goes here: it runs one entry before anything is served.
+	got = c.do(t, "try", "old", "-c", "cfg.yaml", "--response", "a b", "--json")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	var one tried
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &one), got.stdout)
+	require.True(t, one.Scored)
+	require.InDelta(t, 1, *one.Samples[0].Score, 1e-9)
 
 	server := startIn(t, c.dir, c.vars, nil, nil, "serve", "-c", "cfg.yaml")
 	addr := server.address(t)
