@@ -120,15 +120,17 @@ func (f *fit) size(limit int) int {
 		step = 4
 	}
 	limit = min(limit, max(1, step*f.most))
-	if !f.known() {
-		return limit
+	if b := f.enough(); f.known() && b < float64(limit) {
+		return max(1, int(b))
 	}
-	b := math.Ceil(f.a/(worth*f.c) - 1e-6) // +Inf or NaN where c is 0; 1e-6: rounding
-	if !(b < float64(limit)) {
-		return limit
-	}
-	return max(1, int(b))
+	return limit
 }
+
+// enough is the smallest b with a/b ≤ worth·c; +Inf or NaN where c is 0.
+func (f *fit) enough() float64 { return math.Ceil(f.a/(worth*f.c) - 1e-6) } // 1e-6: rounding
+
+// settled says whether a size is one that is big enough, and not one that is tried on the way there.
+func (f *fit) settled(size int) bool { return f.known() && f.enough() <= float64(size) }
 
 // even is the size from which on the items' own cost outweighs the fixed one: at
 // least this many belong together even while slots are idle. At most limit.
