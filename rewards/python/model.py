@@ -14,6 +14,7 @@ no memory, its halves.
 import asyncio
 import inspect
 import json
+import math
 import mmap
 import os
 import signal
@@ -24,6 +25,7 @@ import rewardloop_process as process
 from rewardloop_process import BadResult, BadSample, Function, Output, Refused, Signature
 
 MAX_REPLY = 1 << 20  # bytes of one sample's reply
+MAX_ANSWER = 64 << 20  # bytes of a batch's, as internal/subprocess has it
 MEMORY_FD = 4
 
 # What the constructor of a class may ask for besides the keys of its entry.
@@ -158,13 +160,22 @@ class Model(Function):
         """The replies to the samples of a batch, in their order."""
         samples = [self.sample(item, memory) for item in items]
         if self.form == "single":
-            return [self.one(sample) for sample in samples]
+            return [self.alone(sample) for sample in samples]
         if self.form == "samples":
             takes = {k: v for k, v in self.options.items() if self.everything or k in self.names}
             result = self.wait(self.target(samples, **takes))
         else:
             result = self.wait(self.target(**self.column_arguments(samples)))
         return [member(value) for value in members(result, len(samples))]
+
+    def alone(self, sample):
+        """The reply to one sample, whose exception is no other's. That it lacks memory, the server is told: it makes room."""
+        try:
+            return self.one(sample)
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            return process.failure(error)
 
     def one(self, sample):
         values = self.values(sample)
@@ -245,10 +256,14 @@ def stacked(arrays):
 
 def members(result, samples):
     """What a model returned for a batch, as a list with a value for each sample."""
-    if callable(getattr(result, "tolist", None)):
-        result = result.tolist()
-    if not isinstance(result, (list, tuple)):
+    array = callable(getattr(result, "tolist", None)) and getattr(result, "ndim", 0) > 0
+    if not array and not isinstance(result, (list, tuple)):
         raise BadResult(f"it returned a {type(result).__name__} for {samples} samples; want a list with a score for each")
+    if array:
+        numbers = math.prod(result.shape)
+        if numbers > samples * process.MAX_STEPS:
+            raise BadResult(f"it returned {numbers} numbers for {samples} samples; want a score for each, or for each of its steps")
+        result = result.tolist()
     if len(result) != samples:
         raise BadResult(f"it returned {len(result)} scores for {samples} samples; want one for each")
     return result
@@ -312,8 +327,11 @@ def do(model, header, body):
 
 def send(sock, header, body=None):
     data = b"" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+    if len(data) > MAX_ANSWER:  # its halves may fit
+        header, data = {"op": "error", "seq": header["seq"], "class": "answer_too_long", "message": f"an answer of {len(data)} bytes"}, b""
     head = json.dumps(header).encode()
-    sock.sendall(struct.pack("<II", len(head), len(data)) + head + data)
+    sock.sendall(struct.pack("<II", len(head), len(data)) + head)
+    sock.sendall(data)
 
 
 def main(sock, header, spec):

@@ -93,7 +93,10 @@ func (r *Runner) Load(ctx context.Context, _ infer.Model) (infer.Info, error) {
 	case p == nil:
 		err = r.start(ctx)
 	case asleep:
-		err = r.everywhere(ctx, p, "wake")
+		if err = r.everywhere(ctx, p, "wake"); err != nil && ctx.Err() == nil {
+			r.end(ctx, p) // what does not wake up is started again
+			err = r.start(ctx)
+		}
 	}
 	if err != nil {
 		return infer.Info{}, err
@@ -229,11 +232,16 @@ func (r *Runner) Unload(ctx context.Context, _ infer.Model) error {
 		r.asleep = true
 		return nil
 	}
+	r.end(ctx, p)
+	return nil
+}
+
+// end ends the processes.
+func (r *Runner) end(ctx context.Context, p *subprocess.Pool) {
 	r.mu.Lock()
 	r.pool, r.asleep = nil, false
 	r.mu.Unlock()
 	_ = p.Stop(ctx) // what had to be killed has ended, too
-	return nil
 }
 
 // everywhere has every process do something that is not for a sample.
