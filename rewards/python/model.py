@@ -6,9 +6,9 @@ the header, a uint32 length of the body, the header (JSON) and the body. ``init`
 and what to load; ``do`` brings a batch as JSON, whose pictures lie in the shared memory; ``ping``
 asks for a sign of life. Nothing is ever unpickled. What reads samples and results is process.py's.
 
-A batch is answered with one reply for each sample: a result, or what is wrong with this one. An
-exception fails the batch; the server then runs its samples one by one, or, where the device had
-no memory, its halves.
+A batch is answered with one reply for each sample: a result, or what is wrong with this one. Where
+a batch raises an exception its samples run one by one, here as long as there is time, else by the
+server. Where the device had no memory the server runs its halves.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import os
 import signal
 import struct
 import sys
+import time
 
 import rewardloop_process as process
 from rewardloop_process import BadResult, BadSample, Function, Output, Refused, Signature
@@ -155,6 +156,35 @@ class Model(Function):
             return make(entry, bytearray(memory[at : at + entry["size"]]))
 
         return Sample(item["head"], Media(item["head"].get("media") or [], media))
+
+    def batch(self, items, memory, seconds):
+        """The replies to a batch. One that raises is taken apart, if that takes no longer than so many seconds."""
+        until = time.monotonic() + seconds
+        try:
+            return self.run(items, memory)
+        except Exception as error:
+            if len(items) == 1 or lacks_memory(error):
+                raise
+            replies = []
+            for item in items:
+                if time.monotonic() > until:
+                    raise  # the server gives each sample a time of its own
+                replies.append(self.apart(item, memory))
+            return replies
+
+    def apart(self, item, memory):
+        """The reply to a sample of a batch that raised."""
+        printed = Output()
+        process._printed.set(printed)
+        try:
+            reply = self.run([item], memory)[0]
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            reply = process.failure(error)
+        if printed.text():
+            reply["output"] = printed.text()
+        return reply
 
     def run(self, items, memory):
         """The replies to the samples of a batch, in their order."""
@@ -306,9 +336,9 @@ def do(model, header, body):
             model.wait(getattr(model.owner, what["op"])())
             return {"op": "ok"}, {"bytes": model.device_bytes()}
         items = what["items"]
-        replies = model.run(items, model.view(header))
+        replies = model.batch(items, model.view(header), what.get("seconds") or 0)
         for reply in replies:
-            if printed.text() and (len(replies) == 1 or reply["op"] == "error"):
+            if printed.text() and "output" not in reply and (len(replies) == 1 or reply["op"] == "error"):
                 reply["output"] = printed.text()
         return {"op": "ok"}, {"replies": replies}
     except BaseException as error:

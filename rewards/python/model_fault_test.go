@@ -2,6 +2,7 @@ package python_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -210,6 +211,35 @@ func TestWhatIsNoScoreFailsByNameAndTakesNobodyWithIt(t *testing.T) {
 		}
 	}
 	assert.Zero(t, d.stats().Restarts, "nothing of it ends the process")
+}
+
+func TestABatchThatRaisesIsTakenApartInItsProcessAsLongAsThereIsTime(t *testing.T) {
+	t.Parallel()
+	for name, seconds := range map[string]float64{"there is": 0, "there is not": 0.2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDevices(t, pool.Config{})
+			m := faulty(t, d, "Slowly", python.Options{Timeout: 4 * time.Second, Kwargs: map[string]any{"seconds": seconds}}) // 1 s for a run
+			warm(t, m)
+			all(t, m, numbers(0, 64)) // so that batches are large
+			samples := numbers(0, 16)
+			for _, s := range samples {
+				s.ExtraInfo = json.RawMessage(`{"alone": true}`)
+			}
+			for i, s := range all(t, m, samples) {
+				require.NoError(t, s.err)
+				assert.InDelta(t, float64(i), s.Value, 0)
+			}
+			assert.Zero(t, d.stats().Restarts, "a run of all of them would be a hang")
+			var retries uint64
+			for _, device := range d.pool.Stats().Devices {
+				for _, m := range device.Models {
+					retries += m.Total.Retries
+				}
+			}
+			assert.Equal(t, seconds > 0, retries > 0, "samples that the server has run again: %d", retries)
+		})
+	}
 }
 
 func TestABatchWithMoreToSayThanFitsIntoAnAnswerIsHalved(t *testing.T) {

@@ -309,7 +309,8 @@ func (r *Runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 			blobs, size = append(blobs, make([]byte, pad)), size+pad
 		}
 	}
-	meta, err := json.Marshal(map[string]any{"op": "run", "items": items})
+	// A batch that raises has half of its time to be taken apart where it is.
+	meta, err := json.Marshal(map[string]any{"op": "run", "items": items, "seconds": runTimeout(r.opts.Timeout).Seconds() / 2})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", infer.ErrInput, err)
 	}

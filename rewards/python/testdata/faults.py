@@ -66,6 +66,20 @@ class Waits:
         return [{"score": float(s.ground_truth), "pid": str(os.getpid())} for s in samples]
 
 
+class Slowly:
+    """Takes as many seconds for any batch as it is told to, and raises for one with a sample "alone" and others."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def compute_scores(self, samples):
+        if any(s.extra_info.get("alone") for s in samples):
+            time.sleep(self.seconds)
+            if len(samples) > 1:
+                raise ValueError("one at a time")
+        return [float(s.ground_truth) for s in samples]
+
+
 def nested():
     deep = []
     for _ in range(100_000):
