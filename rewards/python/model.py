@@ -6,24 +6,27 @@ the header, a uint32 length of the body, the header (JSON) and the body. ``init`
 and what to load; ``do`` brings a batch as JSON, whose pictures lie in the shared memory; ``ping``
 asks for a sign of life. Nothing is ever unpickled. What reads samples and results is process.py's.
 
-A batch is answered with one reply for each sample: a result, or what is wrong with this one. An
-exception fails the batch; the server then runs its samples one by one, or, where the device had
-no memory, its halves.
+A batch is answered with one reply for each sample: a result, or what is wrong with this one. Where
+a batch raises an exception its samples run one by one, here as long as there is time, else by the
+server. Where the device had no memory the server runs its halves.
 """
 
 import asyncio
 import inspect
 import json
+import math
 import mmap
 import os
 import signal
 import struct
 import sys
+import time
 
 import rewardloop_process as process
 from rewardloop_process import BadResult, BadSample, Function, Output, Refused, Signature
 
 MAX_REPLY = 1 << 20  # bytes of one sample's reply
+MAX_ANSWER = 64 << 20  # bytes of a batch's, as internal/subprocess has it
 MEMORY_FD = 4
 
 
@@ -155,17 +158,55 @@ class Model(Function):
 
         return Sample(item["head"], Media(item["head"].get("media") or [], media))
 
+    def batch(self, items, memory, seconds):
+        """The replies to a batch. One that raises is taken apart, if that takes no longer than so many seconds."""
+        until = time.monotonic() + seconds
+        try:
+            return self.run(items, memory)
+        except Exception as error:
+            if len(items) == 1 or lacks_memory(error):
+                raise
+            replies = []
+            for item in items:
+                if time.monotonic() > until:
+                    raise  # the server gives each sample a time of its own
+                replies.append(self.apart(item, memory))
+            return replies
+
+    def apart(self, item, memory):
+        """The reply to a sample of a batch that raised."""
+        printed = Output()
+        process._printed.set(printed)
+        try:
+            reply = self.run([item], memory)[0]
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            reply = process.failure(error)
+        if printed.text():
+            reply["output"] = printed.text()
+        return reply
+
     def run(self, items, memory):
         """The replies to the samples of a batch, in their order."""
         samples = [self.sample(item, memory) for item in items]
         if self.form == "single":
-            return [self.one(sample) for sample in samples]
+            return [self.alone(sample) for sample in samples]
         if self.form == "samples":
             takes = {k: v for k, v in self.options.items() if self.everything or k in self.names}
             result = self.wait(self.target(samples, **takes))
         else:
             result = self.wait(self.target(**self.column_arguments(samples)))
         return [member(value) for value in members(result, len(samples))]
+
+    def alone(self, sample):
+        """The reply to one sample, whose exception is no other's. That it lacks memory, the server is told: it makes room."""
+        try:
+            return self.one(sample)
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            return process.failure(error)
 
     def one(self, sample):
         values = self.values(sample)
@@ -252,10 +293,14 @@ def stacked(arrays):
 
 def members(result, samples):
     """What a model returned for a batch, as a list with a value for each sample."""
-    if callable(getattr(result, "tolist", None)):
-        result = result.tolist()
-    if not isinstance(result, (list, tuple)):
+    array = callable(getattr(result, "tolist", None)) and getattr(result, "ndim", 0) > 0
+    if not array and not isinstance(result, (list, tuple)):
         raise BadResult(f"it returned a {type(result).__name__} for {samples} samples; want a list with a score for each")
+    if array:
+        numbers = math.prod(result.shape)
+        if numbers > samples * process.MAX_STEPS:
+            raise BadResult(f"it returned {numbers} numbers for {samples} samples; want a score for each, or for each of its steps")
+        result = result.tolist()
     if len(result) != samples:
         raise BadResult(f"it returned {len(result)} scores for {samples} samples; want one for each")
     return result
@@ -302,9 +347,9 @@ def do(model, header, body):
             model.wait(getattr(model.owner, what["op"])())
             return {"op": "ok"}, {"bytes": model.device_bytes()}
         items = what["items"]
-        replies = model.run(items, model.view(header))
+        replies = model.batch(items, model.view(header), what.get("seconds") or 0)
         for reply in replies:
-            if printed.text() and (len(replies) == 1 or reply["op"] == "error"):
+            if printed.text() and "output" not in reply and (len(replies) == 1 or reply["op"] == "error"):
                 reply["output"] = printed.text()
         return {"op": "ok"}, {"replies": replies}
     except BaseException as error:
@@ -323,8 +368,11 @@ def do(model, header, body):
 
 def send(sock, header, body=None):
     data = b"" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+    if len(data) > MAX_ANSWER:  # its halves may fit
+        header, data = {"op": "error", "seq": header["seq"], "class": "answer_too_long", "message": f"an answer of {len(data)} bytes"}, b""
     head = json.dumps(header).encode()
-    sock.sendall(struct.pack("<II", len(head), len(data)) + head + data)
+    sock.sendall(struct.pack("<II", len(head), len(data)) + head)
+    sock.sendall(data)
 
 
 def main(sock, header, spec):

@@ -93,7 +93,10 @@ func (r *Runner) Load(ctx context.Context, _ infer.Model) (infer.Info, error) {
 	case p == nil:
 		err = r.start(ctx)
 	case asleep:
-		err = r.everywhere(ctx, p, "wake")
+		if err = r.everywhere(ctx, p, "wake"); err != nil && ctx.Err() == nil {
+			r.end(ctx, p) // what does not wake up is started again
+			err = r.start(ctx)
+		}
 	}
 	if err != nil {
 		return infer.Info{}, err
@@ -230,11 +233,16 @@ func (r *Runner) Unload(ctx context.Context, _ infer.Model) error {
 		r.asleep = true
 		return nil
 	}
+	r.end(ctx, p)
+	return nil
+}
+
+// end ends the processes.
+func (r *Runner) end(ctx context.Context, p *subprocess.Pool) {
 	r.mu.Lock()
 	r.pool, r.asleep = nil, false
 	r.mu.Unlock()
 	_ = p.Stop(ctx) // what had to be killed has ended, too
-	return nil
 }
 
 // everywhere has every process do something that is not for a sample.
@@ -302,7 +310,8 @@ func (r *Runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 			blobs, size = append(blobs, make([]byte, pad)), size+pad
 		}
 	}
-	meta, err := json.Marshal(map[string]any{"op": "run", "items": items})
+	// A batch that raises has half of its time to be taken apart where it is.
+	meta, err := json.Marshal(map[string]any{"op": "run", "items": items, "seconds": r.opts.runTimeout().Seconds() / 2})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", infer.ErrInput, err)
 	}
