@@ -76,17 +76,6 @@ class Lazy:
         self.make = make
 
 
-def listed(result, samples, what="it"):
-    """What a function returned, as a list with a value for each sample."""
-    if callable(getattr(result, "tolist", None)):
-        result = result.tolist()
-    if not isinstance(result, (list, tuple)):
-        raise BadResult(f"{what} returned a {type(result).__name__} for {samples} samples; want a list with a score for each")
-    if len(result) != samples:
-        raise BadResult(f"{what} returned {len(result)} scores for {samples} samples; want one for each")
-    return list(result)
-
-
 def with_columns(scores, columns):
     """A value for each sample: its score with what else is said of it. A list that has one value for each
     sample is a column, a scalar is every sample's; anything else is told of the first one, in its details."""
@@ -168,7 +157,7 @@ class Form:
 
     def read(self, result, call):
         """A value for each sample: what process.answer reads, or an exception in its place."""
-        return listed(result, len(call.samples))
+        return model.members(result, len(call.samples))
 
 
 class ScoreGroup(Form):
@@ -185,7 +174,7 @@ class ScoreGroup(Form):
         return {"group": call.group, "last_mean_std": call.last_mean_std}
 
     def read(self, result, call):
-        return listed(result, len(call.samples), "score_group")
+        return model.members(result, len(call.samples), "score_group")
 
 
 class RMGallery(Form):
@@ -228,7 +217,7 @@ class RMGallery(Form):
             scores, columns = result[0], dict(result[1] or {})
             if len(result) == 3:
                 columns["details"] = result[2]
-        return with_columns(listed(scores, len(call.samples), "compute_score"), columns)
+        return with_columns(model.members(scores, len(call.samples), "compute_score"), columns)
 
 
 class OpenJudge(Form):
@@ -304,7 +293,7 @@ class TRL(Form):
     def read(self, result, call):
         scores = [
             Skipped("the function returned None: it is not for this sample") if score is None else score
-            for score in listed(result, len(call.samples))
+            for score in model.members(result, len(call.samples))
         ]
         values = with_columns([None if isinstance(s, Skipped) else s for s in scores], call.logged)
         if call.metrics:
@@ -375,7 +364,7 @@ class Slime(Form):
         key = self.options.get("reward_key")
         return [
             {**value, "score": value.get(key or "score")} if isinstance(value, dict) else value
-            for value in listed(result, len(call.samples))
+            for value in model.members(result, len(call.samples))
         ]
 
 
@@ -400,7 +389,7 @@ class OpenRLHF(Form):
             if result.get("scores") is not None:
                 columns["scores"] = result["scores"]
             result = result["rewards"]
-        return with_columns(listed(result, len(call.samples), "reward_func"), columns)
+        return with_columns(model.members(result, len(call.samples), "reward_func"), columns)
 
 
 class DDPO(Form):
@@ -447,7 +436,7 @@ class DDPO(Form):
         scores, columns = result, {}
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
             scores, columns = result
-        return with_columns(listed(scores, len(call.samples)), columns)
+        return with_columns(model.members(scores, len(call.samples)), columns)
 
 
 def pictures(stack):

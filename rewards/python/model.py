@@ -166,12 +166,14 @@ class Model(Function):
         except Exception as error:
             if len(items) == 1 or lacks_memory(error):
                 raise
-            replies = []
-            for item in items:
-                if time.monotonic() > until:
-                    raise  # the server gives each sample a time of its own
-                replies.append(self.apart(item, memory))
-            return replies
+            said = process.failure(error)["message"]
+        # The exception is gone by now, and with it what its frames held of the batch: tensors, its result.
+        replies = []
+        for item in items:
+            if time.monotonic() > until:
+                raise BadResult(said)  # the server gives each sample a time of its own
+            replies.append(self.apart(item, memory))
+        return replies
 
     def apart(self, item, memory):
         """The reply to a sample of a batch that raised."""
@@ -291,18 +293,18 @@ def stacked(arrays):
     return sys.modules["torch" if type(first).__module__.startswith("torch") else "numpy"].stack(arrays)
 
 
-def members(result, samples):
+def members(result, samples, what="it"):
     """What a model returned for a batch, as a list with a value for each sample."""
     array = callable(getattr(result, "tolist", None)) and getattr(result, "ndim", 0) > 0
     if not array and not isinstance(result, (list, tuple)):
-        raise BadResult(f"it returned a {type(result).__name__} for {samples} samples; want a list with a score for each")
+        raise BadResult(f"{what} returned a {type(result).__name__} for {samples} samples; want a list with a score for each")
     if array:
         numbers = math.prod(result.shape)
         if numbers > samples * process.MAX_STEPS:
-            raise BadResult(f"it returned {numbers} numbers for {samples} samples; want a score for each, or for each of its steps")
+            raise BadResult(f"{what} returned {numbers} numbers for {samples} samples; want a score for each, or for each of its steps")
         result = result.tolist()
     if len(result) != samples:
-        raise BadResult(f"it returned {len(result)} scores for {samples} samples; want one for each")
+        raise BadResult(f"{what} returned {len(result)} scores for {samples} samples; want one for each")
     return result
 
 

@@ -242,6 +242,18 @@ func TestABatchThatRaisesIsTakenApartInItsProcessAsLongAsThereIsTime(t *testing.
 	}
 }
 
+func TestWhatARaisingBatchHeldIsFreeWhenItIsTakenApart(t *testing.T) {
+	t.Parallel()
+	d := newDevices(t, pool.Config{})
+	m := faulty(t, d, "Heavy", python.Options{Memory: 500 << 20, Placement: &python.Placement{MaxBatch: 4}})
+	warm(t, m)
+	for i, s := range all(t, m, numbers(0, 8)) {
+		require.NoError(t, s.err)
+		assert.InDelta(t, float64(i), s.Value, 0)
+	}
+	assert.Zero(t, d.stats().Restarts, "it never held the batch's 300 MB beside a sample's")
+}
+
 func TestABatchWithMoreToSayThanFitsIntoAnAnswerIsHalved(t *testing.T) {
 	t.Parallel()
 	d := newDevices(t, pool.Config{})

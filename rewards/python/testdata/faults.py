@@ -66,6 +66,17 @@ class Waits:
         return [{"score": float(s.ground_truth), "pid": str(os.getpid())} for s in samples]
 
 
+class Heavy:
+    """Holds 300 MB while it scores, and raises for more samples than one."""
+
+    def compute_scores(self, samples):
+        held = b"x" * 300_000_000
+        time.sleep(0.25)  # long enough to be seen by who watches its memory
+        if len(samples) > 1:
+            raise ValueError(f"{len(samples)} samples beside {len(held)} bytes")
+        return [float(s.ground_truth) for s in samples]
+
+
 class Slowly:
     """Takes as many seconds for any batch as it is told to, and raises for one with a sample "alone" and others."""
 
