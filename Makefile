@@ -126,7 +126,7 @@ bench-step: ## the async_reward_agent experiment at 1:10, dispatch at 90 % load,
 	scripts/tool.sh bench -suite step -n 1 $(BENCHFLAGS)
 	scripts/tool.sh bench -suite dispatch -n 5 $(BENCHFLAGS)
 
-bench-isolation: build ## the program beside rewards that raise, crash, hang, are cancelled or wait for an engine that is down, into docs/results (two hours); BENCHFLAGS="-rows embedded-raises/ -t 5s" for one case
+bench-isolation: build ## the program beside rewards that raise, crash, hang, are cancelled or wait for an engine that is down, functions and models, into docs/results (three hours); BENCHFLAGS="-rows embedded-raises/ -t 5s" for one case
 	@scripts/deps.sh python
 	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} scripts/tool.sh bench -suite isolation -n 3 -t 20s $(BENCHFLAGS)
 
