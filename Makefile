@@ -41,7 +41,7 @@ export GO PYTHON INSTALL FUZZTIME COUNT VERSION
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-pymodels docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,6 +81,10 @@ test-clients: build ## unmodified clients of other trainers against a server, in
 
 test-ray: build ## workers on a real Ray cluster of two nodes here, in .cache/ray (96 MB to download)
 	@scripts/test-ray.sh
+
+test-pymodels: build ## models in Python with torch and transformers, in .cache/pymodels (4.2 GB to download, 7.2 GB on disk, a quarter of an hour)
+	@scripts/deps.sh go
+	@scripts/test-pymodels.sh
 
 docs-check: ## the commands, snippets and links of README.md and docs/; ONLINE=1 follows links to other sites
 	@scripts/deps.sh debian go python
@@ -122,7 +126,7 @@ bench-step: ## the async_reward_agent experiment at 1:10, dispatch at 90 % load,
 	scripts/tool.sh bench -suite step -n 1 $(BENCHFLAGS)
 	scripts/tool.sh bench -suite dispatch -n 5 $(BENCHFLAGS)
 
-bench-isolation: build ## the program beside rewards that raise, crash, hang, are cancelled or wait for an engine that is down, into docs/results (two hours); BENCHFLAGS="-rows embedded-raises/ -t 5s" for one case
+bench-isolation: build ## the program beside rewards that raise, crash, hang, are cancelled or wait for an engine that is down, functions and models, into docs/results (three hours); BENCHFLAGS="-rows embedded-raises/ -t 5s" for one case
 	@scripts/deps.sh python
 	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} scripts/tool.sh bench -suite isolation -n 3 -t 20s $(BENCHFLAGS)
 
@@ -136,6 +140,10 @@ bench-capacity: build ort models ## calls under way at a time, weights, and an e
 
 bench-queue: build ## what a hundred idle workers of a hundred profiles cost the broker and the gateway, and 25,600 leases the broker, into docs/results (five minutes)
 	scripts/tool.sh bench -suite queue -n 3 -t 20s $(BENCHFLAGS)
+
+bench-pymodels: build ## models in Python in batches beside the same models alone, into docs/results (ten minutes); torch: make test-pymodels first; BENCHFLAGS="-rows trickle/ -t 5s" for one case
+	@scripts/deps.sh python
+	REWARDLOOP_PYTHON=$${REWARDLOOP_PYTHON:-$(CURDIR)/.venv/bin/python} env -u OMP_THREAD_LIMIT scripts/tool.sh bench -suite pymodels -n 3 -t 20s $(BENCHFLAGS)
 
 bench-gpu: ## models of real sizes on a card beside bare ONNX Runtime, memory, two models, kill -9, into docs/results (five minutes); BENCHFLAGS="-device cpu" for the small form without a card
 	@scripts/deps.sh compiler pip go

@@ -132,6 +132,9 @@ func buildManager(c *Config, p *Profile, reg *rewards.Registry) (*rewards.Manage
 // buildOrFaults makes the scorer of a component, or says everything that is wrong with it. What
 // was made in spite of faults must be closed.
 func buildOrFaults(c *Config, p *Profile, t ComponentConfig, reg *rewards.Registry, built map[string]rewards.Scorer) (scorer rewards.Scorer, group rewards.GroupScorer, faults FaultsError) {
+	if why := c.needsEnvironment(p, &t); why != "" {
+		return nil, nil, FaultsError{t.environmentFault(p)}
+	}
 	for {
 		var err error
 		if scorer, group, err = buildComponent(c, p, t, reg, built); err == nil {
@@ -243,7 +246,7 @@ func buildComponent(c *Config, p *Profile, t ComponentConfig, reg *rewards.Regis
 	if spec, _ := reg.Spec(t.Scorer); t.Fraction > 0 && !takesOption(spec, "device") {
 		return nil, nil, fmt.Errorf("fraction: the scorer %q runs no model here that could share a card; leave it out", t.Scorer)
 	}
-	if spec, ok := reg.Spec(t.Scorer); ok && spec.BuildGroup != nil {
+	if spec, ok := reg.Spec(t.Scorer); ok && spec.BuildGroup != nil && (spec.Build == nil || t.grouped()) {
 		if p.Overlong != nil {
 			return nil, nil, fmt.Errorf("scorer %q looks at whole groups; the penalty of reward_kwargs is for scorers of one sample", t.Scorer)
 		}

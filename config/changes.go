@@ -112,7 +112,7 @@ func (p *Profile) fixed() *Profile {
 	for i := range f.Components {
 		t := &f.Components[i]
 		t.Weight, t.Timeout, t.Retries, t.Probe = 0, 0, 0, nil
-		t.Place, t.pathAt, t.optionsKey, t.optionsAt = Place{}, Place{}, "", nil
+		t.Place, t.pathAt, t.optionsKey, t.optionsAt, t.environmentAt = Place{}, Place{}, "", nil, Place{}
 	}
 	for i := range f.Verify {
 		f.Verify[i].Place = Place{}

@@ -101,6 +101,12 @@ func inspectAll(ctx context.Context, c *Config, known FaultsError, reg *rewards.
 			if spec.Inspect == nil || t.PostProcess != "" {
 				continue
 			}
+			if t.environmentLacks != "" { // another Python would miss what the file imports
+				mu.Lock()
+				faults = append(faults, t.environmentFault(p))
+				mu.Unlock()
+				continue
+			}
 			looks.Go(func() { // ends with the inspection, which is bounded
 				turns <- struct{}{}
 				wrong, note := inspect(ctx, &own, p, t, spec, known.at(t.pathKey(p)))

@@ -159,7 +159,7 @@ func (r *reader) checkSteps(p *Profile) {
 			at = p.key(t) + ".reward_kwargs.steps"
 		}
 		switch {
-		case t.Steps && (t.PostProcess != "" || t.Scorer == HTTPScorer || t.Scorer == onnxScorer):
+		case t.Steps && (t.PostProcess != "" || t.grouped() || t.Scorer == HTTPScorer || t.Scorer == onnxScorer):
 			r.faultAt(at, "%s gives one score for the whole response; leave it out", cmp.Or(t.Scorer, "post_process"))
 		case t.givesSteps():
 			if err := p.Aggregation.Stepless(); err != nil {
@@ -182,6 +182,8 @@ func (r *reader) checkPostProcess(p *Profile, path string) {
 			r.faultAt(at, "there is no component %q", shorten(t.PostProcess))
 		case p.Components[i].Scorer != PythonScorer:
 			r.faultAt(at, "the component %q is no Python class", shorten(t.PostProcess))
+		case p.Components[i].grouped():
+			r.faultAt(at, "the component %q scores whole groups itself", shorten(t.PostProcess))
 		case p.Components[i].Required:
 			r.noteAt(r.places[at], at, "a member whose "+t.PostProcess+" fails is left out, because that is required; without required it reaches the class as NaN")
 		}

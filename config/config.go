@@ -7,6 +7,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/internal/pyenv"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
@@ -151,6 +152,13 @@ type ComponentConfig struct {
 	OnFailure     rewards.ComponentPolicy
 	PostProcess   string
 
+	// Signature is the form in which a Python function is called, and Reference where the reference
+	// answer of validation stands, as in python.Options.
+	Signature, Reference string
+
+	// Environment is the Python environment of a function or model, in place of Interpreter; nil: none.
+	Environment *pyenv.Spec
+
 	// Placement is how a model in Python runs; nil: the component is none.
 	Placement *python.Placement
 
@@ -162,6 +170,10 @@ type ComponentConfig struct {
 	optionsKey string           // of the section where the options stand
 	optionsAt  map[string]Place // of each option
 	pathAt     Place            // of the path
+
+	environmentPython string // the interpreter of Environment; "": environmentLacks says why there is none
+	environmentLacks  string
+	environmentAt     Place
 }
 
 // ShownPath is the path as people may read it.

@@ -4,3 +4,6 @@ package config
 const ONNXScorer = onnxScorer
 
 var Reference = reference
+
+// Grouped says that a component is called with whole prompt groups.
+func Grouped(t ComponentConfig) bool { return t.grouped() }

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/pyenv"
 )
 
 // maxFile is the largest configuration file.
@@ -46,6 +47,7 @@ func Parse(name string, data []byte, overrides []string, env func(string) (strin
 	if env == nil {
 		env = func(string) (string, bool) { return "", false }
 	}
+	r.envs, _ = pyenv.FromEnvironment(env) // without a folder no environment is made, which is said where one is named
 	root := r.parse(data)
 	if root == nil {
 		r.clean()

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/pyenv"
 	"github.com/rewardloop/rewardloop/internal/redact"
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
 // Print writes the configuration as a file that means the same, with every
@@ -252,15 +252,42 @@ func (p *printer) python(depth int, t ComponentConfig) {
 	if t.Interpreter != "" {
 		p.line(depth, "interpreter: %s", quote(t.Interpreter))
 	}
-	p.placement(depth, t.Placement)
+	p.environment(depth, t.Environment)
+	if t.Signature != "" {
+		p.line(depth, "signature: %s", t.Signature)
+	}
+	if t.Reference != "" {
+		p.line(depth, "reference: %s", quote(t.Reference))
+	}
+	p.placement(depth, t)
 	if t.Probe != nil {
 		p.comment(depth, "Known samples that it is called with at start: image, video, text; none with []. Left out: by its parameters.")
 		p.line(depth, "probe: %s", printable(encode(t.Probe)))
 	}
 }
 
+// environment shows what the Python environment of a function is made of.
+func (p *printer) environment(depth int, e *pyenv.Spec) {
+	if e == nil {
+		return
+	}
+	p.line(depth, "environment:")
+	if e.Python != "" {
+		p.line(depth+1, "python: %s", quote(e.Python))
+	}
+	switch {
+	case e.File != "":
+		p.line(depth+1, "requirements: %s", quote(e.File))
+	case e.Requirements != "":
+		lines := strings.Split(strings.TrimSuffix(redact.Text(e.Requirements), "\n"), "\n")
+		p.line(depth+1, "requirements: %s", printable(encode(lines)))
+	}
+	p.line(depth+1, "system_site_packages: %v", e.SystemSitePackages)
+}
+
 // placement shows how a model in Python runs.
-func (p *printer) placement(depth int, m *python.Placement) {
+func (p *printer) placement(depth int, t ComponentConfig) {
+	m := t.Placement
 	if m == nil {
 		return
 	}
@@ -272,10 +299,14 @@ func (p *printer) placement(depth int, m *python.Placement) {
 	if m.BatchWait != nil {
 		wait = fmt.Sprint(*m.BatchWait)
 	}
-	p.line(depth, "batch_wait_timeout_s: %s", wait)
+	if !t.grouped() {
+		p.line(depth, "batch_wait_timeout_s: %s", wait)
+	}
 	var s keys.Set
 	m.Keys(&s)
-	p.keys(depth, slices.DeleteFunc(s.Keys, func(k *keys.Key) bool { return k.Field == nil }))
+	p.keys(depth, slices.DeleteFunc(s.Keys, func(k *keys.Key) bool {
+		return k.Field == nil || t.grouped() && slices.Contains(batchKeys(), k.Name)
+	}))
 }
 
 func (p *printer) component(depth int, t ComponentConfig) {

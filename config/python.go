@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -151,10 +152,11 @@ type pythonKeys struct {
 	hasExtra, hasPixels, hasProbe bool
 	process                       map[string]value // what there is of processKeys
 	placement                     *object          // with what there is of placementKeys; nil: none
+	form                          formKeys
 }
 
 // processKeys are those of pythonKeys that may be options of other scorers.
-func processKeys() []string { return []string{"memory", "env", "interpreter"} }
+func processKeys() []string { return []string{"memory", "env", "interpreter", "environment"} }
 
 // placementKeys are those that say how a model in Python runs. Each makes a model of an entry.
 func placementKeys() []string {
@@ -254,6 +256,12 @@ func (r *reader) process(t *ComponentConfig, given map[string]value) {
 	}
 	if v, ok := given["interpreter"]; ok {
 		t.Interpreter = r.interpreter(v)
+	}
+	if v, ok := given["environment"]; ok {
+		r.environment(t, v)
+		if other, both := given["interpreter"]; both {
+			r.fault(other, "has no effect beside environment, which has an interpreter of its own; leave one of them out")
+		}
 	}
 	if v, ok := given["env"]; ok {
 		t.Env = []string{}
@@ -373,15 +381,18 @@ func (r *reader) python(t *ComponentConfig, k pythonKeys) {
 				r.fault(e.value, "is for Python functions; leave it out")
 			}
 		}
+		r.form(t, k.form)
 		return
 	}
+	r.form(t, k.form)
 	r.process(t, k.process)
-	if k.placement == nil && (t.Function == scoresMethod || hasMethod(t.Path, t.Function, scoresMethod)) {
+	if k.placement == nil && t.Signature == "" && (t.Function == scoresMethod || hasMethod(t.Path, t.Function, scoresMethod)) {
 		k.placement = r.mapping(value{})
 	}
 	if k.placement != nil {
 		r.placed(t, k.placement)
 	}
+	r.checkForm(t, k)
 	if k.hasProbe && !k.probe.null() {
 		t.Probe = r.probe(k.probe)
 	}
@@ -433,8 +444,16 @@ func (t ComponentConfig) scorerOptions() json.RawMessage {
 	if t.Env != nil {
 		all["env"] = t.Env
 	}
-	if t.Interpreter != "" {
-		all["interpreter"] = t.Interpreter
+	// An environment that is not made has no Python: what starts all the same, because nobody asked
+	// Check, says so in place of running in another.
+	if interpreter := cmp.Or(t.environmentPython, t.environmentLacks, t.Interpreter); interpreter != "" {
+		all["interpreter"] = interpreter
+	}
+	if t.Signature != "" {
+		all["signature"] = t.Signature
+	}
+	if t.Reference != "" {
+		all["reference"] = t.Reference
 	}
 	if t.Placement != nil {
 		all["placement"], all["timeout"] = t.Placement, t.Timeout

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/pyenv"
 	"github.com/rewardloop/rewardloop/internal/redact"
 )
 
@@ -29,8 +30,10 @@ type reader struct {
 	hidden map[string]bool
 	// secrets are cut out of everything that is said.
 	secrets *redact.Words
-	faults  FaultsError
-	notes   []Note
+	// envs are the Python environments of this machine.
+	envs   pyenv.Store
+	faults FaultsError
+	notes  []Note
 	// incomplete says that a fault took something out of the tree, so that what
 	// is missing now may only be missing because of it.
 	incomplete bool

@@ -118,6 +118,8 @@ func (r *reader) customFunction(c *Config, parent *object) (components []Compone
 		t.Steps, _ = r.boolean(v)
 	}
 	own := takePython(o, true)
+	own.form.signature, _ = o.take(signatureKey)
+	own.form.reference, _ = o.take("reference")
 	threads, _ := o.take("max_concurrency")
 	kwargs, hasKwargs := o.take("reward_kwargs")
 	var options []entry
@@ -141,7 +143,7 @@ func (r *reader) customFunction(c *Config, parent *object) (components []Compone
 		t.AgentConcurrency = agentConcurrency
 	}
 	t.Key = t.Scorer
-	if t.Scorer == PythonScorer && hasMethod(t.Path, t.Function, postProcessMethod) {
+	if t.Scorer == PythonScorer && t.Signature == "" && hasMethod(t.Path, t.Function, postProcessMethod) {
 		r.note(nameValue, t.Function+"."+postProcessMethod+" works on finished groups: what it returns is the reward")
 		return splitAgent(t), v.path
 	}
@@ -211,6 +213,7 @@ func (r *reader) function(c *Config, e entry) ComponentConfig {
 		r.fault(e.value, "has no path: write builtin:// and the name of a scorer, or a Python file")
 	default:
 		r.scorer(&t, pathValue, nameValue)
+		own.form = takeForm(o, &t)
 		r.python(&t, own)
 	}
 	options := o.rest()

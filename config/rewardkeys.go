@@ -92,7 +92,12 @@ func functionKeys(k *keys.Set, t *ComponentConfig) {
 	k.Other("pixels", "auto", "auto, numpy, torch or pil", "In what a Python function gets pictures. auto: torch if its module has imported it, else NumPy.")
 	k.Other("memory", "", "a size", "Resident memory of a process of a Python function and all that it starts. Left out: pool.python.memory.")
 	k.Other("env", "", "names of variables", "The variables of the environment that a Python function sees. Left out: all but those that this file reads as secrets.")
+	k.Other(signatureKey, "", "one of "+strings.Join(python.Signatures(), ", "), "The form in which a Python function is called: with whole prompt groups, or with batch: true in batches. "+
+		"Left out: it scores one sample, or groups where its class has score_group.")
+	k.Other("reference", "", "ground_truth, or a path below ground_truth or extra_info", "Where the reference answer stands that a Python function of whole prompt groups compares with in validation, such as extra_info.y.0.content.")
 	k.Other("interpreter", "", "a program", "The Python of a function, such as that of an environment of its own, envs/hpsv3/bin/python. Left out: pool.python.interpreter.")
+	k.Other("environment", "", "{python, requirements, system_site_packages}", "In place of interpreter: the environment of a Python function, which `rewardloop env make -c FILE` makes. python: a version such as \"3.11\", or a path. "+
+		"requirements: a requirements file beside this file, or a list of its lines. system_site_packages: true shows it what its Python has, such as torch.")
 	k.Other("probe", "true", "true, false or kinds of sample", "The known samples that a Python function is called with at start. true: those that its parameters name.")
 }
 

@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rewardloop/rewardloop/internal/redact"
+	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
 // This file says what of a configuration people may read, and what of it is secret.
@@ -207,6 +208,9 @@ func (r *reader) learnText(name, text string) {
 		if left, right, ok := strings.Cut(word, "="); ok && redact.Named(left) { // of a connection string
 			r.hide(right)
 		}
+	}
+	if name == signatureKey && slices.Contains(python.Signatures(), text) {
+		return // the form of a function, and not that of an address
 	}
 	if redact.Named(name) && redact.Option(name, text, false) == redact.Hidden {
 		r.hide(text)

@@ -98,7 +98,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 		}
 	}
 	unit.key.id = unitMark + string(g.key.step.Split) + fmt.Sprintf("\x00%d\x00", g.key.step.Step) + g.key.uid
-	g.unit, g.lastMeanStd = unit, c.stats.LastMeanStd(stats.Key(g.key.step))
+	g.unit, g.lastMeanStd, g.absent = unit, c.stats.LastMeanStd(stats.Key(g.key.step)), g.absentees()
 	c.units++
 	c.entries[unit.key] = unit
 	c.alarms.put(&g.alarm, g.deadline)
@@ -107,9 +107,31 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 	fx.wake = true
 }
 
+// mostAbsent bounds the members that a worker is told are not in a group.
+const mostAbsent = 256
+
+// absentees says of the members that have come and do not wait for the group why: the first ones by
+// their ids, where there are many.
+func (g *group) absentees() map[string]string {
+	var absent map[string]string
+	for _, id := range slices.Sorted(maps.Keys(g.members)) {
+		if g.waiting[id] != nil || len(absent) == mostAbsent {
+			continue
+		}
+		if absent == nil {
+			absent = map[string]string{}
+		}
+		absent[id] = rewards.AbsentLate
+		if g.members[id].settled {
+			absent[id] = rewards.AbsentFailed
+		}
+	}
+	return absent
+}
+
 // payload is the members of a group that is claimed. Every frame has a reference more.
 func (g *group) payload() *wire.Group {
-	p := &wire.Group{UID: g.key.uid, Size: g.size, LastMeanStd: g.lastMeanStd}
+	p := &wire.Group{UID: g.key.uid, Size: g.size, LastMeanStd: g.lastMeanStd, Absent: g.absent}
 	for _, e := range inOrder(maps.Values(g.waiting)) {
 		e.frame.Retain()
 		p.Members = append(p.Members, wire.GroupMember{Frame: e.frame, Partial: e.partial.Partial})

@@ -51,6 +51,7 @@ type group struct {
 	unit    *entry // in the queue or with a worker
 	// lastMeanStd is stats.LastMeanStd when it began: every attempt sees the same.
 	lastMeanStd *float64
+	absent      map[string]string // rewards.Group.Absent, likewise
 }
 
 // member is one sample of a group, by id.

@@ -3,6 +3,7 @@ package node
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/pool"
 )
 
@@ -19,3 +20,6 @@ func (d *Devices) Opened() (visible []string, memory map[string]int64) {
 func DeviceMetrics(reg prometheus.Registerer, d ...pool.DeviceStats) {
 	deviceMetrics(reg, func() pool.Stats { return pool.Stats{Devices: d} })
 }
+
+// Digest tells configurations of a profile apart.
+func Digest(p *config.Profile) string { return digest(p) }

@@ -83,13 +83,37 @@ func (l *batchQueue) came(it *item, now time.Time) {
 // size is how many items the next batch should have; it may be more than there are.
 func (l *batchQueue) size() int {
 	b := l.fit.size(l.limit)
-	if l.longest > 0 && l.fit.c > 0 && l.fit.seconds(b) > l.longest {
+	if l.tooLong(b) {
 		return max(1, int((l.longest-l.fit.a)/l.fit.c))
 	}
 	if l.probe >= probeEvery && l.n >= 2*b {
 		return min(2*b, l.limit)
 	}
 	return b
+}
+
+// lastBatches is how many batches at most are left of a queue that is made even: a rest is worth
+// looking at, the batches of a long queue are not.
+const lastBatches = 3
+
+// withRest is size, or a little more where that saves one of the last batches: who is left over would
+// pay for a whole one. 412 items at 200 are two batches of 206, not two of 200 and one of 12.
+func (l *batchQueue) withRest() int {
+	size := l.size()
+	fewer := (l.n+size-1)/size - 1
+	if fewer < 1 || fewer > lastBatches || !l.fit.settled(size) {
+		return size
+	}
+	part := (l.n + fewer - 1) / fewer
+	if part > size+size/3 || part > l.limit || l.tooLong(part) {
+		return size
+	}
+	return part
+}
+
+// tooLong says whether a batch is known to take longer than it may.
+func (l *batchQueue) tooLong(items int) bool {
+	return l.longest > 0 && l.fit.c > 0 && l.fit.seconds(items) > l.longest
 }
 
 // frequent says whether at least half of the newest arrivals came within gap of

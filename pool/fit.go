@@ -18,6 +18,10 @@ const (
 	// less, and everybody waits for a longer batch. Where a < c/10, as for OCR on a
 	// CPU, the size is 1.
 	worth = 0.1
+	// eagerWorth is the same for models in Python. One process has the whole device, and is held to
+	// 0.95 of a loop around the same model at its best batch: at a = 0.36 c, which ViT-B/32 in torch
+	// has on a CPU, batches of 4 are at 0.94 of it and those of 8 at 1.
+	eagerWorth = 0.05
 )
 
 // fit is the measured cost of a batch queue's batches, S(b) = a + c·b seconds: the line
@@ -27,7 +31,7 @@ const (
 type fit struct {
 	// eager has a size count from its first batch on, and sizes tried in steps of four: for models in
 	// Python, of which no shape is set up at its first batch, and each of whose first batches is a
-	// large part of a step of some hundred samples.
+	// large part of a step of some hundred samples. Its batches are larger, see eagerWorth.
 	eager bool
 	sizes []sizeCost // by batch size
 	runs  int        // batches taken in
@@ -120,15 +124,23 @@ func (f *fit) size(limit int) int {
 		step = 4
 	}
 	limit = min(limit, max(1, step*f.most))
-	if !f.known() {
-		return limit
+	if b := f.enough(); f.known() && b < float64(limit) {
+		return max(1, int(b))
 	}
-	b := math.Ceil(f.a/(worth*f.c) - 1e-6) // +Inf or NaN where c is 0; 1e-6: rounding
-	if !(b < float64(limit)) {
-		return limit
-	}
-	return max(1, int(b))
+	return limit
 }
+
+// enough is the smallest b with a/b ≤ worth·c; +Inf or NaN where c is 0.
+func (f *fit) enough() float64 {
+	share := worth
+	if f.eager {
+		share = eagerWorth
+	}
+	return math.Ceil(f.a/(share*f.c) - 1e-6) // 1e-6: rounding
+}
+
+// settled says whether a size is one that is big enough, and not one that is tried on the way there.
+func (f *fit) settled(size int) bool { return f.known() && f.enough() <= float64(size) }
 
 // even is the size from which on the items' own cost outweighs the fixed one: at
 // least this many belong together even while slots are idle. At most limit.

@@ -120,3 +120,12 @@ func TestTheFitIgnoresWhatCannotBeATime(t *testing.T) {
 	assert.GreaterOrEqual(t, f.size(32), 1)
 	assert.False(t, math.IsNaN(f.a) || math.IsNaN(f.c))
 }
+
+func TestAModelInPythonHasBatchesThatCostATwentiethMoreAtMost(t *testing.T) {
+	t.Parallel()
+	for eager, want := range map[bool]int{false: 4, true: 8} {
+		f := measured(0.029, 0.080, 32, 2)
+		f.eager = eager
+		assert.Equal(t, want, f.size(64), "eager: %v", eager)
+	}
+}

@@ -43,9 +43,10 @@ func (p *policy) ended(b *batch, o outcome, now time.Time) {
 	l.counts.Faults += uint64(o.again)
 	l.counts.Retries += uint64(o.again)
 	b.release()
-	if errors.Is(o.err, infer.ErrMemory) && len(ran) == 1 && (l.counts.Items > 0 || o.shared) {
-		// What fits into memory is the same for all items of a batch queue, and others did; or it
-		// shares the device with what could not be evicted.
+	if errors.Is(o.err, infer.ErrMemory) && len(ran) == 1 && (l.counts.Items > 0 && ran[0].req.Message == nil || o.shared) {
+		// What fits into memory is the same for all items of a batch queue, and others did, but for
+		// messages, each of which has a size of its own; or it shares the device with what could
+		// not be evicted.
 		o.err = infer.Marked(infer.ErrHost, o.err)
 	}
 	if lost(o.err) || errors.Is(o.err, infer.ErrMemory) && errors.Is(o.err, infer.ErrHost) {

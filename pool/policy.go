@@ -348,13 +348,13 @@ func (p *policy) wait(l *batchQueue, now time.Time, idle int) time.Duration {
 	return l.wait
 }
 
-// share is how many items of a batch queue go into its next batch: what is queued is
-// split over the idle slots, because k batches of q/k end after a + c·q/k and one
+// share is how many items of a batch queue go into its next batch: the size that is big enough, or
+// up to a third more where that saves a batch. What is queued is split over the idle slots, because k batches of q/k end after a + c·q/k and one
 // of q ends after a + c·q. At the end of a step nothing else counts. Before it, no
 // batch is made smaller than the fixed cost is worth, because every batch more
 // costs its a of the time of slots that others may need in a moment.
 func (p *policy) share(l *batchQueue, now time.Time, idle int) int {
-	size := l.size()
+	size := l.withRest()
 	slots := max(1, (2*idle*l.n+p.items)/(2*p.items)) // the batch queue's part of them, rounded
 	part := (l.n + slots - 1) / slots
 	if !p.closes(l, now) {

@@ -101,6 +101,39 @@ func TestSizesAreTriedOneDoublingAtATimeAndTwiceEach(t *testing.T) {
 	assert.Equal(t, []int{1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 32, 32, 32}, sizes)
 }
 
+func TestARestThatIsNotWorthABatchGoesWithTheOthers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		queued, limit int
+		longest       float64
+		want          []int
+	}{
+		"nothing is left over":           {100, 512, 0, []int{100}},
+		"a quarter":                      {125, 512, 0, []int{125}},
+		"half":                           {150, 512, 0, []int{100, 50}},
+		"half for two":                   {250, 512, 0, []int{125, 125}},
+		"one for ten":                    {1001, 512, 0, []int{100, 100, 100, 100, 100, 100, 100, 101, 100, 100}},
+		"no more than the bound":         {125, 110, 0, []int{100, 25}},
+		"no longer than a batch may run": {125, 512, 0.25, []int{100, 25}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x, m := newTable(Config{MaxBatch: tt.limit}), &account{}
+			l := x.learned(m, 0.020, 0.002, 40*ms)
+			l.fit, l.longest = *measured(0.020, 0.002, 64, 2), tt.longest
+			x.come(m, tt.queued, 0)
+			var sizes []int
+			for l.n > 0 {
+				b := x.batch(t, 1)
+				sizes = append(sizes, len(b.items))
+				x.now = x.now.Add(20*ms + 2*ms*time.Duration(len(b.items)))
+				x.finish(b, 20*ms+2*ms*time.Duration(len(b.items)))
+			}
+			assert.Equal(t, tt.want, sizes)
+		})
+	}
+}
+
 func TestABatchQueueWhereBatchingDoesNotPayRunsItemsOneByOneAndNeverWaits(t *testing.T) {
 	t.Parallel()
 	x, m := newTable(Config{}), &account{}

@@ -40,6 +40,9 @@ type Group struct {
 	// Size is the number of members that the trainer named, Missing how many of them
 	// are not here: they never came, failed, or were taken back.
 	Size, Missing int
+	// Absent is what is known of those that are not here, by their ids: AbsentLate or
+	// AbsentFailed. A member that never came is not in it.
+	Absent map[string]string
 	// LastMeanStd is the mean standard deviation (population) of the rewards within the
 	// groups of the latest earlier step of the run and split that had ended when this
 	// group was whole: the spread that the members of a group have had between them. Nil
@@ -55,7 +58,15 @@ type Member struct {
 	// Values holds what the other components gave it, by component key; a component that failed or
 	// was skipped is not there.
 	Values map[string]float64
+	// Failed is the class of failure of each component that failed for it.
+	Failed map[string]Class
 }
+
+// Why a sample is not among the members of its group, in Group.Absent.
+const (
+	AbsentLate   = "late"   // it came, and its own components had not ended when the group was scored
+	AbsentFailed = "failed" // it failed, or was taken back
+)
 
 // MemberScore is what a GroupScorer says of one member: a Score, or Err, which is
 // Skip(reason) or wraps a Class.
@@ -113,7 +124,7 @@ func (m *Manager) runGroup(ctx context.Context, p *pass, members []GroupMember, 
 	}
 	order := inOrder(members)
 	group := m.groupOf(members, order, size)
-	group.LastMeanStd = lastMeanStd
+	group.LastMeanStd, group.Absent = lastMeanStd, p.absent
 	results := make([]Result, len(members))
 	components := m.groupComponents(members)
 	p.endComponents(func(i int, t *Component) bool { return t.Group != nil && !slices.Contains(components, i) })
@@ -199,13 +210,16 @@ func (m *Manager) groupOf(members []GroupMember, order []int, size int) *Group {
 	first := members[order[0]].Sample
 	g := &Group{UID: first.UID, Run: first.Run, Split: first.Split, Step: first.Step, Size: size, Missing: max(size-len(members), 0)}
 	for _, i := range order {
-		values := map[string]float64{}
+		values, failed := map[string]float64{}, map[string]Class{}
 		for _, t := range members[i].Components {
-			if t.Status == StatusOK {
+			switch t.Status {
+			case StatusOK:
 				values[t.Key] = t.Value
+			case StatusFailed:
+				failed[t.Key] = t.Class
 			}
 		}
-		g.Members = append(g.Members, Member{members[i].Sample, values})
+		g.Members = append(g.Members, Member{members[i].Sample, values, failed})
 	}
 	return g
 }

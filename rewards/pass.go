@@ -17,6 +17,9 @@ func OnEnd(told func(component int)) RunOption {
 	return func(p *pass) { p.told = told }
 }
 
+// Absent says what is known of the members of a group that RunGroup is not given: Group.Absent.
+func Absent(members map[string]string) RunOption { return func(p *pass) { p.absent = members } }
+
 // pass is one Run or RunGroup on its way.
 type pass struct {
 	m     *Manager
@@ -29,6 +32,7 @@ type pass struct {
 
 	returns bool              // Return
 	kept    []ComponentResult // Kept
+	absent  map[string]string // Absent
 }
 
 // reads notes that components of the pass read the sample's pixels.

@@ -32,7 +32,7 @@ type Spec struct {
 	// unknown options are an error (use DecodeOptions).
 	Build func(raw json.RawMessage) (Scorer, error)
 	// BuildGroup makes a scorer of whole prompt groups, in the same way. A scorer has
-	// one of the two.
+	// one of the two, or both where its options say which it is.
 	BuildGroup func(raw json.RawMessage) (GroupScorer, error)
 	// Inspect finds out, without building the scorer, what the user's function takes that
 	// the options name; nil: the options name none. Groups says that another component works
@@ -80,8 +80,8 @@ var ErrUnknownScorer = errors.New("unknown scorer")
 // Register adds a scorer. A name that is empty or taken is a mistake in the
 // program, found at start: it panics.
 func (r *Registry) Register(s Spec) {
-	if s.Name == "" || (s.Build == nil) == (s.BuildGroup == nil) {
-		panic("rewards: a scorer needs a name and one build function")
+	if s.Name == "" || s.Build == nil && s.BuildGroup == nil {
+		panic("rewards: a scorer needs a name and a build function")
 	}
 	if _, ok := r.specs[s.Name]; ok {
 		panic("rewards: scorer " + s.Name + " registered twice")

@@ -6,7 +6,7 @@
 
 if [ ! -x "$GOLANGCI_LINT" ]; then
 	say "building golangci-lint $GOLANGCI_LINT_VERSION into .tools: about 150 MB of modules and 5 to 8 minutes on 2 cores; GPL-3.0, a tool, not part of the program"
-	GOBIN=$PWD/${GOLANGCI_LINT%/*} $GO install \
+	GOBIN=${GOLANGCI_LINT%/*} $GO install \
 		"github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$GOLANGCI_LINT_VERSION" ||
 		die "golangci-lint could not be built"
 fi

@@ -157,6 +157,8 @@ type claimGroupForm struct {
 	UID         string   `json:"uid"`
 	Size        int      `json:"size"`
 	LastMeanStd *float64 `json:"last_mean_std,omitempty"`
+
+	Absent map[string]string `json:"absent,omitempty"`
 }
 
 func payloadForm(m *ClaimPayload) payloadMessage {
@@ -165,7 +167,7 @@ func payloadForm(m *ClaimPayload) payloadMessage {
 		form.Frames[i] = frameForm{f.Sum.Len, f.Sum.CRC32C, componentForms(f.Partial)}
 	}
 	if m.Group != nil {
-		form.Group = &claimGroupForm{m.Group.UID, m.Group.Size, m.Group.LastMeanStd}
+		form.Group = &claimGroupForm{m.Group.UID, m.Group.Size, m.Group.LastMeanStd, m.Group.Absent}
 	}
 	return form
 }
@@ -182,7 +184,7 @@ func (form *payloadMessage) into(m *ClaimPayload) error {
 		m.Frames[i] = ClaimFrame{Checksum{f.Bytes, f.CRC32C}, componentResults(f.Partial)}
 	}
 	if g := form.Group; g != nil {
-		m.Group = &Group{UID: g.UID, Size: g.Size, LastMeanStd: g.LastMeanStd}
+		m.Group = &Group{UID: g.UID, Size: g.Size, LastMeanStd: g.LastMeanStd, Absent: g.Absent}
 	}
 	return nil
 }

@@ -57,8 +57,9 @@ type Group struct {
 	// Size is the members' group_size; those that are not among Members never came,
 	// or have ended.
 	Size int
-	// LastMeanStd is that of rewards.Group.
+	// LastMeanStd and Absent are those of rewards.Group.
 	LastMeanStd *float64
+	Absent      map[string]string
 	Members     []GroupMember
 }
 

@@ -238,7 +238,7 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 	for i, m := range g.Members {
 		members[i] = rewards.GroupMember{Sample: w.sample(j, m.Frame, stages), Components: m.Partial}
 	}
-	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd, w.finished(j), rewards.Return())
+	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd, w.finished(j), rewards.Return(), rewards.Absent(g.Absent))
 	res := w.result(j, &rewards.Result{Outcome: rewards.Failed})
 	for i := range run.Results {
 		m := w.result(j, &run.Results[i])

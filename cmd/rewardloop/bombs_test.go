@@ -13,9 +13,9 @@ import (
 
 	"github.com/rewardloop/rewardloop/client"
 	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
-	"github.com/rewardloop/rewardloop/testkit/bombs"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/bombs"
 	"github.com/rewardloop/rewardloop/testkit/resident"
 	"github.com/rewardloop/rewardloop/wire"
 )

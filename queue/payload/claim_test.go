@@ -41,7 +41,7 @@ func TestAGroupArrivesWithAllThatItsComponentsHaveSaid(t *testing.T) {
 	t.Parallel()
 	r, w := newRig(t), newWorker(t)
 	mean := 0.125
-	g := &wire.Group{UID: "prompt-7", Size: 5, LastMeanStd: &mean}
+	g := &wire.Group{UID: "prompt-7", Size: 5, LastMeanStd: &mean, Absent: map[string]string{"gone": "failed"}}
 	ticket := r.ticket("\x00group\x00train\x003\x00prompt-7", 10)
 	ticket.Bytes, ticket.Group = 0, true
 	for i, size := range []int{100, 3 * 512 * 512, 700_000, 5} {
@@ -59,7 +59,7 @@ func TestAGroupArrivesWithAllThatItsComponentsHaveSaid(t *testing.T) {
 	r.store.groups[ticket.ID] = g
 	got, err := w.ClaimGroup(t.Context(), ticket, "worker-1")
 	require.NoError(t, err)
-	require.Equal(t, []any{g.UID, g.Size, g.LastMeanStd, len(g.Members)}, []any{got.UID, got.Size, got.LastMeanStd, len(got.Members)})
+	require.Equal(t, []any{g.UID, g.Size, g.LastMeanStd, g.Absent, len(g.Members)}, []any{got.UID, got.Size, got.LastMeanStd, got.Absent, len(got.Members)})
 	for i, m := range g.Members {
 		require.Equal(t, m.Partial, got.Members[i].Partial)
 		require.Equal(t, m.Frame.Sum(), got.Members[i].Frame.Sum())

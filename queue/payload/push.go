@@ -150,7 +150,7 @@ func payloadOf(f *wire.Frame, kept []rewards.ComponentResult) *payload {
 }
 
 func payloadOfGroup(g *wire.Group) *payload {
-	p := &payload{group: &wire.Group{UID: g.UID, Size: g.Size, LastMeanStd: g.LastMeanStd}}
+	p := &payload{group: &wire.Group{UID: g.UID, Size: g.Size, LastMeanStd: g.LastMeanStd, Absent: g.Absent}}
 	for _, m := range g.Members {
 		p.frames = append(p.frames, wire.ClaimFrame{Sum: m.Frame.Sum(), Partial: m.Partial})
 		p.refs = append(p.refs, m.Frame)

@@ -53,7 +53,7 @@ func (o *listwiseOptions) asker() *asker { return &asker{asking: o.asking} }
 
 func (o *listwiseOptions) validate() error {
 	_, bad := parseTemplate(o.Template, []string{inResponses}, inCount)
-	return errors.Join(o.asking.validate(), o.showing.validate(), bad, checkReference(o.Reference))
+	return errors.Join(o.asking.validate(), o.showing.validate(), bad, prompt.CheckReference(o.Reference))
 }
 
 func listwiseSpec(c chat.Clients) rewards.Spec {

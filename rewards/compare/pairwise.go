@@ -60,7 +60,7 @@ func (o *pairwiseOptions) asker() *asker { return &asker{asking: o.asking} }
 func (o *pairwiseOptions) validate() error {
 	_, bad := parseTemplate(o.Template, []string{inResponseA, inResponseB})
 	errs := rewards.Faults{
-		o.asking.validate(), o.showing.validate(), bad, checkReference(o.Reference),
+		o.asking.validate(), o.showing.validate(), bad, prompt.CheckReference(o.Reference),
 		oneOf("method", o.Method, methodWinRate, methodCopeland, methodDGR, methodElo, methodTournament),
 	}
 	errs.Add(o.Pairs != 0 && (o.Pairs < 2 || o.Pairs > maxQuestions), "pairs: %d, want 0 (all) or 2 and more, up to %d: with one each, most members are never compared even through others", o.Pairs, maxQuestions)

@@ -95,7 +95,7 @@ func referee(g *rewards.Group, members []*participant, path string) (*participan
 				rewards.BadInput, p.id)
 		}
 	}
-	text, err := reference(path, g)
+	text, err := prompt.Reference(path, g)
 	if err != nil {
 		return nil, err
 	}

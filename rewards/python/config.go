@@ -125,6 +125,13 @@ type Options struct {
 	// Memory bounds the resident memory of a process and all that it starts, in bytes;
 	// default Config.MemoryBytes.
 	Memory int64 `json:"memory,omitempty"`
+	// Signature is the form in which the function is called, one of Signatures; "": it scores one
+	// sample, or as a model batches. Unless Placement.Batch is set it is called with whole prompt
+	// groups, and Functions makes a GroupFunction of it.
+	Signature string `json:"signature,omitempty"`
+	// Reference is where the reference answer stands that takes part in the groups of the
+	// validation split: ground_truth, extra_info.y.0.content; "": none takes part.
+	Reference string `json:"reference,omitempty"`
 	// Placement makes a model of it, which runs in batches on devices; nil: it is a function.
 	Placement *Placement `json:"placement,omitempty"`
 	// Interpreter is a Python of its own; "": Config.Interpreter.
@@ -167,6 +174,7 @@ func (o Options) Validate() error {
 	if forms := PixelForms(); !slices.Contains(forms, o.Pixels) {
 		errs = append(errs, fmt.Errorf("python: pixels %q, want one of %s", o.Pixels, strings.Join(forms, ", ")))
 	}
+	errs = append(errs, o.checkForm())
 	if o.Placement != nil {
 		errs = append(errs, o.Placement.Validate())
 		if o.Concurrency > 0 {

@@ -37,6 +37,9 @@
 //     its runs' weights and calls that wait (share.go). Close kills all, and returns when no process
 //     and no goroutine is left.
 //
+// A function with a Signature that is not called with batches is a [GroupFunction]: its calls hold a whole
+// prompt group, and go the way of a Scorer's or of a Model's. What calls it in its form is forms.py.
+//
 // An entry with a [Placement] is a [Model] instead: package pool makes batches of its samples, and a
 // [Runner] for each of its devices runs them in processes of package subprocess, whose text is model.py.
 //

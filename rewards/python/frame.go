@@ -12,9 +12,9 @@ import (
 )
 
 // Bounds of a frame. A sample's header is at most 1 MiB on the wire; escapes may
-// write it longer here. A process's answer is at most 1 MiB and has no body.
+// write it longer here, and a group has those of all its members: 16 MiB, as in package subprocess. A process's answer is at most 1 MiB and has no body.
 const (
-	maxCallHeader = 8 << 20
+	maxCallHeader = 16 << 20
 	maxAnswer     = 1 << 20
 	maxBody       = 1 << 30
 )
@@ -42,18 +42,26 @@ type load struct {
 	// Model says that it is a model, which process.py only inspects; Columns that it takes lists.
 	Model   bool `json:"model,omitempty"`
 	Columns bool `json:"columns,omitempty"`
+	// Signature is the form of the function, and Reference says that groups of validation have one.
+	Signature string `json:"signature,omitempty"`
+	Reference bool   `json:"reference,omitempty"`
+	// Sources are the names and texts of the modules that the form needs, in the order of their making.
+	Sources [][2]string `json:"sources,omitempty"`
 	// Inspect says that nothing will be called: the process says what the function takes.
 	Inspect bool `json:"inspect,omitempty"`
 }
 
-// call is a frame to a process: a sample to score, the scores of a group to work on, or
-// a word to give one of them up.
+// call is a frame to a process: a sample or a group to score, the scores of a group to work on,
+// or a word to give one of them up.
 type call struct {
-	Op     string          `json:"op"` // "call", "group" or "cancel"
+	Op     string          `json:"op"` // "call", "group", "score_group" or "cancel"
 	ID     uint64          `json:"id"`
 	Sample *rewards.Sample `json:"sample,omitempty"`
 	Media  []tensor        `json:"media,omitempty"`
 	Scores []*float64      `json:"scores,omitempty"` // of a group; nil: the member has none
+	Group  *groupHead      `json:"group,omitempty"`
+
+	group *groupCall // what Group is made from when the call has its place
 }
 
 // tensor describes a piece of a call's body.
@@ -70,7 +78,7 @@ type tensor struct {
 
 // reply is a frame from a process.
 type reply struct {
-	Op      string         `json:"op"` // "ready", "inspected", "refused", "result", "error" or "stuck"
+	Op      string         `json:"op"` // "ready", "inspected", "refused", "result", "skip", "error" or "stuck"
 	ID      uint64         `json:"id"`
 	Async   bool           `json:"async"`
 	PID     int            `json:"pid"`
@@ -83,7 +91,8 @@ type reply struct {
 	Python  string         `json:"python"`
 	Score   *json.Number   `json:"score"`
 	Steps   []float64      `json:"steps"`
-	Scores  []any          `json:"scores"` // of a group: a json.Number, nil, or what is wrong with it
+	Scores  []any          `json:"scores"`  // of post_process_scores: a json.Number, nil, or what is wrong with it
+	Members []reply        `json:"members"` // of a group: a reply for each member
 	Extra   map[string]any `json:"extra"`
 	Details map[string]any `json:"details"`
 	Class   rewards.Class  `json:"class"`

@@ -1,6 +1,7 @@
 package python
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -26,6 +27,9 @@ func NewFunctions(cfg Config, devices Devices) *Functions {
 }
 
 func (f *Functions) make(opts Options) (rewards.Scorer, error) {
+	if opts.Grouped() {
+		return nil, fmt.Errorf("python: %s scores whole prompt groups", opts.label())
+	}
 	if opts.Placement != nil {
 		m, err := newModel(f.cfg, opts, f.devices)
 		if err != nil {
@@ -33,6 +37,15 @@ func (f *Functions) make(opts Options) (rewards.Scorer, error) {
 		}
 		return m.scorer(), nil
 	}
+	s, err := f.newScorer(opts)
+	if err != nil {
+		return nil, err
+	}
+	return s.scorer(), nil
+}
+
+// newScorer makes the processes of a function, which count among all.
+func (f *Functions) newScorer(opts Options) (*Scorer, error) {
 	s, err := newScorer(f.cfg, opts, f.share)
 	if err != nil {
 		return nil, err
@@ -40,7 +53,7 @@ func (f *Functions) make(opts Options) (rewards.Scorer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.made = append(f.made, s)
-	return s.scorer(), nil
+	return s, nil
 }
 
 // Len is how many functions were made.

@@ -121,6 +121,7 @@ func (p *processes) handshake(proc *process) (reply, error) {
 		Limits: map[string]int64{"FSIZE": p.cfg.FileBytes, "NOFILE": int64(p.cfg.Files)},
 		Stall:  p.cfg.StallTimeout.Seconds(), Concurrency: p.opts.Concurrency,
 		AgentConcurrency: p.opts.AgentConcurrency, PostProcess: p.takesGroups(),
+		Signature: p.opts.Signature, Reference: p.opts.Reference != "", Sources: p.opts.sources(),
 	})
 	switch {
 	case err != nil:

@@ -71,8 +71,11 @@ func newModel(cfg Config, opts Options, devices Devices) (*Model, error) {
 	}
 	sum := sha256.Sum256(what)
 	placed := opts.Placement
-	o := placed.options(opts.Timeout)
+	o := placed.options(opts.runTimeout())
 	o.Devices = placed.Devices
+	if opts.Grouped() {
+		o.MaxBatch = 1 // a group is one message
+	}
 	net, err := devices.Python(infer.Model{
 		Name: opts.label(), Path: opts.Path, Device: strings.Join(placed.Devices, ", "),
 		Entry: opts.label() + "#" + hex.EncodeToString(sum[:3]),
@@ -149,17 +152,20 @@ func (m *Model) Score(ctx context.Context, sample *rewards.Sample) (rewards.Scor
 		return rewards.Score{}, localmodel.Classify(ctx, err)
 	}
 	defer leave()
-	media, err := tensors(ctx, sample)
-	if err != nil {
-		media.giveBack()
-		return rewards.Score{}, err
+	p := &payload{}
+	var media []tensor
+	if f, formed := m.opts.form(); !formed || f.media {
+		if media, err = p.add(ctx, sample); err != nil {
+			p.giveBack()
+			return rewards.Score{}, err
+		}
 	}
-	js, err := json.Marshal(head{sample, media.media})
+	js, err := json.Marshal(head{sample, media})
 	if err != nil {
-		media.giveBack()
+		p.giveBack()
 		return rewards.Score{}, fmt.Errorf("%w: %s: %w", rewards.BadInput, m.opts.label(), err)
 	}
-	r, err := m.ask(ctx, sample.ID, &infer.Message{Head: js, Blobs: media.body, Release: media.giveBack})
+	r, err := m.ask(ctx, sample.ID, &infer.Message{Head: js, Blobs: p.body, Release: p.giveBack})
 	if err != nil {
 		return rewards.Score{}, err
 	}
@@ -201,6 +207,9 @@ func (m *Model) knownKinds() (kinds []string, text bool) {
 		return nil, false // Warm has said why
 	case m.opts.Probe != nil:
 		return m.opts.Probe, true
+	case m.opts.Signature != "":
+		f, _ := m.opts.form()
+		return []string{f.probe}, true
 	}
 	return a.Kinds, a.Text
 }

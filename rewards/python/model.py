@@ -6,28 +6,28 @@ the header, a uint32 length of the body, the header (JSON) and the body. ``init`
 and what to load; ``do`` brings a batch as JSON, whose pictures lie in the shared memory; ``ping``
 asks for a sign of life. Nothing is ever unpickled. What reads samples and results is process.py's.
 
-A batch is answered with one reply for each sample: a result, or what is wrong with this one. An
-exception fails the batch; the server then runs its samples one by one, or, where the device had
-no memory, its halves.
+A batch is answered with one reply for each sample: a result, or what is wrong with this one. Where
+a batch raises an exception its samples run one by one, here as long as there is time, else by the
+server. Where the device had no memory the server runs its halves.
 """
 
 import asyncio
 import inspect
 import json
+import math
 import mmap
 import os
 import signal
 import struct
 import sys
+import time
 
 import rewardloop_process as process
 from rewardloop_process import BadResult, BadSample, Function, Output, Refused, Signature
 
 MAX_REPLY = 1 << 20  # bytes of one sample's reply
+MAX_ANSWER = 64 << 20  # bytes of a batch's, as internal/subprocess has it
 MEMORY_FD = 4
-
-# What the constructor of a class may ask for besides the keys of its entry.
-CONSTRUCTOR = ("device",)
 
 
 class Sample:
@@ -40,6 +40,11 @@ class Sample:
         sample_rate and data, in the form that the entry's key pixels names.
     image, video, audio: the data of the first of that kind, or None.
     solution_str, solution_image: as compute_score of verl and verl-omni has them.
+
+    Of a member of a prompt group (score_group) there is more:
+    values: dict, what the other components of the reward gave it, by their keys.
+    failed: dict, the class of failure of each component that failed for it.
+    is_reference: bool, whether this is the reference answer of validation, whose score is dropped.
     """
 
     def __init__(self, head, media):
@@ -49,9 +54,16 @@ class Sample:
         self.split = head.get("split") or "train"
         self.step, self.index, self.group_size = head.get("step") or 0, head.get("index"), head.get("group_size") or 0
         self.ground_truth, self.extra_info = head.get("ground_truth"), dict(head.get("extra_info") or {})
+        self.values = {key: float(value) for key, value in (head.get("values") or {}).items()}
+        self.failed = dict(head.get("failed") or {})
+        self.is_reference = bool(head.get("is_reference"))
 
     def __repr__(self):
         return f"Sample({self.id!r}, {len(self._media.entries)} media)"
+
+    def has(self, kind):
+        """Whether there is media of that kind."""
+        return any(entry["kind"] == kind for entry in self._media.entries)
 
     @property
     def media(self):
@@ -109,15 +121,7 @@ class Model(Function):
         target = process.attribute(module, path, name)
         self.owner = None
         if inspect.isclass(target):
-            offered = {"device": self.device, **self.options}
-            takes = Signature(target)
-            missing = takes.needed - set(offered)
-            if missing:
-                raise Refused(
-                    f"the constructor of {name} needs {', '.join(sorted(missing))}, which nobody gives; "
-                    f"it may ask for {', '.join(CONSTRUCTOR)} and the keys of its entry"
-                )
-            self.owner = target(**{k: v for k, v in offered.items() if takes.everything or k in takes.names})
+            self.owner = process.construct(target, name, {"device": self.device, **self.options})
             target = getattr(self.owner, "compute_scores", None) or getattr(self.owner, "compute_score", self.owner)
         if not callable(target):
             raise Refused(f"{path}: {name!r} is a {type(target).__name__}, want a function or a class")
@@ -154,17 +158,57 @@ class Model(Function):
 
         return Sample(item["head"], Media(item["head"].get("media") or [], media))
 
+    def batch(self, items, memory, seconds):
+        """The replies to a batch. One that raises is taken apart, if that takes no longer than so many seconds."""
+        until = time.monotonic() + seconds
+        try:
+            return self.run(items, memory)
+        except Exception as error:
+            if len(items) == 1 or lacks_memory(error):
+                raise
+            said = process.failure(error)["message"]
+        # The exception is gone by now, and with it what its frames held of the batch: tensors, its result.
+        replies = []
+        for item in items:
+            if time.monotonic() > until:
+                raise BadResult(said)  # the server gives each sample a time of its own
+            replies.append(self.apart(item, memory))
+        return replies
+
+    def apart(self, item, memory):
+        """The reply to a sample of a batch that raised."""
+        printed = Output()
+        process._printed.set(printed)
+        try:
+            reply = self.run([item], memory)[0]
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            reply = process.failure(error)
+        if printed.text():
+            reply["output"] = printed.text()
+        return reply
+
     def run(self, items, memory):
         """The replies to the samples of a batch, in their order."""
         samples = [self.sample(item, memory) for item in items]
         if self.form == "single":
-            return [self.one(sample) for sample in samples]
+            return [self.alone(sample) for sample in samples]
         if self.form == "samples":
             takes = {k: v for k, v in self.options.items() if self.everything or k in self.names}
             result = self.wait(self.target(samples, **takes))
         else:
             result = self.wait(self.target(**self.column_arguments(samples)))
         return [member(value) for value in members(result, len(samples))]
+
+    def alone(self, sample):
+        """The reply to one sample, whose exception is no other's. That it lacks memory, the server is told: it makes room."""
+        try:
+            return self.one(sample)
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            return process.failure(error)
 
     def one(self, sample):
         values = self.values(sample)
@@ -249,14 +293,18 @@ def stacked(arrays):
     return sys.modules["torch" if type(first).__module__.startswith("torch") else "numpy"].stack(arrays)
 
 
-def members(result, samples):
+def members(result, samples, what="it"):
     """What a model returned for a batch, as a list with a value for each sample."""
-    if callable(getattr(result, "tolist", None)):
+    array = callable(getattr(result, "tolist", None)) and getattr(result, "ndim", 0) > 0
+    if not array and not isinstance(result, (list, tuple)):
+        raise BadResult(f"{what} returned a {type(result).__name__} for {samples} samples; want a list with a score for each")
+    if array:
+        numbers = math.prod(result.shape)
+        if numbers > samples * process.MAX_STEPS:
+            raise BadResult(f"{what} returned {numbers} numbers for {samples} samples; want a score for each, or for each of its steps")
         result = result.tolist()
-    if not isinstance(result, (list, tuple)):
-        raise BadResult(f"it returned a {type(result).__name__} for {samples} samples; want a list with a score for each")
     if len(result) != samples:
-        raise BadResult(f"it returned {len(result)} scores for {samples} samples; want one for each")
+        raise BadResult(f"{what} returned {len(result)} scores for {samples} samples; want one for each")
     return result
 
 
@@ -275,8 +323,12 @@ def member(value):
 
 def lacks_memory(error):
     """Whether an exception says that the device, or the machine, had no memory."""
-    names = [c.__name__ for c in type(error).__mro__]
-    return isinstance(error, MemoryError) or "OutOfMemoryError" in names or "out of memory" in str(error)[:2000].lower()
+    if isinstance(error, MemoryError) or "OutOfMemoryError" in [c.__name__ for c in type(error).__mro__]:
+        return True
+    try:
+        return "out of memory" in str(error)[:2000].lower()
+    except Exception:  # an exception's own __str__ is user code too
+        return False
 
 
 def free_cache():
@@ -297,9 +349,9 @@ def do(model, header, body):
             model.wait(getattr(model.owner, what["op"])())
             return {"op": "ok"}, {"bytes": model.device_bytes()}
         items = what["items"]
-        replies = model.run(items, model.view(header))
+        replies = model.batch(items, model.view(header), what.get("seconds") or 0)
         for reply in replies:
-            if printed.text() and (len(replies) == 1 or reply["op"] == "error"):
+            if printed.text() and "output" not in reply and (len(replies) == 1 or reply["op"] == "error"):
                 reply["output"] = printed.text()
         return {"op": "ok"}, {"replies": replies}
     except BaseException as error:
@@ -318,8 +370,11 @@ def do(model, header, body):
 
 def send(sock, header, body=None):
     data = b"" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+    if len(data) > MAX_ANSWER:  # its halves may fit
+        header, data = {"op": "error", "seq": header["seq"], "class": "answer_too_long", "message": f"an answer of {len(data)} bytes"}, b""
     head = json.dumps(header).encode()
-    sock.sendall(struct.pack("<II", len(head), len(data)) + head + data)
+    sock.sendall(struct.pack("<II", len(head), len(data)) + head)
+    sock.sendall(data)
 
 
 def main(sock, header, spec):
@@ -335,7 +390,7 @@ def main(sock, header, spec):
         process.limit(spec.get("limits") or {})
         if spec["device"] == "cpu":
             os.nice(5)  # what models compute yields to the server's own work
-        model = Model(spec)
+        model = (sys.modules["rewardloop_forms"] if spec.get("signature") else sys.modules[__name__]).Model(spec)
         about = model.about()
     except BaseException as error:
         said = process.refusal(error)

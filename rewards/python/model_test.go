@@ -1,6 +1,7 @@
 package python_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,10 +76,10 @@ func (d *devices) stats() (sum subprocess.Stats) {
 	return sum
 }
 
-// model makes the scorer of a class or function of testdata/models.py.
+// model makes the scorer of a class or function of testdata/models.py, or of another file.
 func model(tb testing.TB, d *devices, name string, opts python.Options) *python.Model {
 	tb.Helper()
-	opts.Path, opts.Name = "testdata/models.py", name
+	opts.Path, opts.Name = cmp.Or(opts.Path, "testdata/models.py"), name
 	if opts.Placement == nil {
 		opts.Placement = &python.Placement{}
 	}

@@ -91,17 +91,22 @@ func (p Placement) Validate() error {
 // hangs, its batch takes one, the sample by itself another, and the others still have theirs.
 const runShare = 4
 
-// runTimeout bounds one run of a batch, from the moment at which a process has it.
-func runTimeout(component time.Duration) time.Duration {
-	return cmp.Or(component, rewards.DefaultComponentTimeout) / runShare
+// runTimeout bounds one run of a batch, from the moment at which a process has it. A group is run
+// once and has nearly all of the time: what is left is for the word that it hung.
+func (o Options) runTimeout() time.Duration {
+	component := cmp.Or(o.Timeout, rewards.DefaultComponentTimeout)
+	if o.Grouped() {
+		return component - component/10
+	}
+	return component / runShare
 }
 
-// options are those of the model in the pool; its component has a timeout, or 0.
-func (p Placement) options(timeout time.Duration) pool.ModelOptions {
+// options are those of the model in the pool, of which a run takes as long as run at most.
+func (p Placement) options(run time.Duration) pool.ModelOptions {
 	o := pool.ModelOptions{
 		MaxBatch: p.MaxBatch, BatchBytes: bytesOfPixel * p.MaxBatchPixels, LoadTimeout: p.LoadTimeout, Slots: p.Replicas,
 		// Two runs, and the starts of the processes for them.
-		BatchTimeout: 2 * (runTimeout(timeout) + p.LoadTimeout), LongestBatch: runTimeout(timeout) / 2,
+		BatchTimeout: 2 * (run + p.LoadTimeout), LongestBatch: run / 2,
 	}
 	if p.BatchWait != nil {
 		if o.MaxWait = time.Duration(*p.BatchWait * float64(time.Second)); o.MaxWait == 0 {

@@ -6,9 +6,9 @@ numpy or torch are imported when a sample carries pixels.
 
 Protocol: one frame is a little-endian uint32 length of the header, a uint32
 length of the body, the header (JSON) and the body (raw tensors). Nothing is ever
-unpickled. The parent sends ``load`` once, then ``call``, ``group`` and ``cancel``;
-the process answers ``ready`` or ``refused`` to the first and ``result`` or ``error``
-to every call and group, exactly once, and says ``stuck`` of one that blocks the event
+unpickled. The parent sends ``load`` once, then ``call``, ``group``, ``score_group`` and
+``cancel``; the process answers ``ready`` or ``refused`` to the first and ``result`` or
+``error`` to every call and group, exactly once, and says ``stuck`` of one that blocks the event
 loop of an async function. To a ``load`` with ``inspect`` it answers ``inspected`` or
 ``refused``, makes no class, and ends. A plain function runs on the main thread, one call at a
 time, so that code using signals for its own time limits works; with a concurrency
@@ -39,6 +39,7 @@ import sys
 import threading
 import time
 import traceback
+import types
 
 PROTOCOL = 2
 MAX_ANSWER = 1 << 20  # bytes of a reply's header
@@ -47,6 +48,7 @@ MAX_OUTPUT = 2048  # characters kept of what a call printed
 MAX_STEPS = 4096  # scores of single steps
 OOM_SCORE = 500  # of 1000: the kernel that lacks memory ends a function before the server
 KEEP_SECONDS = 5  # for processes that were killed to end
+CALLS = ("call", "group", "score_group")  # frames that are answered with a result or an error
 
 # What a function may ask for besides the keys of its own configuration.
 ALWAYS = ("data_source", "ground_truth", "extra_info")
@@ -78,6 +80,10 @@ class BadResult(Exception):
 
 class BadSample(Exception):
     """The sample lacks what the function needs."""
+
+
+class Skipped(Exception):
+    """The function is not for the sample; the text says why."""
 
 
 # --- frames -----------------------------------------------------------------
@@ -284,8 +290,39 @@ def attribute(module, path, name):
     raise Refused(f"{path} has no {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
+def no_argument(name, missing):
+    return (
+        f"the constructor of {name} needs {', '.join(sorted(missing))}, which nobody gives; "
+        "it may ask for device and the keys of its entry"
+    )
+
+
+def construct(target, name, offered):
+    """An object of a class, whose constructor gets what it names of what is offered."""
+    takes = Signature(target)
+    missing = takes.needed - set(offered)
+    if missing:
+        raise Refused(no_argument(name, missing))
+    return target(**{k: v for k, v in withheld(offered, takes).items() if takes.everything or k in takes.names})
+
+
+def withheld(values, takes=None):
+    """Values without the key of the reward router, unless a function names it: ** may be printed or sent."""
+    named = takes is not None and "reward_router_api_key" in takes.names
+    return values if named else {k: v for k, v in values.items() if k != "reward_router_api_key"}
+
+
 def no_method(name):
     return f"post_process: {name} is no class with a method post_process_scores"
+
+
+def scores_groups(target):
+    """Whether a class scores whole prompt groups and nothing else."""
+    return hasattr(target, "score_group") and not hasattr(target, "compute_score") and not hasattr(target, "compute_scores")
+
+
+def unsigned(name):
+    return f"{name}.score_group scores whole prompt groups: write signature: score_group beside its path"
 
 
 def uncalled(name):
@@ -301,6 +338,7 @@ class Signature:
 
     def __init__(self, target, unbound=False):
         self.names, self.needed, self.everything, self.nameless = set(), set(), True, False
+        self.order, self.rest = [], True  # what may be given by its place, and whether more may
         try:
             parameters = list(inspect.signature(target).parameters.values())[int(unbound) :]
         except (TypeError, ValueError):  # built in; it gets everything
@@ -309,6 +347,8 @@ class Signature:
         self.names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         self.needed = {p.name for p in parameters if p.name in self.names and p.default is p.empty}
         self.nameless = any(p.kind is p.POSITIONAL_ONLY and p.default is p.empty for p in parameters)
+        self.order = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self.rest = any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
     def faults(self, options):
         """Why no sample can satisfy it."""
@@ -387,6 +427,8 @@ class Function:
     def find(self, module, path, name):
         target = attribute(module, path, name)
         if inspect.isclass(target):
+            if scores_groups(target):
+                raise Refused(unsigned(name))
             made, self.made = target(), True
             self.post_process = getattr(made, "post_process_scores", None)
             self.log = getattr(made, "log", None)
@@ -441,8 +483,7 @@ class Function:
         if "media" in self.names:
             values["media"] = media
         values.update(self.options)
-        if "reward_router_api_key" not in self.names:
-            values.pop("reward_router_api_key", None)  # **kwargs may be printed or sent
+        values = withheld(values, getattr(self, "takes", None))
         lacking = sorted(getattr(self, "needed", set()) - set(values))
         if lacking:
             raise BadSample(f"the function needs {', '.join(lacking)}, which the sample does not have")
@@ -466,11 +507,15 @@ class Function:
 def inspected(spec):
     """What the function takes, or the compute_score of a class, which is not made: its constructor may load a model."""
     path, name = spec["path"], spec["name"]
+    if spec.get("signature"):
+        return sys.modules["rewardloop_forms"].inspected(spec)
     target, unbound = attribute(load_module(path), path, name), False
     groups, faults, what = bool(spec.get("post_process")), [], kind_of(target)
     if spec.get("model"):
         return {"what": what, **inspected_model(spec, target)}
     if inspect.isclass(target):
+        if scores_groups(target):
+            raise Refused(unsigned(name))
         if not groups and hasattr(target, "post_process_scores"):
             faults.append(uncalled(name))
         method = next((m for m in ("compute_score", "__call__") if inspect.getattr_static(target, m, None) is not None), None)
@@ -497,13 +542,12 @@ def inspected_model(spec, target):
     path, name, options = spec["path"], spec["name"], spec.get("kwargs") or {}
     unbound, faults = False, []
     if inspect.isclass(target):
+        if scores_groups(target):
+            raise Refused(unsigned(name))
         constructor = Signature(target)
         missing = constructor.needed - {"device"} - set(options)
         if missing:
-            faults.append(
-                f"the constructor of {name} needs {', '.join(sorted(missing))}, which nobody gives; "
-                "it may ask for device and the keys of its entry"
-            )
+            faults.append(no_argument(name, missing))
         methods = ("compute_scores", "compute_score", "__call__")
         method = next((m for m in methods if inspect.getattr_static(target, m, None) is not None), None)
         if method is None:
@@ -751,6 +795,8 @@ def where(trace):
 
 
 def failure(error):
+    if isinstance(error, Skipped):
+        return {"op": "skip", "message": str(error)[:MAX_TEXT]}
     reply = {"op": "error", "class": class_of(error), "message": describe(error)}
     if isinstance(error, ImportError):
         reply["module"] = error.name or "?"
@@ -781,6 +827,8 @@ class Process:
         """The reply to a frame that was answered with result."""
         if header["op"] == "group":
             return group_answer(result, len(header["scores"]))
+        if header["op"] == "score_group":
+            return result
         reply = answer(result)
         self.record(header, result, began)
         return reply
@@ -806,7 +854,7 @@ class Process:
             work = functools.partial(threads.submit, self.work)
         while True:
             header, body = read_frame(self.sock)
-            if header["op"] in ("call", "group"):
+            if header["op"] in CALLS:
                 work(header, body)
             del header, body
 
@@ -868,7 +916,7 @@ class Process:
         self.beat += 1
 
     def receive(self, header, body):
-        if header["op"] in ("call", "group"):
+        if header["op"] in CALLS:
             printed = Output()
             task = asyncio.get_running_loop().create_task(self.one(header, body, printed))
             self.tasks[header["id"]] = task
@@ -921,6 +969,14 @@ def brief(error):
     return text if isinstance(error, Refused) or text.startswith(name) else name + text
 
 
+def extend(sources):
+    """Makes modules of texts that the parent has sent, in their order. They import this one by its name."""
+    sys.modules["rewardloop_process"] = sys.modules["__main__"]
+    for name, text in sources:
+        module = sys.modules[name] = types.ModuleType(name)
+        exec(compile(text, "<stdin>", "exec"), module.__dict__)
+
+
 def main():
     keep()
     go_first()
@@ -932,10 +988,11 @@ def main():
         if spec.get("protocol") != PROTOCOL:
             raise Refused(f"protocol {spec.get('protocol')}, this process speaks {PROTOCOL}")
         limit(spec.get("limits") or {})
+        extend(spec.get("sources") or [])
         if spec.get("inspect"):
             write_frame(sock, inspected(spec))
             os._exit(0)
-        function = Function(spec)
+        function = (sys.modules["rewardloop_forms"] if spec.get("signature") else sys.modules["__main__"]).Function(spec)
     except EOFError:
         return
     except BaseException as error:

@@ -27,7 +27,7 @@ import (
 var modelSource []byte
 
 // bootstrap is what the interpreter is started with: it reads the first frame, which brings the
-// text of process.py and of model.py.
+// text of process.py, model.py and forms.py.
 const bootstrap = `import json, socket, sys, types
 s = socket.socket(fileno=3)
 def take(n):
@@ -39,7 +39,7 @@ def take(n):
     return bytes(b)
 h, b = [int.from_bytes(take(4), "little") for _ in range(2)]
 header, init = json.loads(take(h)), json.loads(take(b))
-for name in ("rewardloop_process", "rewardloop_model"):
+for name in ("rewardloop_process", "rewardloop_model", "rewardloop_forms"):
     m = sys.modules[name] = types.ModuleType(name)
     exec(compile(init["sources"][name], "<stdin>", "exec"), m.__dict__)
 sys.modules["rewardloop_model"].main(s, header, init["spec"])
@@ -93,7 +93,10 @@ func (r *Runner) Load(ctx context.Context, _ infer.Model) (infer.Info, error) {
 	case p == nil:
 		err = r.start(ctx)
 	case asleep:
-		err = r.everywhere(ctx, p, "wake")
+		if err = r.everywhere(ctx, p, "wake"); err != nil && ctx.Err() == nil {
+			r.end(ctx, p) // what does not wake up is started again
+			err = r.start(ctx)
+		}
 	}
 	if err != nil {
 		return infer.Info{}, err
@@ -139,11 +142,12 @@ func (r *Runner) config() (subprocess.Config, error) {
 		device = "cuda:0"
 	}
 	init, err := json.Marshal(map[string]any{
-		"sources": map[string]string{"rewardloop_process": string(processSource), "rewardloop_model": string(modelSource)},
+		"sources": map[string]string{"rewardloop_process": string(processSource), "rewardloop_model": string(modelSource), "rewardloop_forms": string(formsSource)},
 		"spec": modelSpec{
 			load: load{
 				Protocol: protocol, Path: opts.Path, Name: opts.Name, Pixels: opts.Pixels, Kwargs: opts.Kwargs,
 				Limits: map[string]int64{"FSIZE": cfg.FileBytes, "NOFILE": int64(cfg.Files)}, Model: true, Columns: opts.Placement.Batch,
+				Signature: opts.Signature, Reference: opts.Reference != "",
 			},
 			Device: device,
 		},
@@ -154,7 +158,7 @@ func (r *Runner) config() (subprocess.Config, error) {
 	return subprocess.Config{
 		Kind: "model", Command: []string{interpreter, "-u", "-c", bootstrap}, Env: r.environment(),
 		Slots: r.Slots(), Init: init, MaxPixels: math.MaxInt32, StartTimeout: opts.Placement.LoadTimeout,
-		RequestTimeout: runTimeout(opts.Timeout), PingEvery: 30 * time.Second, Recycle: math.MaxInt,
+		RequestTimeout: opts.runTimeout(), PingEvery: 30 * time.Second, Recycle: math.MaxInt,
 		Keeper: true, Started: r.started, Final: func(class string) bool { return class == "missing" || class == "refused" },
 		Memory: cfg.memory(opts), Resident: resident,
 	}, nil
@@ -229,11 +233,16 @@ func (r *Runner) Unload(ctx context.Context, _ infer.Model) error {
 		r.asleep = true
 		return nil
 	}
+	r.end(ctx, p)
+	return nil
+}
+
+// end ends the processes.
+func (r *Runner) end(ctx context.Context, p *subprocess.Pool) {
 	r.mu.Lock()
 	r.pool, r.asleep = nil, false
 	r.mu.Unlock()
 	_ = p.Stop(ctx) // what had to be killed has ended, too
-	return nil
 }
 
 // everywhere has every process do something that is not for a sample.
@@ -301,7 +310,8 @@ func (r *Runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer
 			blobs, size = append(blobs, make([]byte, pad)), size+pad
 		}
 	}
-	meta, err := json.Marshal(map[string]any{"op": "run", "items": items})
+	// A batch that raises has half of its time to be taken apart where it is.
+	meta, err := json.Marshal(map[string]any{"op": "run", "items": items, "seconds": r.opts.runTimeout().Seconds() / 2})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", infer.ErrInput, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
@@ -40,8 +41,8 @@ func (d declared) ExtraFields() []rewards.Field { return slices.Clone(d.fields) 
 // first Score does. The result implements rewards.ExtraFielder if the options
 // declare extra keys, always rewards.Warmer and rewards.Closer.
 func New(cfg Config, opts Options) (rewards.Scorer, error) {
-	if opts.Placement != nil {
-		return nil, errors.New("python: a model needs devices: make it with Functions")
+	if opts.Placement != nil || opts.Signature != "" {
+		return nil, errors.New("python: a model and a function of groups are made with Functions")
 	}
 	s, err := newScorer(cfg, opts, nil)
 	if err != nil {
@@ -94,6 +95,8 @@ func (f *Functions) Spec() rewards.Spec {
 			{Name: "extra_keys", Type: "object", Default: "as they come", Doc: "the scalars it returns besides score: name to number, bool or string"},
 			{Name: "pixels", Type: "string", Default: "auto", Doc: "numpy, torch, pil, or auto: torch if the module imports it"},
 			{Name: "interpreter", Type: "string", Default: "pool.python.interpreter", Doc: "a Python of an environment of its own"},
+			{Name: "signature", Type: "string", Default: "one sample", Doc: "the form in which it is called: " + strings.Join(Signatures(), ", ")},
+			{Name: "reference", Type: "string", Default: "none", Doc: "where the reference answer stands that takes part in the groups of validation: ground_truth, extra_info.y.0.content"},
 			{Name: "placement", Type: "object", Default: "none", Doc: "makes a model of it, which runs in batches on devices: batch, devices, num_replicas, fraction, max_batch_size, max_batch_pixels, batch_wait_timeout_s, load_timeout"},
 			{Name: "timeout", Type: "integer", Default: "none", Doc: "the timeout of its component in nanoseconds, from which the time of a model's batch follows"},
 			{Name: "concurrency", Type: "integer", Default: "256 async, else 1", Doc: "calls that one process runs at a time; those of a synchronous function in threads"},
@@ -108,6 +111,13 @@ func (f *Functions) Spec() rewards.Spec {
 				return nil, err
 			}
 			return f.make(opts)
+		},
+		BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
+			var opts Options
+			if err := rewards.DecodeOptions(raw, &opts); err != nil {
+				return nil, err
+			}
+			return f.makeGroup(opts)
 		},
 		Inspect: f.inspect,
 	}
@@ -182,19 +192,24 @@ func (s *Scorer) ask(ctx context.Context, what call) (reply, error) {
 // send decodes what a sample shows, now that the call has its place, and has the place's
 // process answer. Before the next wait for a place the pixels are given back.
 func (s *Scorer) send(ctx context.Context, w *waiter, what call) (reply, error) {
-	t, err := tensors(ctx, what.Sample)
+	t := &payload{}
+	var err error
+	if what.group != nil {
+		t, err = what.group.decode(ctx)
+		what.Group = &what.group.head
+	} else if what.Sample != nil {
+		what.Media, err = t.add(ctx, what.Sample)
+	}
 	defer t.giveBack()
 	if err != nil {
 		s.pool.release(w, false)
 		return reply{}, err
 	}
-	what.Media = t.media
 	return w.place.conn.call(ctx, w, what, t.body, t.size)
 }
 
-// payload is the media of a sample as a process gets them.
+// payload is the media of samples as a process gets them.
 type payload struct {
-	media []tensor
 	body  [][]byte
 	size  int
 	given []func() // gives back what was decoded
@@ -206,21 +221,17 @@ func (t *payload) giveBack() {
 	}
 }
 
-// tensors describes the media of a sample, if there is one, and returns their bytes: a raw
-// tensor as it came, a picture or video in any other encoding as 8-bit RGB. The bytes are read
-// until they are given back, also after an error.
-func tensors(ctx context.Context, sample *rewards.Sample) (*payload, error) {
-	p := &payload{}
-	if sample == nil { // of a group
-		return p, nil
-	}
+// add describes the media of a sample and appends their bytes: a raw tensor as it came, a
+// picture or video in any other encoding as 8-bit RGB. The bytes are read until they are given
+// back, also after an error.
+func (p *payload) add(ctx context.Context, sample *rewards.Sample) (media []tensor, err error) {
 	for _, m := range sample.Media {
 		t := tensor{Kind: m.Kind, Layout: m.Layout, DType: m.DType, Shape: m.Shape, FPS: m.FPS, SampleRate: m.SampleRate}
 		data := m.Data
 		if visual := m.Kind == rewards.Image || m.Kind == rewards.Video; visual && m.Encoding != rewards.Raw {
 			px, giveBack, err := m.Borrow(ctx)
 			if err != nil {
-				return p, err
+				return nil, err
 			}
 			p.given = append(p.given, giveBack)
 			t.DType, t.Layout, t.Shape, data = "U8", rewards.THWC, []int{px.Count, px.Height, px.Width, 3}, px.RGB
@@ -232,13 +243,16 @@ func tensors(ctx context.Context, sample *rewards.Sample) (*payload, error) {
 			p.body, p.size = append(p.body, make([]byte, pad)), p.size+pad
 		}
 		t.At, t.Size = p.size, len(data)
-		p.media, p.body, p.size = append(p.media, t), append(p.body, data), p.size+len(data)
+		media, p.body, p.size = append(media, t), append(p.body, data), p.size+len(data)
 	}
-	return p, nil
+	return media, nil
 }
 
 // failure is the failure that a process's answer tells of; nil for a result.
 func (r reply) failure(opts Options) error {
+	if r.Op == "skip" {
+		return rewards.Skip(r.Message)
+	}
 	if r.Op != "error" {
 		return nil
 	}
@@ -273,12 +287,18 @@ func (r reply) score(opts Options) (rewards.Score, error) {
 		}
 	}
 	if r.Output != "" {
-		if out.Details == nil {
-			out.Details = map[string]any{}
-		}
-		out.Details["printed"] = r.Output
+		out.Details = withPrinted(out.Details, r.Output)
 	}
 	return out, nil
+}
+
+// withPrinted adds what a call printed to details.
+func withPrinted(details map[string]any, output string) map[string]any {
+	if details == nil {
+		details = map[string]any{}
+	}
+	details["printed"] = output
+	return details
 }
 
 // classes are what a process may say of a failure.

@@ -108,7 +108,7 @@ func registry(deps standard.Deps) *rewards.Registry {
 
 // made builds a scorer of either kind.
 func made(s rewards.Spec, raw string) (any, error) {
-	if s.BuildGroup != nil {
+	if s.Build == nil {
 		return s.BuildGroup(json.RawMessage(raw))
 	}
 	return s.Build(json.RawMessage(raw))

@@ -18,8 +18,10 @@
 // make bench-python, or -suite python. The suites step and dispatch are whole steps of a
 // trainer whose times are divided by -scale (10), and take half an hour: make bench-step. The
 // suites isolation and capacity start the program itself, bin/rewardloop or what REWARDLOOP_BIN
-// names, and take two hours and half an hour: make bench-isolation, make bench-capacity. The
-// suite queue starts it, too, beside a nats-server that it builds, and takes five minutes:
+// names, and take three hours and half an hour: make bench-isolation, make bench-capacity. The
+// suite pymodels starts it, too, with models in Python, one of them in torch where make
+// test-pymodels has made its environment, and takes ten minutes: make bench-pymodels. The suite
+// queue starts it beside a nats-server that it builds, and takes five minutes:
 // make bench-queue. The suite gpu needs a card, or -device cpu for its small form: make bench-gpu.
 //
 // To add a figure: write a Row in its area's file, or a new experiment, or a new

@@ -266,6 +266,9 @@ func (t *isolationTrial) left(ctx context.Context, d *deployment, r Readings) (e
 	r["lost_own"] = 0
 	if t.failure.function != "" {
 		places := runtime.NumCPU() // a process for each CPU, which has to start again
+		if t.failure.model {
+			places = 1
+		}
 		again := make([]rewards.Sample, places*t.layout.scoring())
 		for i := range again {
 			again[i] = waitFor(strconv.Itoa(i), "failing", holdHanging/2)

@@ -22,7 +22,7 @@ import (
 
 // suites is every area, in the order it is measured.
 func suites() []Suite {
-	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation(), overBombs(), overQueue(), capacity(), soak(), onCards()}
+	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation(), overBombs(), overQueue(), capacity(), soak(), onCards(), pythonModels()}
 }
 
 func main() {
@@ -64,8 +64,9 @@ Exit code 1: a row missed its target and tools/bench/misses.yml does not list it
   scripts/tool.sh bench -suite python                     what needs Python (make bench-python)
   scripts/tool.sh bench -suite step -n 1                  whole steps at 1:10 (make bench-step); -scale 100 for a look
   scripts/tool.sh bench -suite isolation -n 3 -t 20s      failing runs beside healthy ones (make bench-isolation)
-  scripts/tool.sh bench -suite queue -n 3 -t 20s        a hundred idle workers of a hundred profiles (make bench-queue)
+  scripts/tool.sh bench -suite queue -n 3 -t 20s          a hundred idle workers of a hundred profiles (make bench-queue)
   scripts/tool.sh bench -suite capacity -n 3 -t 20s       how many calls are under way at a time (make bench-capacity)
+  scripts/tool.sh bench -suite pymodels -n 3 -t 20s       models in Python, in batches (make bench-pymodels)
   scripts/tool.sh bench -suite soak -n 1 -t 60m           a server that is used for an hour (make soak)
   scripts/tool.sh bench -suite gpu -n 3 -t 2s             one card beside bare ONNX Runtime (make bench-gpu); -device cpu: its small form
   scripts/tool.sh bench -rows raw786k -profile /tmp/p     some rows, with CPU profiles
@@ -81,7 +82,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		f.PrintDefaults()
 	}
 	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
-	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, isolation and capacity, which need Python, queue, step and dispatch, which take half an hour, gpu, which needs a card, and soak, which takes as long as -t says")
+	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, pymodels, isolation and capacity, which need Python, queue, step and dispatch, which take half an hour, gpu, which needs a card, and soak, which takes as long as -t says")
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
 	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")
@@ -268,6 +269,10 @@ func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, 
 			continue
 		}
 		readings, disturbed, err := e.repeat(ctx, s.Options)
+		if errors.Is(err, errSkipped) {
+			fmt.Fprintf(w, "%s: %v\n", e.Name, err)
+			continue
+		}
 		if err != nil && e.GoesOn && ctx.Err() == nil {
 			for _, f := range broken(e, reference.Calibrations[e.reference()], err) {
 				fmt.Fprintln(w, f.Line())
@@ -294,6 +299,9 @@ func (s settings) suite(ctx context.Context, suite Suite, reference *Reference, 
 	r.End()
 	return r, nil
 }
+
+// errSkipped says that an experiment needs what this machine lacks, and that its absence is no miss.
+var errSkipped = errors.New("SKIPPED")
 
 // take makes an experiment's calibrations the references.
 func (r *Reference) take(e Experiment, readings []Readings) {

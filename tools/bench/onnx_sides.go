@@ -147,7 +147,7 @@ func (b *bareCLIP) measure(ctx context.Context) (side, error) {
 	}
 	all.Wait()
 	took := time.Since(start)
-	return side{clipPictures / took.Seconds(), (cputime.Own() - cpu).Seconds() * 1000 / clipPictures}, errors.Join(errs...)
+	return side{PerS: clipPictures / took.Seconds(), CPUMS: (cputime.Own() - cpu).Seconds() * 1000 / clipPictures}, errors.Join(errs...)
 }
 
 func runBare(ctx context.Context, s *ort.Session, b infer.Batch) error {

@@ -111,6 +111,8 @@ func noise(size int) []*rewards.Sample {
 type side struct {
 	PerS  float64 `json:"per_s"`
 	CPUMS float64 `json:"cpu_ms"`
+	// Threads is how many threads a Python side computes with, where it says so.
+	Threads int `json:"threads"`
 }
 
 // Measure implements Trial: the three sides and the bare graphs, several rounds in changing
@@ -171,7 +173,7 @@ func (t *clipTrial) ours(ctx context.Context, prompt string) (side, error) {
 	t.scorers.Readers.Devices.Flush() // as the loop does once all of a step have arrived
 	all.Wait()
 	took := time.Since(start)
-	return side{clipPictures / took.Seconds(), (t.cpu() - cpu).Seconds() * 1000 / clipPictures}, errors.Join(errs...)
+	return side{PerS: clipPictures / took.Seconds(), CPUMS: (t.cpu() - cpu).Seconds() * 1000 / clipPictures}, errors.Join(errs...)
 }
 
 // cpu is what this process and its children have computed so far.

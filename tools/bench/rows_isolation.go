@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/rewards"
@@ -25,6 +26,7 @@ const (
 	lineAgent  = "that class with a blocking call of one second: 256 calls in ≤ 2.5 s"
 	lineStuck  = "The isolation runs of W1 with no free places set aside, and with (h) a function that never returns (timeout: 1), (i) an engine at a closed port, " +
 		"(j) one that accepts and never answers, (k) one that answers 500, (l) (i) with 3 MB of pixels a sample, 5,000 samples each: same bars"
+	lineModels  = "The isolation runs with a batched model in Python as the failing and as the healthy profile: same bars"
 	lineWaiting = "A dependency that is down: samples stay queued; nothing of them fails before unavailable_after"
 )
 
@@ -47,7 +49,8 @@ func isolation() Suite {
 			"server, workers and bench computed beyond the cost of the healthy samples); in turn, each with servers of its own. throughput is the first rate over the second; gap the "+
 			"longest time between two results beside the failing run, less that beside the burner, at the worst of the repetitions. Failing is a function in Python that raises, returns NaN, kills "+
 			"its process, is cancelled 0.5 ms after each submit (every second sample up to 2 ms later), or allocates up to 1 GiB under memory: 512MiB (4 in flight); a judge whose engine, a stub that takes 20 ms, answers without a score; "+
-			"and a function that raises on one worker only. With hangs, closed_port, silent, answers_500 and closed_port_3mb the failing run has %s samples in flight or waiting (as "+
+			"and a function that raises on one worker only. model_raises, model_nan, model_kills, model_allocates and model_hangs are the same as models, which score batches of up to 16 in one process, each beside the picture and "+
+			"(beside_model, embedded) beside a model that scores its pictures. With hangs, closed_port, silent, answers_500 and closed_port_3mb the failing run has %s samples in flight or waiting (as "+
 			"many fewer as -t is shorter than 20s): a function that never returns (timeout: 1), a judge at a port where nobody listens, at one that accepts and never answers, at a "+
 			"server that answers 500 to everything, and the first of them with 3 MB of raw pixels a sample. Beside those that get nothing done a fresh client sends 200 pictures of its own (alone_s: before "+
 			"all), and when the failing run has taken back its samples and gone, samples that wait for 2 s take all places of an async function (lost: as below; with hangs "+
@@ -60,7 +63,7 @@ func isolation() Suite {
 	}
 	for _, l := range layouts() {
 		for _, f := range failures() {
-			if f.badWorker && l.processes == 0 {
+			if f.badWorker && l.processes == 0 || f.besideModel && l.processes > 0 {
 				continue
 			}
 			s.Experiments = append(s.Experiments, besideExperiment(l, f))
@@ -106,6 +109,10 @@ type failure struct {
 	pixels bool
 	// bomb: each sample is this picture of package bombs.
 	bomb string
+	// model: the function is a model in Python, which has one process and batches.
+	model bool
+	// besideModel: so is the healthy run's, which is measured embedded only.
+	besideModel bool
 }
 
 // engineFault is what is wrong with an engine.
@@ -128,7 +135,7 @@ const (
 const guardMessage = "allocated 1 GiB and was not stopped"
 
 func failures() []failure {
-	return []failure{
+	all := []failure{
 		{name: "raises", function: "raises", rated: true},
 		{name: "nan", function: "nan", rated: true},
 		{name: "judge", rated: true},
@@ -142,7 +149,25 @@ func failures() []failure {
 		{name: string(answers500), engine: answers500, stuck: true},
 		{name: string(closedPort) + "_3mb", engine: closedPort, stuck: true, pixels: true},
 	}
+	models := []failure{
+		{name: "model_raises", function: "ModelRaises", rated: true},
+		{name: "model_nan", function: "ModelNaN", rated: true},
+		{name: "model_kills", function: "ModelKills"},
+		{name: "model_allocates", function: "ModelAllocates", keys: ", memory: 512MiB", inFlight: 4},
+		{name: "model_hangs", function: "ModelHangs", keys: ", timeout: 4", stuck: true}, // a run has a quarter of it
+	}
+	for _, f := range models {
+		f.model = true
+		f.keys += modelKeys
+		all = append(all, f)
+		f.name, f.besideModel, f.rated = f.name+"_beside_model", true, false
+		all = append(all, f)
+	}
+	return all
 }
+
+// modelKeys make a class a model.
+const modelKeys = ", devices: cpu, max_batch_size: 16"
 
 // The flags of samples.
 const (
@@ -192,12 +217,16 @@ func (f failure) setting(engine string) rewardSetting {
 	case f.function == "":
 		entry = `{path: "builtin://judge", required: true, engine: stub, template: "{prompt}", answer_retries: 0}`
 	}
+	healthy := `{path: "builtin://jpeg_compressibility", required: true}`
+	if f.besideModel {
+		healthy = fmt.Sprintf("{path: functions.py, name: ModelBrightness, required: true%s}", modelKeys)
+	}
 	s := rewardSetting{
 		yaml: fmt.Sprintf(`engines:
   stub: {base_urls: [%q], model: stub, attempts: %d}
 reward:
   reward_functions:
-    size: {path: "builtin://jpeg_compressibility", required: true}
+    size: %s
 rewards:
   waits:
     reward_functions:
@@ -205,7 +234,7 @@ rewards:
   failing:
     reward_functions:
       it: %s
-`, engine, attempts, entry),
+`, engine, attempts, healthy, entry),
 	}
 	if f.badWorker {
 		s.files = map[string]map[string]string{"w0": {"bad": ""}}
@@ -247,15 +276,20 @@ func besideExperiment(l layout, f failure) Experiment {
 		e.Rows[0].Beside = append(e.Rows[0].Beside, "failing_in_flight", "failing_queued", "failing_running", "failing_waiting")
 		e.Rows = append(e.Rows, freshRow(lineStuck, "alone_s", "fresh_unscored"), lostRow(lineStuck, "lost_async", "lost_own", "busy"))
 	}
-	if f.bomb != "" {
+	switch {
+	case f.bomb != "":
 		e.Rows[0].Issue = lineBomb
+	case f.model:
+		for i := range e.Rows {
+			e.Rows[i].Issue = lineModels
+		}
 	}
 	if f.engine != "" {
 		e.Rows = append(e.Rows, Row{
 			Name: "failed-samples", Issue: lineWaiting, Worst: true, Value: reading("failed_results"), Target: atMost(0), Beside: []string{"failing_results"},
 		})
 	}
-	if f.name == "allocates" {
+	if strings.HasPrefix(f.name, "allocates") || strings.HasPrefix(f.name, "model_allocates") {
 		e.Rows = append(e.Rows, Row{
 			Name: "not-limited", Issue: lineMemory, Worst: true, Target: atMost(0), Beside: []string{"failing_results"},
 			Value: func(r Readings) float64 {

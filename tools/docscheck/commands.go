@@ -120,6 +120,7 @@ var modelName = regexp.MustCompile(`^[a-z][a-z0-9]*(?:[.-][a-z0-9]+)+$`)
 func subcommands() map[string]bool {
 	return map[string]bool{
 		"config check": true, "config print": true, "config schema": true, "queue acl": true,
+		"env make": true, "env list": true, "env remove": true,
 		"models list": true, "models pull": true, "models verify": true,
 	}
 }

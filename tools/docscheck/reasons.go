@@ -39,6 +39,7 @@ func absences() []absence {
 		{"is no class with a method post_process_scores", "classes of the reader's files; anyFunction stands for them"},
 		{"has to be exported", "models that nobody offers for download"},
 		{" is not whole in ", "models that the reader pulls"},
+		{"the environment is not made in ", "Python environments that the reader makes"},
 		{"there is no engine ", "engines that stand elsewhere in the reader's file"},
 		{"ONNX Runtime", "the library is brought by make ort"},
 	}
@@ -81,6 +82,7 @@ func excuses() []excuse {
 		{"docs/results/README.md", "workers/cost-ratio", "a figure's name, no path"},
 		{"rewards/ocr/README.md", "rewards/ocr.py", "a file of another project"},
 		{"rewards/ocr/tesseract/README.md", "rewardloop child", "how the binary starts its children: nobody types it, and --help does not list it"},
+		{"rewards/python/README.md", "--index-url", "a line of a requirements file"},
 		{"rewards/remote/README.md", "rewards.0.score", "a path into a service's answer, no key"},
 		{"docs/verl.md", "hydra", "verl's own keys; make test-verl gives them to verl"},
 		{"docs/adopt.md", "yaml: base_url", "UniRL's configuration, not ours; make test-clients runs its client"},

@@ -67,6 +67,58 @@ def raises_here(ground_truth):
     return 1.0
 
 
+class Batched:
+    """A model that scores batches: 1.0 for each sample that is not bad, and what `bad` does for the others."""
+
+    def bad(self):
+        raise ValueError("this sample cannot be scored")
+
+    def score(self, sample):
+        return self.bad() if sample.ground_truth == "bad" else 1.0
+
+    def compute_scores(self, samples):
+        return [self.score(sample) for sample in samples]
+
+
+class ModelRaises(Batched):
+    """Raises an exception, for the whole batch."""
+
+
+class ModelNaN(Batched):
+    """Says NaN of a sample."""
+
+    def bad(self):
+        return float("nan")
+
+
+class ModelKills(Batched):
+    """Ends its process without a word."""
+
+    def bad(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class ModelAllocates(Batched):
+    """Allocates as allocates does."""
+
+    def bad(self):
+        return allocates("bad")
+
+
+class ModelHangs(Batched):
+    """Waits for the whole batch as hangs does."""
+
+    def score(self, sample):
+        return hangs(sample.ground_truth)
+
+
+class ModelBrightness:
+    """The first value of each picture: a model that is quick, and looks at its pictures."""
+
+    def compute_scores(self, samples):
+        return [float(sample.image[0, 0, 0]) for sample in samples]
+
+
 async def waits(ground_truth):
     """Waits as many seconds as the ground truth says."""
     await asyncio.sleep(float(ground_truth))

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/pyenv"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+const environmentsText = `
+Makes the Python environments that entries of a configuration name, and looks
+after them. An entry has one by environment: {python: "3.11", requirements:
+hpsv3.txt, system_site_packages: true}; serve downloads nothing.
+
+They lie in one folder: REWARDLOOP_ENVS, else envs beside the folder of the
+models (rewardloop models --help). An environment is known by its content: the
+versions and hashes of its packages, its Python, and its platform. Entries and
+configurations with the same content share one.`
+
+const makeText = `
+Makes every environment of a configuration, or with -r that of a requirements
+file, and prints the path of its Python. What is made already is left as it is.
+
+The packages are resolved first, with pip, and nothing but their descriptions is
+fetched. Then env make says what will be downloaded, how much, and under which
+licences as the packages state them, and asks. With --yes it does not ask.
+Without a terminal and without --yes it ends there. Packages are installed with
+uv where it is on PATH, else with pip, by a lock with hashes; a requirements
+file with hashes is its own lock.`
+
+// makeTimeout bounds one environment unless --timeout says otherwise: 5 GB of torch at 1 MB/s.
+const makeTimeout = 2 * time.Hour
+
+func envCommand(e *env) *cobra.Command {
+	return parent(&cobra.Command{
+		Use: "env", GroupID: groupPrepare, DisableFlagsInUseLine: true,
+		Short: "make, list and delete the Python environments of entries",
+		Long:  environmentsText, Example: "rewardloop env make -c cfg.yaml\nrewardloop env list -c cfg.yaml\nrewardloop env remove --unused -c cfg.yaml",
+	}, envMakeCommand(e), envListCommand(e), envRemoveCommand(e))
+}
+
+// environments returns the folder of the environments.
+func (e *env) environments() (pyenv.Store, error) {
+	s, err := pyenv.FromEnvironment(e.getenv)
+	if err != nil {
+		return s, wrong(err)
+	}
+	return s, nil
+}
+
+// envMake is one call of env make.
+type envMake struct {
+	*env
+	store   pyenv.Store
+	options pyenv.Options
+	yes     bool
+	asJSON  bool
+}
+
+// wantedEnv is an environment that a call is to make.
+type wantedEnv struct {
+	Keys []string   `json:"entries"` // of the configuration; none with -r
+	spec pyenv.Spec // what it is to be
+	Env  pyenv.Env  `json:"environment"`
+	Here bool       `json:"here"` // it was made before
+}
+
+func envMakeCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "make [-c cfg.yaml | -r FILE] [flags] [key=value...]", DisableFlagsInUseLine: true,
+		Short: "make the environments of a configuration, or one",
+		Long:  makeText, Example: "rewardloop env make -c cfg.yaml\nrewardloop env make -r hpsv3.txt --python 3.11 --lock hpsv3.lock --yes",
+	}
+	s := configFlags(e, cmd)
+	c := &envMake{env: e}
+	var spec pyenv.Spec
+	var requirements string
+	cmd.Flags().StringVarP(&requirements, "requirements", "r", "", "`file` with requirements as pip reads them, in place of a configuration")
+	cmd.Flags().StringVar(&spec.Python, "python", "", "with -r: `version` such as 3.11, or the path of an interpreter; default: pool.python's")
+	cmd.Flags().BoolVar(&spec.SystemSitePackages, "system-site-packages", false, "with -r: show the environment the packages of its Python, such as torch")
+	cmd.Flags().StringVar(&c.options.Lock, "lock", "", "with -r: write the versions and hashes to this `file` as well")
+	cmd.Flags().BoolVar(&c.options.Source, "allow-source", false, "allow packages without a wheel, whose code is run and built here")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "download without asking")
+	cmd.Flags().DurationVar(&c.options.Timeout, "timeout", makeTimeout, "give up an environment after this `time`")
+	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print one JSON document")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		switch {
+		case s.given() == (requirements != ""):
+			return errors.New("say what to make: -c cfg.yaml for the environments of a configuration, or -r requirements.txt for one")
+		case requirements == "" && (spec != pyenv.Spec{} || c.options.Lock != ""):
+			return errors.New("--python, --system-site-packages and --lock go with -r; an entry says python and system_site_packages in its environment")
+		case c.options.Timeout <= 0:
+			return errors.New("--timeout must be above 0")
+		}
+		if c.store, err = e.environments(); err != nil {
+			return err
+		}
+		wanted := []wantedEnv{{Keys: []string{}, spec: spec}}
+		if requirements != "" {
+			err = wanted[0].spec.ReadFile(requirements)
+		} else {
+			wanted, err = c.ofConfig(s)
+		}
+		if err != nil {
+			return wrong(err)
+		}
+		return c.makeAll(cmd.Context(), wanted)
+	}
+	return cmd
+}
+
+// ofConfig returns what a configuration wants, equal ones once.
+func (c *envMake) ofConfig(s *settings) ([]wantedEnv, error) {
+	cfg, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	c.store.Python = cmp.Or(cfg.Pool.Python.Interpreter, c.store.Python)
+	return wantedOf(cfg), nil
+}
+
+// wantedOf are the environments of a configuration, equal ones once.
+func wantedOf(cfg *config.Config) (out []wantedEnv) {
+	all := cfg.Environments()
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		same := slices.IndexFunc(out, func(w wantedEnv) bool { return w.spec.Equal(all[key]) })
+		if same < 0 {
+			same, out = len(out), append(out, wantedEnv{spec: all[key]})
+		}
+		out[same].Keys = append(out[same].Keys, key)
+	}
+	return out
+}
+
+// makeAll makes what is wanted, one after the other. One that fails does not stop the others.
+func (c *envMake) makeAll(ctx context.Context, wanted []wantedEnv) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	if len(wanted) == 0 {
+		fmt.Fprintln(c.stderr, "no entry of this configuration has an environment: nothing to make")
+	}
+	var faults []error
+	for i := range wanted {
+		w := &wanted[i]
+		shown := newEnvProgress(c.stderr, isTerminal(c.stderr))
+		o := c.options
+		o.Progress = shown.event
+		o.Agree = func(ctx context.Context, p pyenv.Plan) error {
+			shown.end()
+			return c.agree(ctx, w, p)
+		}
+		begun := time.Now()
+		made, err := c.store.Make(ctx, w.spec, o)
+		shown.end()
+		switch {
+		case ctx.Err() != nil:
+			return failed(interrupted(ctx, err, "what has come is in the cache of pip or uv"))
+		case errors.Is(err, pyenv.ErrSpec):
+			faults = append(faults, wrong(err))
+			continue
+		case err != nil:
+			faults = append(faults, keyed(w.Keys, err))
+			continue
+		}
+		w.Env, w.Here = made, !shown.made
+		if !c.asJSON {
+			c.say(w, time.Since(begun))
+		}
+	}
+	if len(faults) > 0 {
+		return failed(errors.Join(faults...))
+	}
+	if c.asJSON {
+		return c.json(map[string]any{"folder": c.store.Dir, "environments": append([]wantedEnv{}, wanted...)})
+	}
+	return nil
+}
+
+// keyed names the entries that an error is about.
+func keyed(keys []string, err error) error {
+	if len(keys) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", strings.Join(keys, ", "), err)
+}
+
+// say prints the path of an interpreter, and beside it what became of it.
+func (c *envMake) say(w *wantedEnv, took time.Duration) {
+	what := fmt.Sprintf("made in %v", took.Round(time.Second/10))
+	if w.Here {
+		what = "was there"
+	}
+	of := ""
+	if len(w.Keys) > 0 {
+		of = ", for " + strings.Join(w.Keys, ", ")
+	}
+	fmt.Fprintf(c.stderr, "%s: %s, Python %s with %s, %s%s\n", w.Env.Name, what, w.Env.Python, rewards.Count(len(w.Env.Packages), "package"), megabytes(w.Env.Size), of)
+	fmt.Fprintln(c.stdout, w.Env.Interpreter)
+}
+
+// canAsk reports whether a person can read the question and answer it.
+func (c *envMake) canAsk() bool {
+	in, ok := c.stdin.(*os.File)
+	return ok && isTerminal(in) && isTerminal(c.stderr)
+}
+
+// agree says what will be downloaded, and asks unless --yes stands.
+func (c *envMake) agree(ctx context.Context, w *wantedEnv, p pyenv.Plan) error {
+	of := ""
+	if len(w.Keys) > 0 {
+		of = " for " + strings.Join(w.Keys, ", ")
+	}
+	fmt.Fprintf(c.stderr, "%s%s: Python %s, into %s\n", p.Name, of, p.Python, p.Dir)
+	t := newTable(&env{stdout: c.stderr, stderr: c.stderr, getenv: c.getenv}, "package", "version", "size", "licence, as the package states it")
+	for _, one := range p.Packages {
+		licence := cmp.Or(one.Licence, "unknown")
+		if one.Source {
+			licence += "; source, is built here"
+		}
+		t.row(one.Name, one.Version, megabytes(one.Size), licence)
+	}
+	if len(p.Packages) > 0 {
+		t.print()
+	}
+	total := megabytes(p.Total)
+	switch {
+	case len(p.Packages) == 0:
+		total = "nothing"
+	case p.Unknown > 0:
+		total = fmt.Sprintf("more than %s: the sizes of %s are unknown", megabytes(p.Total), rewards.Count(p.Unknown, "file"))
+		if p.Total == 0 {
+			total = "an unknown amount"
+		}
+	}
+	fmt.Fprintf(c.stderr, "%s to download: %s\n", rewards.Count(len(p.Packages), "package"), total)
+	switch {
+	case c.yes || len(p.Packages) == 0:
+		return nil
+	case !c.canAsk():
+		return errors.New("there is no terminal to ask on: run the command again with --yes to agree")
+	}
+	fmt.Fprint(c.stderr, "Download and install? [y/N] ")
+	answer := make(chan string, 1)
+	go func() { // ends with a line, or with the process
+		line, _ := bufio.NewReader(c.stdin).ReadString('\n') // what ends without a line is no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case said := <-answer:
+		if said == "y" || said == "yes" {
+			return nil
+		}
+		return errors.New("the answer was not y")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,1 @@
+../../../rewards/python/forms.py
