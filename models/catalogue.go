@@ -11,6 +11,8 @@ import (
 
 // Model is something a reward runs, in one or more files.
 type Model struct {
+	// Name is what the configuration and `rewardloop models pull` call it; Summary says in a line
+	// what it is for.
 	Name    string  `json:"name"`
 	Summary string  `json:"summary"`
 	Files   []File  `json:"files"`

@@ -39,6 +39,7 @@ const (
 
 // Event is a moment of a pull.
 type Event struct {
+	// Model and File name what it is about; File is empty for the model as a whole.
 	Model, File string
 	Stage       Stage
 	Done, Total int64 // bytes; Total 0: not known

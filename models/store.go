@@ -152,6 +152,7 @@ func (s Store) missing(m Model) error {
 
 // Status is what was found in a file's place.
 type Status struct {
+	// File is the catalogue's, Path where it belongs on the disk, Present whether one is there.
 	File    File   `json:"file"`
 	Path    string `json:"path"`
 	Present bool   `json:"present"`
@@ -163,8 +164,9 @@ type Status struct {
 	// Recorded: Want is not in the catalogue but from the first pull.
 	Recorded bool `json:"recorded,omitempty"`
 	// Absent: it is optional and was never here, which is OK.
-	Absent bool  `json:"absent,omitempty"`
-	Err    error `json:"-"`
+	Absent bool `json:"absent,omitempty"`
+	// Err is why the file is not OK; nil: it is.
+	Err error `json:"-"`
 }
 
 // Verify reads every file of the model and compares sizes and sums, without

@@ -26,10 +26,14 @@ type Config struct {
 	// another in every life. Defaults to "rewardloop".
 	Name string
 	// URLs are asked until one answers. Dir is temporary where it is "".
-	URLs     []string
-	Listen   string
-	Dir      string
-	Lease    time.Duration
+	URLs []string
+	// Listen is the address of a server of this process's own, as host:port; empty: it joins
+	// those of URLs, or has one that nobody else reaches.
+	Listen string
+	Dir    string
+	// Lease is how long a worker has a ticket without extending it.
+	Lease time.Duration
+	// Replicas is on how many servers of a cluster each stream lies.
 	Replicas int
 	// Durable keeps tickets on disk.
 	Durable bool

@@ -27,9 +27,12 @@ func Aggregations() []Aggregation {
 
 // WeightedValue is the value of one component for an aggregation.
 type WeightedValue struct {
-	Key    string  `json:"key"`
+	// Key names the component.
+	Key string `json:"key"`
+	// Weight is the profile's; it may be negative.
 	Weight float64 `json:"weight"`
-	Value  float64 `json:"value"`
+	// Value is the component's, before the weight.
+	Value float64 `json:"value"`
 }
 
 // Combine makes one reward of the values that there are. ok is false if there are
@@ -161,12 +164,14 @@ const (
 
 // ComponentPolicy is the on_failure of a component that is not required.
 type ComponentPolicy struct {
+	// Value is what counts in the place of a missing one, of PolicyValue alone.
 	Policy Policy
 	Value  float64
 }
 
 // SamplePolicy is the on_sample_failure of a profile or of a client.
 type SamplePolicy struct {
+	// Value is the reward of a sample without one, of PolicyValue alone.
 	Policy Policy
 	Value  float64
 }

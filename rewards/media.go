@@ -48,6 +48,7 @@ const (
 
 // Media is one image, video, latent or audio of a sample.
 type Media struct {
+	// Kind says what it is, Encoding how its bytes are to be read.
 	Kind     Kind
 	Layout   Layout // of a raw image or video; free text for latents ("CHW", "CTHW")
 	Encoding Encoding
@@ -311,6 +312,7 @@ func (r *Reader) end() {
 // Pixels is a decoded picture or video: 8-bit RGB, tight, frame after frame in
 // THWC order, read-only.
 type Pixels struct {
+	// Width and Height are those of every frame, in pixels, 1 or more.
 	Width, Height int
 	// Count is the number of frames; 1 for an image.
 	Count int

@@ -54,6 +54,8 @@ type Signature struct {
 
 // Option documents one option of a scorer.
 type Option struct {
+	// Name is the key in the configuration; Type and Default are written for people, such as
+	// "int" and "10"; Doc says in one line what it does.
 	Name, Type, Default, Doc string
 }
 

@@ -32,8 +32,10 @@ const (
 type ComponentError struct {
 	// Component is the key of the component; empty for a failure of the sample as a whole.
 	Component string `json:"component,omitempty"`
-	Class     Class  `json:"class"`
-	Message   string `json:"message"`
+	// Class is what kind of failure it is.
+	Class Class `json:"class"`
+	// Message says for people what went wrong, in at most 4,096 bytes.
+	Message string `json:"message"`
 	// Blame says whose failure it is, and Permanent that the same will happen to every
 	// sample.
 	Blame     Blame `json:"blame,omitempty"`
@@ -44,6 +46,7 @@ type ComponentError struct {
 
 // ComponentResult is the answer of one component.
 type ComponentResult struct {
+	// Key names the component within its profile.
 	Key     string
 	Status  Status
 	Value   float64 // of status ok, or imputed by a fixed value
@@ -55,7 +58,9 @@ type ComponentResult struct {
 	Blame     Blame
 	Permanent bool
 	// Waits is the dependency that is down, of status failed for that reason.
-	Waits    string
+	Waits string
+	// Attempts is how many times the component was tried, Took the time of all of them with the
+	// pauses between.
 	Attempts int
 	Took     time.Duration
 }
@@ -69,8 +74,10 @@ type Result struct {
 	// something where Score does.
 	Steps []float64
 	// Extra and Details are what reward_extra_info and details become.
-	Extra      map[string]any
-	Details    map[string]any
+	Extra   map[string]any
+	Details map[string]any
+	// Errors are the failures on the way, Components the answers of all components, in the
+	// order of the profile.
 	Errors     []ComponentError
 	Components []ComponentResult
 	// Partial is set, and nothing is decided, while a component waits for the sample's

@@ -47,7 +47,9 @@ const (
 
 // Field declares one extra field.
 type Field struct {
+	// Name is the column's name in reward_extra_info.
 	Name string
+	// Kind is the type of all of its values.
 	Kind FieldKind
 }
 

@@ -14,13 +14,19 @@ import (
 type Config struct {
 	// TokenFile is read by New, and by requests again, every two seconds at most, when it has
 	// changed; it may hold 64 lines.
-	TokenFile       string
-	Listen          string
+	TokenFile string
+	// Listen is the address, as host:port, of HTTP and of websockets.
+	Listen string
+	// TLSCert and TLSKey are PEM files of the server's certificate; both or neither. ClientCA is
+	// the PEM file of those who sign the clients'; empty: clients need none.
 	TLSCert, TLSKey string
 	ClientCA        string
-	JSONBytes       int64
-	SampleTimeout   time.Duration
-	ComputeTimeout  time.Duration
+	// JSONBytes bounds a JSON body, in bytes.
+	JSONBytes int64
+	// SampleTimeout is the time of a sample whose request names none, ComputeTimeout that of the
+	// samples of POST /compute.
+	SampleTimeout  time.Duration
+	ComputeTimeout time.Duration
 
 	// PickleBytes bounds a pickled body. Defaults to JSONBytes, at most 64 MiB: what the decoder
 	// makes of it is bounded by the same figure.

@@ -76,23 +76,30 @@ var _ Loop = (*loop.Manager)(nil)
 // Profile describes a reward that samples can be scored with.
 type Profile struct {
 	// Name is how requests ask for it; "" is the default one.
-	Name        string          `json:"name"`
-	Components  []Component     `json:"components"`
-	Aggregation string          `json:"aggregation,omitempty"`
-	Extra       []wire.ExtraKey `json:"extra,omitempty"`
+	Name string `json:"name"`
+	// Components are its scorers, in the order of the configuration.
+	Components []Component `json:"components"`
+	// Aggregation is how their values become one reward.
+	Aggregation string `json:"aggregation,omitempty"`
+	// Extra are the columns that reward_extra_info has, as far as they are declared.
+	Extra []wire.ExtraKey `json:"extra,omitempty"`
 }
 
 // Component is one scorer's part in a reward.
 type Component struct {
-	Key      string  `json:"key"`
-	Scorer   string  `json:"scorer,omitempty"`
-	Weight   float64 `json:"weight"`
-	Required bool    `json:"required"`
+	// Key names the component within its profile, Scorer what computes it.
+	Key    string `json:"key"`
+	Scorer string `json:"scorer,omitempty"`
+	// Weight is its part in the aggregation.
+	Weight float64 `json:"weight"`
+	// Required: a sample without its value has no reward.
+	Required bool `json:"required"`
 }
 
 // Options are what a Server needs from outside.
 type Options struct {
-	Config   Config
+	Config Config
+	// Loop takes the samples, Presence knows which workers live; both are needed.
 	Loop     Loop
 	Presence loop.Presence
 	// Profiles are the rewards, the default one among them.

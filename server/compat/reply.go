@@ -15,6 +15,7 @@ const binaryType = "application/octet-stream"
 // Reply is what goes back for one request. The same answer may go back for
 // several: it is immutable.
 type Reply struct {
+	// Status is that of HTTP; ContentType is the header of Body.
 	Status      int
 	ContentType string
 	Body        []byte
@@ -30,6 +31,7 @@ type Reply struct {
 
 // Fault is why a request, or a whole batch, has no scores.
 type Fault struct {
+	// Status is that of HTTP, Class what clients tell faults apart by, Message for people.
 	Status  int
 	Class   rewards.Class
 	Message string

@@ -18,12 +18,14 @@ type Request struct {
 	// ID begins the ids of the request's samples; no two requests have the same.
 	ID string
 	// Reward is the reward that the URL names. Empty: the default one, or what the body says.
-	Reward      string
+	Reward string
+	// ContentType is the header's, with its parameters; Body has been read whole.
 	ContentType string
 	Body        []byte
 	// Rewards are those that can be asked for.
 	Rewards []Reward
-	Limits  Limits
+	// Limits bound what Read makes of the body.
+	Limits Limits
 }
 
 // Reward is a reward that can be asked for.
@@ -34,6 +36,7 @@ type Reward struct {
 
 // Batch is a request's samples and what becomes of their results.
 type Batch struct {
+	// Plans has one for each sample of the request, in its order.
 	Plans []Plan
 	// Whole: one sample without a score leaves the request without an answer, so that
 	// the others are given up with the first that is not accepted.

@@ -32,11 +32,13 @@ type describer interface {
 // width); the detector answers with probabilities (1, height, width), the
 // recogniser with probabilities of classes (steps, classes).
 type Models struct {
+	// Det finds the lines of a picture, Rec reads one; both are needed.
 	Det, Rec Inferer
 }
 
 // Result is a line of text and where it is.
 type Result struct {
+	// Text is not empty.
 	Text string
 	// Confidence is the mean probability of the characters, 0 to 1.
 	Confidence float64
