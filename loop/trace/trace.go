@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"io"
+
+	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
 // Limits of a trace, so that a broken file cannot take the memory; servers and attempts have those
