@@ -81,7 +81,7 @@ func minutes(t *testing.T, components ...rewards.Component) *rewards.Manager {
 	return m
 }
 
-var errWorkers = rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: the card is lost", rewards.Unavailable)) //nolint:gochecknoglobals // a value
+var errWorkers = rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: the card is lost", rewards.Unavailable))
 
 func (s *stage) submitTo(t *testing.T, reward, id string, timeout time.Duration) *loop.Future {
 	t.Helper()

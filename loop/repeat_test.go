@@ -74,7 +74,7 @@ func TestTheSameHistoryTwiceIsTheSame(t *testing.T) {
 // repeat plays one history and returns the sum of what was seen of it.
 func repeat(t *testing.T, seed uint64) (sum string) {
 	t.Helper()
-	var out io.Writer = io.Discard
+	out := io.Discard
 	if name := os.Getenv("REWARDLOOP_HISTORY"); name != "" {
 		f, err := os.Create(name)
 		require.NoError(t, err)

@@ -174,7 +174,7 @@ func (c *core) unavail(now time.Time, fx *effects) {
 	}
 	c.unavailed = now
 	for _, e := range c.all() {
-		if e.state != queued || !(c.draining && e.awaits() != "") && (limit == 0 || c.hasWaited(e) < limit) {
+		if e.state != queued || (!c.draining || e.awaits() == "") && (limit == 0 || c.hasWaited(e) < limit) {
 			continue
 		}
 		if why, unserved := c.unavailable(e); unserved {

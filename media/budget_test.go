@@ -43,7 +43,7 @@ func (c *counting) Decode(ctx context.Context, m *rewards.Media) (*rewards.Pixel
 }
 
 // scored runs components on a sample of so many pictures.
-func scored(t *testing.T, ctx context.Context, d rewards.Decoder, pictures int, components ...rewards.ScorerFunc) *rewards.Run { //nolint:revive // t comes first in tests
+func scored(t *testing.T, ctx context.Context, d rewards.Decoder, pictures int, components ...rewards.ScorerFunc) *rewards.Run {
 	t.Helper()
 	cfg := rewards.ManagerConfig{}
 	for i, c := range components {

@@ -3,9 +3,9 @@ package media_test
 import (
 	"testing"
 
-	"github.com/rewardloop/rewardloop/testkit/bombs"
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/bombs"
 )
 
 func FuzzDecode(f *testing.F) {

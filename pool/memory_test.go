@@ -31,7 +31,7 @@ func sized(t *testing.T, name string, tenths int) infer.Model {
 }
 
 // small is a device whose models may take 100 MiB.
-var small = pool.Config{Memory: map[string]int64{"cuda:0": 100 * mib}} //nolint:gochecknoglobals // it does not change
+var small = pool.Config{Memory: map[string]int64{"cuda:0": 100 * mib}}
 
 // shelf is a fake device that notes which models are loaded.
 type shelf struct {

@@ -39,8 +39,10 @@ func TestTheManagerSaysWhoseFailureItIs(t *testing.T) {
 		"infinite":             {scorer: says(math.Inf(-1)), class: rewards.InvalidScore, blame: rewards.BlameReward},
 		"an invalid value":     {scorer: says(-999), class: rewards.InvalidScore, blame: rewards.BlameReward},
 		"no score":             {scorer: fails(fmt.Errorf("%w: the answer has none", rewards.NoScore)), class: rewards.NoScore, blame: rewards.BlameReward},
-		"a panic": {scorer: rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { panic("nil map") }),
-			class: rewards.Panicked, blame: rewards.BlameReward},
+		"a panic": {
+			scorer: rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) { panic("nil map") }),
+			class:  rewards.Panicked, blame: rewards.BlameReward,
+		},
 		"a goroutine that ends itself": {scorer: rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) {
 			runtime.Goexit()
 			return rewards.Score{}, nil
@@ -54,8 +56,10 @@ func TestTheManagerSaysWhoseFailureItIs(t *testing.T) {
 			return rewards.Score{}, nil
 		}), class: rewards.Timeout, blame: rewards.BlameReward},
 		"a service that is away": {scorer: fails(fmt.Errorf("%w: refused", rewards.Unavailable)), class: rewards.Unavailable, blame: rewards.BlameDependency},
-		"a key that is refused": {scorer: fails(fmt.Errorf("judge: %w", rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: 401", rewards.Unavailable)))),
-			class: rewards.Unavailable, blame: rewards.BlameDependency, permanent: true},
+		"a key that is refused": {
+			scorer: fails(fmt.Errorf("judge: %w", rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: 401", rewards.Unavailable)))),
+			class:  rewards.Unavailable, blame: rewards.BlameDependency, permanent: true,
+		},
 		"a lost device":            {scorer: fails(rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: CUDA 999", rewards.Unavailable))), class: rewards.Unavailable, blame: rewards.BlameWorker},
 		"time in a queue":          {scorer: fails(rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: no place", rewards.Timeout))), class: rewards.Timeout, blame: rewards.BlameNobody},
 		"the outermost blame wins": {scorer: fails(rewards.Blamed(rewards.BlameSample, rewards.Permanent(rewards.BlameWorker, rewards.Crashed))), class: rewards.Crashed, blame: rewards.BlameSample},

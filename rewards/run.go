@@ -65,7 +65,7 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	p.reads(s)
 	alone := c.begin(s)
 	p.endComponents(func(i int, t *Component) bool {
-		return !slices.Contains(alone, i) && !(t.alone(s) && c.results[i].Status == StatusWaiting)
+		return !slices.Contains(alone, i) && (!t.alone(s) || c.results[i].Status != StatusWaiting)
 	})
 	for _, i := range alone {
 		p.run(i)
@@ -249,7 +249,7 @@ func (c *collector) giveUp() {
 // what the others say is kept until that is back.
 func (c *collector) failedRequired() bool {
 	for i, t := range c.m.cfg.Components {
-		if t.Required && c.results[i].Status == StatusFailed && !(c.pass.returns && c.results[i].Waits != "") {
+		if t.Required && c.results[i].Status == StatusFailed && (!c.pass.returns || c.results[i].Waits == "") {
 			return true
 		}
 	}

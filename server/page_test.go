@@ -74,7 +74,8 @@ func busyPicture() (*picture, crew) {
 			{Worker: hostile, Reward: hostile, State: "open", Reason: hostile, Permanent: true},
 		},
 		progress: []loop.Progress{
-			{Reward: "default", State: loop.Progressing}, {Reward: "ocr", State: loop.Slow, Why: "no result for 20s: calls at judge, no answer for 20s", Waiting: 93, Running: 8},
+			{Reward: "default", State: loop.Progressing},
+			{Reward: "ocr", State: loop.Slow, Why: "no result for 20s: calls at judge, no answer for 20s", Waiting: 93, Running: 8},
 			{Reward: hostile, State: loop.Stopped, Why: hostile, Waiting: 2},
 		},
 		failures: append(make([]failures.Failure, 0, 9), slices.Repeat([]failures.Failure{{

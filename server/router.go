@@ -23,7 +23,10 @@ type routerPath struct{ method, path string }
 
 func routerPaths() []routerPath {
 	return []routerPath{
-		{http.MethodPost, "/v1/chat/completions"}, {http.MethodPost, "/v1/completions"}, {http.MethodPost, "/v1/embeddings"}, {http.MethodPost, "/classify"},
+		{http.MethodPost, "/v1/chat/completions"},
+		{http.MethodPost, "/v1/completions"},
+		{http.MethodPost, "/v1/embeddings"},
+		{http.MethodPost, "/classify"},
 		{http.MethodGet, "/v1/models"},
 	}
 }

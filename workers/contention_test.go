@@ -51,7 +51,7 @@ func (d *depot) Take(ctx context.Context, queue string, n int) ([]workers.Lease,
 	shut := d.shut[queue]
 	d.mu.Unlock()
 	if err := pause(ctx, 5*time.Millisecond); err != nil || shut {
-		return nil, nil //nolint:nilerr // nothing is there
+		return nil, nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,8 +22,15 @@ func TestAConfigurationIsAFileAnArgumentOrStandardInputBesideOverrides(t *testin
 	require.Equal(t, exitOK, want.code, want.stderr)
 	require.Contains(t, want.stdout, "num_workers: 3")
 	for _, args := range [][]string{
-		{file, "reward.num_workers=3"}, {"reward.num_workers=3", file}, {"--config", file, "reward.num_workers=3"}, {"-c=" + file, "reward.num_workers=3"},
-		{"reward.num_workers=3", "-c", file}, {plain, "++reward.num_workers=3"}, {"-", "reward.num_workers=3"}, {"-c", "-", "reward.num_workers=3"}, {"reward.num_workers=3", "-c-"},
+		{file, "reward.num_workers=3"},
+		{"reward.num_workers=3", file},
+		{"--config", file, "reward.num_workers=3"},
+		{"-c=" + file, "reward.num_workers=3"},
+		{"reward.num_workers=3", "-c", file},
+		{plain, "++reward.num_workers=3"},
+		{"-", "reward.num_workers=3"},
+		{"-c", "-", "reward.num_workers=3"},
+		{"reward.num_workers=3", "-c-"},
 	} {
 		require.Equal(t, want, call(t, sizes, append([]string{"config", "print"}, args...)...), args)
 	}
@@ -101,8 +108,14 @@ func TestEveryListingIsOneJSONDocument(t *testing.T) {
 	t.Parallel()
 	file := put(t, t.TempDir(), "cfg.yaml", []byte(sizes))
 	for _, args := range [][]string{
-		{"version"}, {"scorers"}, {"scorers", "ocr"}, {"models", "list", "--dir", t.TempDir()}, {"models", "list", "ppocr-v4-mobile", "--dir", t.TempDir()},
-		{"devices"}, {"config", "check", file}, {"plan", "--reward", "1s", "--samples", "16", "--seeds", "1"},
+		{"version"},
+		{"scorers"},
+		{"scorers", "ocr"},
+		{"models", "list", "--dir", t.TempDir()},
+		{"models", "list", "ppocr-v4-mobile", "--dir", t.TempDir()},
+		{"devices"},
+		{"config", "check", file},
+		{"plan", "--reward", "1s", "--samples", "16", "--seeds", "1"},
 	} {
 		got := call(t, "", append(args, "--json")...)
 		require.Equal(t, exitOK, got.code, got.stderr)

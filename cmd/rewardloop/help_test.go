@@ -82,7 +82,22 @@ func workplace(t *testing.T) string {
 	put(t, dir, "a.png", picture)
 	put(t, dir, "pictures/a.png", picture)
 	put(t, dir, "samples.jsonl", []byte(`{"id": "a", "image": "a.png"}`+"\n"))
+	put(t, dir, "hpsv3.txt", []byte("--no-index\n")) // an environment of no packages
 	return dir
+}
+
+// madeHere is the example of env with the Python of this machine, and with an environment that is there.
+func madeHere(t *testing.T, dir, line string, vars []string) string {
+	t.Helper()
+	line = strings.Replace(line, " --python 3.11", "", 1)
+	name := regexp.MustCompile(`py3\.11-[0-9a-f]{16}`)
+	if name.MatchString(line) {
+		got := (&envCalls{dir: dir, vars: append(os.Environ(), vars...)}).do(t, "env", "make", "-r", "hpsv3.txt", "--yes")
+		require.Equal(t, exitOK, got.code, got.stderr)
+		made := filepath.Dir(filepath.Dir(strings.TrimSpace(got.stdout))) // of its bin/python
+		line = name.ReplaceAllString(line, filepath.Base(made))
+	}
+	return line
 }
 
 // joinExample runs a worker beside a gateway that is where its line says: on this
@@ -144,9 +159,13 @@ func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
 						line += " --samples 8 --data " + golden
 					}
 				}
+				vars := []string{"REWARDLOOP_ENVS=" + filepath.Join(dir, "envs")}
+				if strings.HasPrefix(line, "rewardloop env") {
+					line = madeHere(t, dir, line, vars)
+				}
 				sh := exec.Command("sh", "-c", line)
 				sh.Dir = dir
-				sh.Env = append(os.Environ(), "PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"))
+				sh.Env = append(append(os.Environ(), vars...), "PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"))
 				out, err := sh.CombinedOutput()
 				require.NoError(t, err, "%s\n%s", line, out)
 			}

@@ -174,7 +174,7 @@ func runEntry(ctx context.Context, e *env, t *trialEntry, given []*sampleLine, t
 	out.Time.LoadMS = milliseconds(n.LoadTime())
 	if samples == nil {
 		if samples = n.KnownSamples(t.reward); len(samples) == 0 {
-			return nil, wrong(fmt.Errorf("the entry says probe: false, so that it gets no known sample: give one by --image, --prompt, --response or --sample"))
+			return nil, wrong(errors.New("the entry says probe: false, so that it gets no known sample: give one by --image, --prompt, --response or --sample"))
 		}
 		out.Known = true
 	}

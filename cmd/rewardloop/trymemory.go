@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,7 +18,7 @@ func peakOf(pids []int) (sum int64) {
 		if len(below) == 0 || !isKeeper(pids[i], below) {
 			sum += peak(pids[i])
 		}
-		pids = append(pids[:len(pids):len(pids)], below...)
+		pids = append(slices.Clip(pids), below...)
 	}
 	return sum
 }

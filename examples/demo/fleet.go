@@ -36,7 +36,7 @@ type child struct {
 const childPatience = 30 * time.Second
 
 // What the processes say once they serve.
-var ( //nolint:gochecknoglobals // patterns
+var (
 	saysJoin    = regexp.MustCompile(`workers may join" nats=(\S+)`)
 	saysServing = regexp.MustCompile(`msg=serving address=(\S+)`)
 	saysTaking  = regexp.MustCompile(`msg="(taking samples)"`)

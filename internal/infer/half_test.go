@@ -135,8 +135,11 @@ func TestPortsOfLayersAreListedOnce(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, infer.Types(nil))
 	require.Equal(t, "inputs_embeds F32, past_key_values F16, past_key_values F32, mask I64", infer.Types([]infer.Port{
-		{Name: "inputs_embeds", DType: "F32"}, {Name: "past_key_values.0.key", DType: "F16"}, {Name: "past_key_values.0.value", DType: "F16"},
-		{Name: "past_key_values.1.key", DType: "F32"}, {Name: "mask", DType: "I64"},
+		{Name: "inputs_embeds", DType: "F32"},
+		{Name: "past_key_values.0.key", DType: "F16"},
+		{Name: "past_key_values.0.value", DType: "F16"},
+		{Name: "past_key_values.1.key", DType: "F32"},
+		{Name: "mask", DType: "I64"},
 	}))
 }
 

@@ -14,6 +14,8 @@
 package metric
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -94,6 +96,6 @@ func each(labels []Label, values []string, f func(values []string)) {
 		return
 	}
 	for _, v := range labels[0].values {
-		each(labels[1:], append(values[:len(values):len(values)], v), f)
+		each(labels[1:], append(slices.Clip(values), v), f)
 	}
 }

@@ -1,6 +1,10 @@
 package metric
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // number is what a metric may be made of. A bool is 0 or 1; a nil pointer has no sample.
 type number interface {
@@ -65,7 +69,7 @@ func single[T any, N number](name, help string, kind prometheus.ValueType, value
 func Table[T any](s Set, labels []string, things func(yield func(thing T, values ...string)), rows ...Row[T]) {
 	t := &table[T]{things: things, rows: rows}
 	for _, r := range rows {
-		t.descs = append(t.descs, prometheus.NewDesc(prometheus.BuildFQName(namespace, s.component, r.name), r.help, append(labels[:len(labels):len(labels)], r.labels...), nil))
+		t.descs = append(t.descs, prometheus.NewDesc(prometheus.BuildFQName(namespace, s.component, r.name), r.help, append(slices.Clip(labels), r.labels...), nil))
 	}
 	register(s, t)
 }
@@ -89,7 +93,7 @@ func (t *table[T]) Collect(to chan<- prometheus.Metric) {
 	t.things(func(thing T, values ...string) {
 		for i, r := range t.rows {
 			r.values(thing, func(n float64, more ...string) {
-				if m, err := prometheus.NewConstMetric(t.descs[i], r.kind, n, append(values[:len(values):len(values)], more...)...); err == nil {
+				if m, err := prometheus.NewConstMetric(t.descs[i], r.kind, n, append(slices.Clip(values), more...)...); err == nil {
 					to <- m
 				}
 			})

@@ -221,7 +221,8 @@ func TestADeadlineThatPassesBeforeTheCallIsSentIsNobodysFault(t *testing.T) {
 		{"the endpoint refuses, and the rate is used up", outbound.UpstreamConfig{RPM: 1}, refuses, 0, rewards.Timeout, rewards.BlameDependency},
 		{
 			"the endpoint is left alone, and those who wait for its probe take all places",
-			outbound.UpstreamConfig{Concurrency: 1, BreakAfter: 1, BreakMin: time.Hour, BreakMax: time.Hour}, refuses, 2, rewards.Timeout, rewards.BlameDependency,
+			outbound.UpstreamConfig{Concurrency: 1, BreakAfter: 1, BreakMin: time.Hour, BreakMax: time.Hour},
+			refuses, 2, rewards.Timeout, rewards.BlameDependency,
 		},
 	} {
 		t.Run(tt.event, func(t *testing.T) {

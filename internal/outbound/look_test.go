@@ -86,7 +86,7 @@ func TestALookAtAllUpstreamsIsInOrderAndLaterOnesAreAtThoseThatAreDown(t *testin
 	tr, err := outbound.NewTransport(outbound.Policy{Allow: []string{"127.0.0.1"}})
 	require.NoError(t, err)
 	defer tr.Close()
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	nobody := "http://" + ln.Addr().String()
 	require.NoError(t, ln.Close())
@@ -116,7 +116,7 @@ func TestALookAtAServiceOnlyConnects(t *testing.T) {
 	g := served(t, outbound.UpstreamConfig{}, func(http.ResponseWriter, *http.Request) { requests++ })
 	require.NoError(t, g.Look(t.Context())[0].Err)
 	require.Zero(t, requests)
-	ln, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	nobody := ln.Addr().String()
 	require.NoError(t, ln.Close())
@@ -125,7 +125,7 @@ func TestALookAtAServiceOnlyConnects(t *testing.T) {
 	require.ErrorContains(t, found.Err, "refused")
 	require.True(t, found.Unreached)
 	require.True(t, g.Dependency().Down)
-	again, err := net.Listen("tcp", nobody) //nolint:noctx // closed with the test
+	again, err := net.Listen("tcp", nobody)
 	require.NoError(t, err)
 	defer again.Close()
 	require.NoError(t, g.Look(t.Context())[0].Err)

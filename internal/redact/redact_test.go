@@ -44,11 +44,11 @@ func TestAnAddressIsShownWithSchemeHostAndPathAlone(t *testing.T) {
 
 func TestNamesOfSecretsAreTold(t *testing.T) {
 	t.Parallel()
-	for _, name := range strings.Fields(`api_key apiKey APIKEY x-api-key pwd db_pass password SecretAccessKey AWS_ACCESS_KEY_ID token auth_token
+	for name := range strings.FieldsSeq(`api_key apiKey APIKEY x-api-key pwd db_pass password SecretAccessKey AWS_ACCESS_KEY_ID token auth_token
 		accesstoken Authorization Proxy-Authorization Cookie session_cookie webhook slack_webhook_url dsn credentials client_secret sig private_key keys`) {
 		assert.True(t, redact.Named(name), name)
 	}
-	for _, name := range strings.Fields(`max_tokens token_name tokens_per_minute tokenizer token_file key_file tls_key answer_token score_key extra_keys
+	for name := range strings.FieldsSeq(`max_tokens token_name tokens_per_minute tokenizer token_file key_file tls_key answer_token score_key extra_keys
 		key keyboard author monkey compass preset model pass_rate seed`) {
 		assert.False(t, redact.Named(name), name)
 	}

@@ -194,8 +194,13 @@ func TestWhicheverWriteFailsNoAcknowledgedSampleIsLostAndTheSpoolGoesOn(t *testi
 		row   int
 		fsync bool
 	}{
-		{syscall.ENOSPC, 1, false}, {syscall.ENOSPC, 30, false}, {syscall.EIO, 1, false}, {syscall.EIO, 3, false},
-		{syscall.ENOSPC, 3, true}, {syscall.EIO, 1, true}, {syscall.EIO, 3, true},
+		{syscall.ENOSPC, 1, false},
+		{syscall.ENOSPC, 30, false},
+		{syscall.EIO, 1, false},
+		{syscall.EIO, 3, false},
+		{syscall.ENOSPC, 3, true},
+		{syscall.EIO, 1, true},
+		{syscall.EIO, 3, true},
 	} {
 		t.Run(fmt.Sprintf("%v, %d in a row, fsync %v", c.errno, c.row, c.fsync), func(t *testing.T) {
 			t.Parallel()

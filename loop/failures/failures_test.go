@@ -13,7 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func sample(id string) failures.Sample {
 	return failures.Sample{ID: id, Run: "run", Step: 3, Split: rewards.Train, Worker: "w1", Attempts: 1, Outcome: rewards.Failed}

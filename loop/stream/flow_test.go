@@ -71,7 +71,7 @@ func spend(f *stream.Flow, now time.Time, s *stream.Session, size int64) bool {
 }
 
 // begin is when the clock of a test begins.
-var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) //nolint:gochecknoglobals // a constant
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newFlow divides so many bytes among sessions of any profile.
 func newFlow(size, each int64, full wire.CreditTotals) *stream.Flow {

@@ -179,8 +179,7 @@ func Reason(err error) string {
 
 // sampleOf is the id of the sample that an error is about, if it names one.
 func sampleOf(err error) string {
-	var frame *wire.FrameError
-	if errors.As(err, &frame) {
+	if frame, ok := errors.AsType[*wire.FrameError](err); ok {
 		return frame.ID
 	}
 	var named interface{ SampleID() string }

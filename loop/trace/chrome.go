@@ -5,11 +5,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"io"
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
 // The tracks of a drawn trace. The rollout's come first.

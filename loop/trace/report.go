@@ -3,9 +3,10 @@ package trace
 import (
 	"cmp"
 	"fmt"
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"math"
 	"slices"
+
+	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
 // Report holds one step against what was possible. Durations are seconds. The

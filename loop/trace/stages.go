@@ -2,9 +2,10 @@ package trace
 
 import (
 	"cmp"
-	"github.com/rewardloop/rewardloop/internal/sim"
 	"maps"
 	"slices"
+
+	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
 // tailLength is how many of the last samples a report names.

@@ -54,22 +54,26 @@ func TestEachWantThatFitsHasItsDevices(t *testing.T) {
 		"a set is side by side where it can be": {
 			6, 0,
 			[]cards.Want{{Owner: "a", Device: "cuda:4"}, {Owner: "set", Count: 3}},
-			map[string][]string{"a": {"cuda:4"}, "set": {"cuda:1", "cuda:2", "cuda:3"}}, nil,
+			map[string][]string{"a": {"cuda:4"}, "set": {"cuda:1", "cuda:2", "cuda:3"}},
+			nil,
 		},
 		"a set is apart where it must be": {
 			4, 0,
 			[]cards.Want{{Owner: "a", Device: "cuda:1"}, {Owner: "set", Count: 3}},
-			map[string][]string{"a": {"cuda:1"}, "set": {"cuda:0", "cuda:2", "cuda:3"}}, nil,
+			map[string][]string{"a": {"cuda:1"}, "set": {"cuda:0", "cuda:2", "cuda:3"}},
+			nil,
 		},
 		"fractions that add up to one": {
 			1, 0,
 			[]cards.Want{{Owner: "a", Device: "cuda:0", Fraction: 0.1}, {Owner: "b", Device: "cuda", Fraction: 0.2}, {Owner: "c", Device: "cuda:0", Fraction: 0.7}},
-			map[string][]string{"a": {"cuda:0"}, "b": {"cuda:0"}, "c": {"cuda:0"}}, []string{"cuda:0"},
+			map[string][]string{"a": {"cuda:0"}, "b": {"cuda:0"}, "c": {"cuda:0"}},
+			[]string{"cuda:0"},
 		},
 		"those without a fraction share what is left": {
 			1, 0,
 			[]cards.Want{{Owner: "a", Device: "cuda:0", Fraction: 0.5}, {Owner: "b", Device: "cuda:0"}, {Owner: "c", Device: "cuda:0"}},
-			map[string][]string{"a": {"cuda:0"}, "b": {"cuda:0"}, "c": {"cuda:0"}}, nil,
+			map[string][]string{"a": {"cuda:0"}, "b": {"cuda:0"}, "c": {"cuda:0"}},
+			nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,22 +105,26 @@ func TestEveryWantThatDoesNotFitIsListedWithNumbersAndARemedy(t *testing.T) {
 		"no device":            {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:01"}}, `no device "cuda:01"`},
 		"a sick card":          {sick, 0, []cards.Want{{Owner: "a", Device: "cuda:1"}}, "cuda:1 (" + uuid(1) + ") is not used: 17 uncorrected errors"},
 		"a pool that is larger than the machine": {
-			some(2), 4, []cards.Want{{Owner: "a", Device: "cuda"}},
+			some(2), 4,
+			[]cards.Want{{Owner: "a", Device: "cuda"}},
 			"the reward pool has 4 cards (reward_model.n_gpus_per_node), and 2 of 2 cards are left: lower n_gpus_per_node",
 		},
 		"a pool that lacks a sick card": {sick, 2, []cards.Want{{Owner: "a", Device: "cuda"}}, "1 of 2 cards is left (cuda:1 is sick (17 uncorrected errors of its memory))"},
 		"a set that is too large":       {some(2), 0, []cards.Want{{Owner: "a", Count: 4}}, "it needs 4 cards as one set, and 2 of 2 cards are left"},
 		"a set beside others": {
-			some(2), 0, []cards.Want{{Owner: "b", Device: "cuda:0"}, {Owner: "a", Count: 2}},
+			some(2), 0,
+			[]cards.Want{{Owner: "b", Device: "cuda:0"}, {Owner: "a", Count: 2}},
 			"a: it needs 2 cards as one set, and 1 of 2 cards is left (cuda:0 has b)",
 		},
 		"a pool of which sets have all": {some(2), 0, []cards.Want{{Owner: "s", Count: 2}, {Owner: "a", Device: "cuda"}}, "a: it asks for every card that is left, and 0 of 2 cards are left (cuda:0 has s; cuda:1 has s)"},
 		"fractions beyond one": {
-			some(1), 0, []cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 0.5}, {Owner: "a", Device: "cuda:0", Fraction: 0.6}},
+			some(1), 0,
+			[]cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 0.5}, {Owner: "a", Device: "cuda:0", Fraction: 0.6}},
 			"a: with its fraction 0.6 those of cuda:0 add up to 1.1: cuda:0 has b (0.5)",
 		},
 		"nothing left for one without": {
-			some(1), 0, []cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 0.4}, {Owner: "c", Device: "cuda:0", Fraction: 0.6}, {Owner: "a", Device: "cuda:0"}},
+			some(1), 0,
+			[]cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 0.4}, {Owner: "c", Device: "cuda:0", Fraction: 0.6}, {Owner: "a", Device: "cuda:0"}},
 			"a: cuda:0 has b (0.4), c (0.6), and fractions leave nothing",
 		},
 		"a whole card that is shared": {some(1), 0, []cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 0.1}, {Owner: "a", Device: "cuda:0", Fraction: 1}}, "a: it is to have a whole card, and cuda:0 has b (0.1)"},
@@ -125,7 +133,8 @@ func TestEveryWantThatDoesNotFitIsListedWithNumbersAndARemedy(t *testing.T) {
 		"more memory than a card":     {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:0", Bytes: 90 * gib}}, "a: it needs 90.0 GiB, and cuda:0 has 80.0 GiB"},
 		"more memory than a fraction": {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:0", Bytes: 9 * gib, Fraction: 0.1}}, "its fraction 0.1 of 80.0 GiB on cuda:0 is 8.0 GiB: raise the fraction"},
 		"more memory together": {
-			some(1), 0, []cards.Want{{Owner: "b", Device: "cuda:0", Bytes: 50 * gib}, {Owner: "a", Device: "cuda:0", Bytes: 40 * gib}},
+			some(1), 0,
+			[]cards.Want{{Owner: "b", Device: "cuda:0", Bytes: 50 * gib}, {Owner: "a", Device: "cuda:0", Bytes: 40 * gib}},
 			"a: with it 90.0 GiB of the 80.0 GiB of cuda:0 are planned: cuda:0 has b",
 		},
 	} {

@@ -80,7 +80,7 @@ func on(m infer.Model) infer.Model {
 }
 
 // echoes runs a batch of n rows of v and returns the first number of every row.
-func echoes(d pool.Runner, ctx context.Context, n int, v float32) ([]float32, error) { //nolint:revive // as Run
+func echoes(d pool.Runner, ctx context.Context, n int, v float32) ([]float32, error) {
 	out, err := d.Run(ctx, on(model("echo")), rowsOf(n, v))
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func BindDecoder(inputs, outputs []infer.Port) error {
 func SetLenience(r pool.Runner, d time.Duration) { r.(*runner).lenience = d }
 
 // What provider.go is made of.
-var ( //nolint:gochecknoglobals // for tests
+var (
 	ExamineProvider   = examineProvider
 	CUDAFolders       = cudaFolders
 	SitePackages      = sitePackages

@@ -286,7 +286,8 @@ func TestAGatewayCanDoItsPart(t *testing.T) {
 		}
 		g.content(t)
 
-		for _, subject := range []string{"$JS.API.STREAM.CREATE.OTHER", "$JS.API.STREAM.DELETE.RL_TICKETS", "$JS.API.STREAM.PURGE.RL_TICKETS", "$JS.API.CONSUMER.DELETE.RL_TICKETS.q-ocr",
+		for _, subject := range []string{
+			"$JS.API.STREAM.CREATE.OTHER", "$JS.API.STREAM.DELETE.RL_TICKETS", "$JS.API.STREAM.PURGE.RL_TICKETS", "$JS.API.CONSUMER.DELETE.RL_TICKETS.q-ocr",
 			"$SYS.REQ.SERVER.PING", "rl.other",
 		} {
 			require.NoError(t, g.Publish(subject, nil))

@@ -135,32 +135,43 @@ func TestARewardFunctionOfOpenJudgeIsCalledUnchanged(t *testing.T) {
 
 func TestARewardOfDDPOIsCalledUnchanged(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, place func(map[string]any) map[string]any) {
-		for _, module := range []string{"numpy", "torch"} {
-			t.Run(module, func(t *testing.T) {
-				t.Parallel()
-				needs(t, module)
-				opts := place(formed("brightness", "ddpo", nil))
-				opts["pixels"] = module
-				f := groupFunction(t, python.Config{}, opts)
-				g := rows(`{"tag": "x"}`, "", "")
-				for i, m := range g.Members {
-					m.Sample.Media = []*rewards.Media{flat(byte(51 * (i + 1)))}
-				}
-				got := said(t, f, g)
-				for i, score := range valuesOf(t, got) {
-					assert.InDelta(t, 0.2*float64(i+1), score, 1e-6)
-				}
-				assert.Equal(t, map[string]any{"long": 5.0, "tags": "x"}, floats(got[1].Score.Extra))
-				g.Members[1].Sample.Media = nil
-				_, err := scoreGroup(t, f, g, time.Minute)
-				assert.Equal(t, rewards.BadInput, rewards.ClassOf(err), "%v", err)
-				require.ErrorContains(t, err, "the function needs images, and sample 's1' has none")
-			})
-		}
-	})
+	needs(t, "numpy")
+	brightnessOfDDPO(t, "numpy", "")
 	f := groupFunction(t, python.Config{}, formed("wrong_factory", "ddpo", nil))
 	require.ErrorContains(t, f.(rewards.Warmer).Warm(t.Context()), "wrong_factory() returned a int; want a function of (images, prompts, metadata)")
+}
+
+func TestPymodelsARewardOfDDPOGetsTensors(t *testing.T) {
+	t.Parallel()
+	brightnessOfDDPO(t, "torch", torchPython(t))
+}
+
+// brightnessOfDDPO holds that a reward of DDPO's form gets pixels of a module, everywhere, in that
+// interpreter; "": the usual one.
+func brightnessOfDDPO(t *testing.T, module, interpreter string) {
+	t.Helper()
+	everywhere(t, func(t *testing.T, place func(map[string]any) map[string]any) {
+		t.Helper()
+		opts := place(formed("brightness", "ddpo", nil))
+		opts["pixels"] = module
+		if interpreter != "" {
+			opts["interpreter"] = interpreter
+		}
+		f := groupFunction(t, python.Config{}, opts)
+		g := rows(`{"tag": "x"}`, "", "")
+		for i, m := range g.Members {
+			m.Sample.Media = []*rewards.Media{flat(byte(51 * (i + 1)))}
+		}
+		got := said(t, f, g)
+		for i, score := range valuesOf(t, got) {
+			assert.InDelta(t, 0.2*float64(i+1), score, 1e-6)
+		}
+		assert.Equal(t, map[string]any{"long": 5.0, "tags": "x"}, floats(got[1].Score.Extra))
+		g.Members[1].Sample.Media = nil
+		_, err := scoreGroup(t, f, g, time.Minute)
+		assert.Equal(t, rewards.BadInput, rewards.ClassOf(err), "%v", err)
+		require.ErrorContains(t, err, "the function needs images, and sample 's1' has none")
+	})
 }
 
 // flat is a picture of 4 × 6 pixels of one brightness.

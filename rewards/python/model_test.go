@@ -308,7 +308,7 @@ func TestAModelOnTheCPUSeesNoCard(t *testing.T) {
 	m := model(t, newDevices(t, pool.Config{}), "Where", python.Options{})
 	s, err := score(t, m, numbered(0, "0"))
 	require.NoError(t, err)
-	assert.Equal(t, "", s.Extra["card"])
+	assert.Empty(t, s.Extra["card"])
 	assert.Equal(t, "cpu", s.Extra["device"])
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -52,9 +53,7 @@ func startProcess(tb testing.TB, load map[string]any) *bareProcess {
 	})
 	h := &bareProcess{tb, conn}
 	all := map[string]any{"protocol": 2, "path": "testdata/rewards.py", "limits": map[string]int{}, "stall_seconds": 60, "pixels": "auto"}
-	for k, v := range load {
-		all[k] = v
-	}
+	maps.Copy(all, load)
 	h.write(frame(tb, all))
 	require.Equal(tb, "ready", h.read().Op)
 	return h

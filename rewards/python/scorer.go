@@ -170,7 +170,7 @@ func (s *Scorer) ask(ctx context.Context, what call) (reply, error) {
 		if !begun {
 			begun = true
 			var cancel context.CancelFunc
-			ctx, cancel = rewards.Start(ctx)
+			ctx, cancel = rewards.Start(ctx) //nolint:fatcontext // once
 			defer cancel()
 		}
 		r, err := s.send(ctx, w, what)

@@ -32,7 +32,7 @@ func Peak(pid int) (int64, error) {
 	}
 	for _, list := range lists {
 		children, _ := os.ReadFile(list) // a thread may have ended
-		for _, name := range strings.Fields(string(children)) {
+		for name := range strings.FieldsSeq(string(children)) {
 			child, err := strconv.Atoi(name)
 			if err != nil {
 				return 0, fmt.Errorf("%s: %w", list, err)

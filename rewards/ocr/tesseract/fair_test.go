@@ -29,7 +29,7 @@ func TestRealChildrenServeRunsByWeight(t *testing.T) {
 		"two runs of a profile": {{Profile: "p", Run: "one", Weight: 1}, {Profile: "p", Run: "three", Weight: 3}},
 		"two profiles":          {{Profile: "p", Run: "r", Weight: 1}, {Profile: "q", Run: "r", Weight: 3}},
 	} {
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // the tenants of both would share the children
+		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var all sync.WaitGroup
