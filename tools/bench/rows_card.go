@@ -16,7 +16,7 @@ const (
 )
 
 // cardBatches are the sizes of the batches of the bare loop.
-var cardBatches = []int{1, 2, 4, 8, 16, 32, 64}
+var cardBatches = []int{1, 2, 4, 8, 16, 32, 64} //nolint:gochecknoglobals // a table
 
 // onCards is one card, or the CPU in its place (-device cpu): then the models are tiny, and what
 // compares rates has no target, because around tiny models everything else is the load.
