@@ -29,7 +29,7 @@ type Reply struct {
 }
 
 // Fault is why a request, or a whole batch, has no scores.
-type Fault struct {
+type Fault struct { //nolint:errname // it is what an answer says; few use it as an error
 	Status  int
 	Class   rewards.Class
 	Message string
