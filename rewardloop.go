@@ -31,8 +31,8 @@ type Config struct {
 	Listening func(net.Addr)
 }
 
-// ErrRunChild: RunChild was not called, and a child process of the Server would be the program
-// once more.
+// ErrRunChild means that RunChild was not called, and that a child process of the Server would
+// be the program once more.
 var ErrRunChild = errors.New("rewardloop: call rewardloop.RunChild first in main, before New")
 
 //nolint:gochecknoglobals // of the process

@@ -80,7 +80,7 @@ func TestFaultsOfAPlacementAreToldWithTheirLines(t *testing.T) {
 	} {
 		_, err := loadModel(t, dir, rest)
 		require.Error(t, err, rest)
-		assert.ErrorContains(t, err, want, rest)
+		require.ErrorContains(t, err, want, rest)
 	}
 	file := filepath.Join(dir, "c.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("reward: {custom_reward_function: {path: \"builtin://gsm8k\", devices: cpu}}\n"), 0o600))

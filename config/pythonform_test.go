@@ -79,7 +79,7 @@ func TestFaultsOfAFormAreToldWithTheirLines(t *testing.T) {
 	} {
 		_, err := loadModel(t, dir, rest)
 		require.Error(t, err, rest)
-		assert.ErrorContains(t, err, want, rest)
+		require.ErrorContains(t, err, want, rest)
 	}
 	for section, want := range map[string]string{
 		`{path: "builtin://gsm8k", signature: trl}`: "signature: is for Python functions; leave it out",

@@ -125,15 +125,15 @@ func shownWritten(name, text string, known bool) string {
 		pieces = append(pieces, rest[:i], shownVariable(name, rest[i:i+end+1], known))
 		rest = rest[i+end+1:]
 	}
-	around := ""
+	var around strings.Builder
 	for i, p := range pieces {
 		if i%2 == 1 {
 			p = "X"
 		}
-		around += p
+		around.WriteString(p)
 	}
 	// A user and a password that are nothing but interpolations are none.
-	bare := strings.NewReplacer("X:X@", "", "://X@", "://").Replace(around)
+	bare := strings.NewReplacer("X:X@", "", "://X@", "://").Replace(around.String())
 	keep := len(pieces) == 3 && pieces[0] == "" && pieces[2] == "" || !redact.Named(name) && redact.Option(name, bare, known) == bare
 	var b strings.Builder
 	for i, p := range pieces {

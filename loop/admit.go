@@ -61,7 +61,7 @@ func (m *Manager) spend(s *stream.Session, h *wire.Header) (known bool, err erro
 	if err := m.core.journal.trouble(); err != nil {
 		return false, m.slow(s, h.Sample.ID, err)
 	}
-	within := false
+	var within bool
 	if grants, within = m.flow.Spend(now, s, h.Size); !within {
 		u := s.Unused()
 		return false, refuse(rewards.OverCredit, h.Sample.ID, "%d bytes with %d samples and %d bytes of credit left; wait for credit", h.Size, u.Samples, u.Bytes)

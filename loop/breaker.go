@@ -34,8 +34,8 @@ const (
 	// many samples fail by a fault that is the worker's and not theirs. A reward that
 	// scores a quarter of its samples gives 32 failures in a row with probability 10⁻⁴.
 	judged = 32
-	// comparable is how many answers other workers must have for a comparison.
-	comparable = 4
+	// compared is how many answers other workers must have for a comparison.
+	compared = 4
 	// hush is how long a worker whose every answer is a failure gets no more samples of
 	// the profile while no other worker has answered enough to compare, and as long again
 	// while others have samples to answer: a worker that fails at once would otherwise
@@ -369,12 +369,12 @@ func (c *core) compare(now time.Time, profile string) {
 		}
 		n := answers - r.n // those that scored nothing are not among scored
 		switch {
-		case n >= comparable && 4*scored >= n:
+		case n >= compared && 4*scored >= n:
 			if !r.compared {
 				r.compared, r.reason = true, r.darkness()
 				b.trip(now, r)
 			}
-		case n >= comparable:
+		case n >= compared:
 			if r.state != closed {
 				b.move(r, closed)
 			}

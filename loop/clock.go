@@ -30,7 +30,7 @@ func (c *core) tick(now time.Time, workers []wire.WorkerInfo) (again []wire.Tick
 		case a.run != nil:
 			c.deserted(now, a.run, &fx)
 		default:
-			if t, republish := c.look(now, a.entry, workers, &fx); republish {
+			if t, republish := c.look(now, a.entry, &fx); republish {
 				again = append(again, t)
 			}
 		}
@@ -125,7 +125,7 @@ func (c *core) due() time.Time {
 
 // look decides about one entry whose alarm went off. It always moves or clears the
 // alarm.
-func (c *core) look(now time.Time, e *entry, workers []wire.WorkerInfo, fx *effects) (wire.Ticket, bool) {
+func (c *core) look(now time.Time, e *entry, fx *effects) (wire.Ticket, bool) {
 	switch {
 	case e.state == awaitsMean:
 		c.releaseWaiting(now, e, fx)

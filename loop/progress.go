@@ -20,13 +20,13 @@ import (
 type ProgressState string
 
 const (
-	// Progressing: a worker takes samples of the profile. Another one may not, and Why says so.
+	// Progressing means that a worker takes samples of the profile. Another one may not, and Why says so.
 	Progressing ProgressState = "ok"
-	// Slow: workers have samples of the profile, and nothing has come of them for a while.
+	// Slow means that workers have samples of the profile, and nothing has come of them for a while.
 	Slow ProgressState = "slow"
-	// Failing: workers answer samples of the profile, and every answer is a failure.
+	// Failing means that workers answer samples of the profile, and every answer is a failure.
 	Failing ProgressState = "failing"
-	// Stopped: no sample of the profile can be scored at the moment.
+	// Stopped means that no sample of the profile can be scored at the moment.
 	Stopped ProgressState = "stopped"
 )
 

@@ -52,7 +52,7 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 		end    func(s *stage)
 	}{
 		"no worker": {
-			scorer: rewards.ScorerFunc(hashing(0)),
+			scorer: hashing(0),
 			begin: func(s *stage) {
 				s.Workers[0].Kill()
 				s.queue.Kill(s.Workers[0].ID)
@@ -81,6 +81,7 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			log := &paper{}
 			onStage(t, rig.Options{
 				Workers: 1, Worker: rig.Settings{Places: 4}, Log: slog.New(slog.NewTextHandler(log, nil)), Loop: loop.Config{MaxAttempts: 9},

@@ -109,7 +109,7 @@ func (c *core) closeStep(now time.Time, st *step.Step, fx *effects) {
 	for _, e := range c.all() {
 		if e.step == st && e.state != final {
 			e.deadline = now
-			c.look(now, e, nil, fx)
+			c.look(now, e, fx)
 		}
 	}
 	c.metrics.stepsShort.Inc()

@@ -39,7 +39,7 @@ const (
 )
 
 // moves are the states that a sample may have next.
-var moves = map[state][]state{
+var moves = map[state][]state{ //nolint:gochecknoglobals // a table
 	fresh:       {queued},
 	queued:      {published, awaitsGroup, decided},
 	published:   {queued, running, awaitsGroup, decided},
@@ -122,7 +122,7 @@ const (
 
 // turns are the states that an attempt may have next. A ticket whose lease has lapsed is
 // offered again without the gateway's doing: a claim of it begins an attempt.
-var turns = map[attemptState][]attemptState{
+var turns = map[attemptState][]attemptState{ //nolint:gochecknoglobals // a table
 	"":      {offered, claimed},
 	offered: {claimed, revoked},
 	claimed: {lapsed, answered, revoked},

@@ -153,7 +153,7 @@ func TestComponentsThatReadSeveralPicturesAtOnceDoNotWaitForEachOther(t *testing
 		const together = 3
 		d := decoder(t, media.Config{BudgetBytes: together * onePicture})
 		var most atomic.Int64
-		reads := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
+		reads := func(ctx context.Context, s *rewards.Sample) (rewards.Score, error) { //nolint:unparam // a ScorerFunc
 			for _, m := range s.Media {
 				if _, err := m.Pixels(ctx); err != nil {
 					return rewards.Score{}, err

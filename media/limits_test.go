@@ -198,7 +198,7 @@ func TestWaitingForTheBudgetEndsWithTheCallersDeadline(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			p, err := d.Decode(ctx, encoded(rewards.PNG, pngOf(t, 64, 64)))
-			assert.NoError(t, err)
+			assert.NoError(t, err) //nolint:testifylint // require must not stop a goroutine
 			free(p)
 		})
 		<-holding // one decoding has the budget and stays in the middle of it
@@ -211,7 +211,7 @@ func TestWaitingForTheBudgetEndsWithTheCallersDeadline(t *testing.T) {
 
 		wg.Go(func() { // and one that waits longer gets its turn
 			p, err := d.Decode(t.Context(), encoded(rewards.PNG, pngOf(t, 64, 64)))
-			assert.NoError(t, err)
+			assert.NoError(t, err) //nolint:testifylint // require must not stop a goroutine
 			free(p)
 		})
 		synctest.Wait()

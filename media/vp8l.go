@@ -362,7 +362,8 @@ func (v *vp8l) codeLengths(outer *tree, symbols int) ([]uint8, error) {
 			}
 			continue
 		}
-		repeat, value := 0, uint8(0)
+		var repeat int
+		var value uint8
 		switch n {
 		case 16:
 			repeat, value = int(v.read(2))+3, last

@@ -52,7 +52,7 @@ rewards: {plain: {custom_reward_function: {path: builtin://jpeg_incompressibilit
 	return cfg
 }
 
-func TestAModelOnEveryCardHasThePlacesOfAll(t *testing.T) {
+func TestAModelOnEveryCardHasThePlacesOfAll(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 3)
 	s, err := node.NewScorers(onCards(t, "cuda"), nil)
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestAModelOnEveryCardHasThePlacesOfAll(t *testing.T) {
 
 // The pool is opened with the plan: the uuids of the cards for its children, a copy of the model on
 // each card, and a budget of memory for each.
-func TestThePoolIsOpenedWithThePlan(t *testing.T) {
+func TestThePoolIsOpenedWithThePlan(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 2)
 	if _, err := ort.Find(""); err != nil && os.Getenv("REQUIRE_ORT") != "1" {
 		t.Skipf("SKIPPED: no ONNX Runtime: %v", err)
@@ -79,7 +79,7 @@ func TestThePoolIsOpenedWithThePlan(t *testing.T) {
 	assert.Equal(t, map[string]int64{"cuda:0": 80<<30 - 600<<20, "cuda:1": 80<<30 - 600<<20}, memory)
 }
 
-func TestAModelOnACardThatIsNotThereIsUnavailable(t *testing.T) {
+func TestAModelOnACardThatIsNotThereIsUnavailable(t *testing.T) { //nolint:paralleltest // t.Setenv
 	for n, want := range map[int]string{0: "this process sees no card", 2: "this process sees 2 cards"} {
 		withCards(t, n)
 		s, err := node.NewScorers(onCards(t, "cuda:2"), nil)
@@ -92,7 +92,7 @@ func TestAModelOnACardThatIsNotThereIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestAWorkerLeavesTheRewardsForWhichItLacksCardsToOthers(t *testing.T) {
+func TestAWorkerLeavesTheRewardsForWhichItLacksCardsToOthers(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 1)
 	w, err := node.NewWorker(node.Options{Config: onCards(t, "cuda:1"), Version: "test"})
 	require.NoError(t, err)

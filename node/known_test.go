@@ -36,12 +36,12 @@ func logged(t *testing.T, code string, overrides ...string) (book *logbook, addr
 }
 
 // submitted sends one text.
-func submitted(t *testing.T, addr, id string) *client.Future {
+func submitted(t *testing.T, addr string) *client.Future {
 	t.Helper()
-	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr, Run: "known-" + id})
+	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr, Run: "known"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	f, err := c.Submit(t.Context(), &rewards.Sample{ID: id, Response: "hello"}, time.Minute)
+	f, err := c.Submit(t.Context(), &rewards.Sample{ID: "a", Response: "hello"}, time.Minute)
 	require.NoError(t, err)
 	return f
 }
@@ -75,7 +75,7 @@ func TestAModuleThatAFunctionLacksIsNamedBeforeTheFirstSample(t *testing.T) {
 	require.Contains(t, book.String(), `means="install the module numpy`)
 	require.Contains(t, book.String(), cause)
 
-	submitted(t, addr, "a")
+	submitted(t, addr)
 	require.Eventually(t, func() bool {
 		p := seen[struct{ Samples []struct{ Waits string } }](t, addr, "/v1/pending")
 		return len(p.Samples) == 1 && p.Samples[0].Waits == cause
@@ -105,7 +105,7 @@ def compute_score(solution_str, data_source):
 `)
 	require.Eventually(t, func() bool { return strings.Contains(book.String(), "ValueError: no such data source") }, 10*time.Second, 20*time.Millisecond)
 	require.Contains(t, book.String(), "probe: false")
-	r := waited(t, submitted(t, addr, "a"))
+	r := waited(t, submitted(t, addr))
 	require.Equal(t, rewards.Scored, r.Outcome, r.Errors)
 	require.NotContains(t, book.String(), "cannot be scored")
 }
@@ -123,7 +123,7 @@ def compute_score(solution_str, data_source):
         time.sleep(1000)
     return 1
 `, "+reward.reward_functions.mine.timeout=2s", "pool.python.processes=2")
-	r := waited(t, submitted(t, addr, "a"))
+	r := waited(t, submitted(t, addr))
 	require.Equal(t, rewards.Scored, r.Outcome, r.Errors)
 	require.Eventually(t, func() bool { return strings.Contains(book.String(), "did not answer within") }, 20*time.Second, 20*time.Millisecond)
 }
@@ -139,6 +139,6 @@ def compute_score(solution_str, data_source):
         raise ValueError("called")
     return 1
 `, "+reward.reward_functions.mine.probe=false")
-	require.Equal(t, rewards.Scored, waited(t, submitted(t, addr, "a")).Outcome)
+	require.Equal(t, rewards.Scored, waited(t, submitted(t, addr)).Outcome)
 	require.NotContains(t, book.String(), "known sample")
 }

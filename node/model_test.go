@@ -76,7 +76,7 @@ class Last:
 
 // Each process of a model on two cards of the machine has its card in CUDA_VISIBLE_DEVICES when its
 // file is imported, by the name that the driver gives it.
-func TestEachReplicaOfAModelInPythonSeesItsCardOfTheMachine(t *testing.T) {
+func TestEachReplicaOfAModelInPythonSeesItsCardOfTheMachine(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 2)
 	path := function(t, `
 import os, time

@@ -107,7 +107,7 @@ func ownAccess(f config.Queue, role acl.Role, cfg *queue.Config) error {
 			return nil
 		}
 	} else if _, err := os.Stat(file); err != nil {
-		return nil // nobody has made a bus here that wants it
+		return nil //nolint:nilerr // nobody has made a bus here that wants it
 	}
 	cfg.OwnKey, err = acl.NKey(file)
 	return err

@@ -256,7 +256,7 @@ func TestSamplesThatAskTwoModelsDuringOneVisitAreScoredWhereThereIsRoomForOne(t 
 		for x := range 20 {
 			all.Go(func() {
 				leave, err := a.Enter(t.Context())
-				if !assert.NoError(t, err) {
+				if !assert.NoError(t, err) { //nolint:testifylint // require must not stop a goroutine
 					return
 				}
 				defer leave()

@@ -50,11 +50,11 @@ func (s simulation) arrivals(r *rand.Rand) []float64 {
 	return out
 }
 
-// run simulates steps and returns the means over all but the first three, in which
+// run simulates 33 steps and returns the means over all but the first three, in which
 // the policy learns what a batch costs.
-func (s simulation) run(t *testing.T, cfg Config, steps int) figures {
+func (s simulation) run(t *testing.T) figures {
 	t.Helper()
-	cfg = cfg.WithDefaults()
+	cfg := Config{}.WithDefaults()
 	cfg.MaxBatch = s.top
 	r := rand.New(rand.NewPCG(7, 7))
 	cards := make([]*simCard, max(1, s.cards))
@@ -66,7 +66,7 @@ func (s simulation) run(t *testing.T, cfg Config, steps int) figures {
 	at := func(x float64) time.Time { return base.Add(time.Duration(x * 1e9)) }
 	var sum figures
 	start, counted := 0.0, 0.0
-	for step := range steps {
+	for step := range 33 {
 		arr := s.arrivals(r)
 		for i := range arr {
 			arr[i] += start
@@ -194,13 +194,13 @@ func TestCardsThatEachHaveAQueueEndAStepNearlyAsSoonAsIfTheyHadOne(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			one := sim.run(t, Config{}, 33)
+			one := sim.run(t)
 			sim.cards, sim.slots = sim.slots, 1
-			each := sim.run(t, Config{}, 33)
+			each := sim.run(t)
 			t.Logf("tail %.1f ms and %.1f ms, mean %.1f ms and %.1f ms", one.tail*1e3, each.tail*1e3, one.mean*1e3, each.mean*1e3)
 			assert.LessOrEqual(t, each.tail, 1.25*one.tail, "tail")
 			assert.LessOrEqual(t, each.mean, 1.25*one.mean, "mean")
-			assert.InEpsilon(t, each.tail, sim.run(t, Config{}, 33).tail, 1e-9)
+			assert.InEpsilon(t, each.tail, sim.run(t).tail, 1e-9)
 		})
 	}
 }
@@ -225,7 +225,7 @@ func TestAStepEndsAsSoonAsWithTheBestFixedRuleForItsModel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := tt.sim.run(t, Config{}, 33)
+			f := tt.sim.run(t)
 			t.Logf("tail %.1f ms, mean %.1f ms, %.1f items a batch", f.tail*1e3, f.mean*1e3, f.batch)
 			assert.LessOrEqual(t, f.tail*1e3, 1.1*tt.tail, "tail")
 			assert.LessOrEqual(t, f.mean*1e3, 1.1*tt.mean, "mean")

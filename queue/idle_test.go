@@ -44,7 +44,7 @@ func tapped(t *testing.T, f *queue.Queue) *tap {
 			Priority int
 			Expires  time.Duration
 		}
-		assert.NoError(t, json.Unmarshal(m.Data, &pull))
+		assert.NoError(t, json.Unmarshal(m.Data, &pull)) //nolint:testifylint // require must not stop a goroutine
 		who := strings.Join(strings.Split(m.Reply, ".")[:2], ".")
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -262,7 +262,7 @@ func TestPixelsAreGivenBackAlthoughTheNextReaderWaitsForTheSameExecutor(t *testi
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
-				if !assert.NoError(t, x.begin(ctx)) {
+				if !assert.NoError(t, x.begin(ctx)) { //nolint:testifylint // require must not stop a goroutine
 					return
 				}
 				defer func() { <-x }()
@@ -313,7 +313,7 @@ func TestWhoBorrowsHasPixelsWhileOthersGiveThemBack(t *testing.T) {
 		all.Go(func() {
 			for range 2000 {
 				px, giveBack, err := m.Borrow(t.Context())
-				if !assert.NoError(t, err) || !assert.NotNil(t, px) {
+				if !assert.NoError(t, err) || !assert.NotNil(t, px) { //nolint:testifylint // require must not stop a goroutine
 					return
 				}
 				giveBack()

@@ -171,7 +171,7 @@ func unknownOption(raw json.RawMessage, v any) error {
 	t := reflect.TypeOf(v)
 	var given map[string]json.RawMessage
 	if _, own := v.(json.Unmarshaler); own || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct || json.Unmarshal(raw, &given) != nil {
-		return nil
+		return nil //nolint:nilerr // what is wrong with the options, their decoding says
 	}
 	for _, f := range reflect.VisibleFields(t.Elem()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -22,7 +22,7 @@ import (
 
 // Sixteen pictures at a time of each kind, all of which begin to be decoded at once, and beside
 // them a run of small pictures.
-func TestPicturesThatAreBombsTakeNoMoreThanTheBudget(t *testing.T) {
+func TestPicturesThatAreBombsTakeNoMoreThanTheBudget(t *testing.T) { //nolint:paralleltest // it measures the memory of a process
 	const budget, atATime = 400 << 20, 16
 	pid, addr := main.Serving(t, fmt.Sprintf(`reward:
   concurrency: 64
@@ -51,7 +51,7 @@ pool: {decode: {budget_bytes: %d}}
 				}
 				file, want := main.Drawing(t, lane)
 				res, err := scoreOf(t, neighbour, fmt.Sprint("n", lane, "-", i), file)
-				if !assert.NoError(t, err) || !assert.Equal(t, rewards.Scored, res.Outcome, "%+v", res.Errors) {
+				if !assert.NoError(t, err) || !assert.Equal(t, rewards.Scored, res.Outcome, "%+v", res.Errors) { //nolint:testifylint // require must not stop a goroutine
 					return
 				}
 				assert.InDelta(t, want, *res.RewardScore, 1e-9)
@@ -65,7 +65,7 @@ pool: {decode: {budget_bytes: %d}}
 		for i := range atATime {
 			all.Go(func() {
 				res, err := scoreOf(t, attacker, fmt.Sprint(name, "-", i), file)
-				if !assert.NoError(t, err) {
+				if !assert.NoError(t, err) { //nolint:testifylint // require must not stop a goroutine
 					return
 				}
 				switch name {
@@ -92,6 +92,7 @@ pool: {decode: {budget_bytes: %d}}
 
 // scoreOf has one picture scored.
 func scoreOf(t *testing.T, c *client.Client, id string, file []byte) (*wire.Result, error) {
+	t.Helper()
 	f, err := c.Submit(t.Context(), &rewards.Sample{
 		ID: id, Media: []*rewards.Media{{Kind: rewards.Image, Encoding: media.Sniff(file), DType: "U8", Shape: []int{len(file)}, Data: file}},
 	}, 0)

@@ -16,7 +16,7 @@ import (
 
 // What the second part of the demo breaks costs time, and no sample, also where Python has no
 // packages, as on a fresh machine.
-func TestTheDemoBreaksAWorkerAScorerAndANeighbourAndEverySampleHasItsScore(t *testing.T) {
+func TestTheDemoBreaksAWorkerAScorerAndANeighbourAndEverySampleHasItsScore(t *testing.T) { //nolint:paralleltest // t.Setenv
 	pictures, err := demo.Load("../../testdata/golden/ocr")
 	require.NoError(t, err)
 	python, err := exec.LookPath(cmp.Or(os.Getenv("REWARDLOOP_PYTHON"), "python3"))

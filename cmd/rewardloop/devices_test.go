@@ -66,7 +66,7 @@ engines:
   third: {onnx: small}
 `
 
-func TestDevicesListsTheCardsAndWhoHasWhich(t *testing.T) {
+func TestDevicesListsTheCardsAndWhoHasWhich(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 3)
 	file := put(t, t.TempDir(), "cfg.yaml", []byte(pooled))
 	got := call(t, "", "devices", "-c", file)
@@ -96,7 +96,7 @@ plan:
 	assert.Len(t, rep.Plan.Owners, 3)
 }
 
-func TestDevicesSaysPlainlyThatThereIsNoCard(t *testing.T) {
+func TestDevicesSaysPlainlyThatThereIsNoCard(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 0)
 	got := call(t, "", "devices")
 	require.Equal(t, exitOK, got.code, got.stderr)
@@ -128,7 +128,7 @@ func TestDevicesSaysThatTheCardsAreNotKnownAndWhy(t *testing.T) {
 	assert.Contains(t, got.stderr, "engines.second.device: nvidia-smi lists cards in a way that is not understood")
 }
 
-func TestDevicesSaysWhichModelDoesNotFitAndPlansTheOthers(t *testing.T) {
+func TestDevicesSaysWhichModelDoesNotFitAndPlansTheOthers(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 1)
 	file := put(t, t.TempDir(), "cfg.yaml", []byte(pooled))
 	got := call(t, "", "devices", "-c", file)
@@ -138,7 +138,7 @@ func TestDevicesSaysWhichModelDoesNotFitAndPlansTheOthers(t *testing.T) {
 	assert.Contains(t, got.stderr, file+":11:33: engines.second.device: cuda:1 is not there: this process sees 1 card, cuda:0")
 }
 
-func TestConfigCheckRefusesAPlanThatDoesNotFit(t *testing.T) {
+func TestConfigCheckRefusesAPlanThatDoesNotFit(t *testing.T) { //nolint:paralleltest // t.Setenv
 	called := withCards(t, 1)
 	file := put(t, t.TempDir(), "cfg.yaml", []byte(pooled))
 	got := call(t, "", "config", "check", "-c", file)
@@ -154,14 +154,14 @@ func TestConfigCheckRefusesAPlanThatDoesNotFit(t *testing.T) {
 	assert.Contains(t, got.stderr, "with its fraction 0.5 those of cuda:0 add up to 1.1: cuda:0 has engine second (0.6)")
 }
 
-func TestServeDoesNotStartOnAPlanThatDoesNotFit(t *testing.T) {
+func TestServeDoesNotStartOnAPlanThatDoesNotFit(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 1)
 	got := call(t, "", "serve", "-c", put(t, t.TempDir(), "cfg.yaml", []byte(pooled)), "--listen", "127.0.0.1:0")
 	require.Equal(t, exitUsage, got.code, got.stdout)
 	assert.Contains(t, got.stderr, "the reward pool has 2 cards")
 }
 
-func TestAConfigurationWithoutCardsAsksTheMachineForNone(t *testing.T) {
+func TestAConfigurationWithoutCardsAsksTheMachineForNone(t *testing.T) { //nolint:paralleltest // t.Setenv
 	called := withCards(t, 1)
 	for _, overrides := range [][]string{
 		{"reward.custom_reward_function.path=builtin://jpeg_incompressibility", "+engines.e.onnx=m"},
@@ -173,7 +173,7 @@ func TestAConfigurationWithoutCardsAsksTheMachineForNone(t *testing.T) {
 	}
 }
 
-func TestTheDoctorListsTheCards(t *testing.T) {
+func TestTheDoctorListsTheCards(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 2)
 	x := &exam{}
 	c := x.cards(t.Context())

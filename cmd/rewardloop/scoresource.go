@@ -130,7 +130,7 @@ func (l *csvLines) next() (inputLine, error) {
 	line.number, _ = l.r.FieldPos(0)
 	if err != nil {
 		line.bad = refuse(rewards.Malformed, "%d cells, and the first row has %d columns", len(cells), len(l.head))
-		return line, nil
+		return line, nil //nolint:nilerr // it is the row that is wrong: the others are read
 	}
 	sample := make(map[string]json.RawMessage, len(cells))
 	for i, cell := range cells {
@@ -145,7 +145,7 @@ func (l *csvLines) next() (inputLine, error) {
 // cellValue is a cell as the JSON that a line would have. What cannot be that stays a text,
 // which the line's check then refuses.
 func cellValue(column, cell string) json.RawMessage {
-	text, _ := json.Marshal(strings.ToValidUTF8(cell, "\ufffd")) // a text can be written
+	text, _ := json.Marshal(strings.ToValidUTF8(cell, "\ufffd")) //nolint:errchkjson // a text can be written
 	trimmed := strings.TrimSpace(cell)
 	asJSON := false
 	switch column {
@@ -178,7 +178,7 @@ func encodeCSV(r *outputLine) []byte {
 		if !there {
 			return ""
 		}
-		b, _ := json.Marshal(v) // it has just been written
+		b, _ := json.Marshal(v) //nolint:errchkjson // it has just been written
 		return string(b)
 	}
 	return rowCSV(r.ID, string(r.Outcome), score, cell(r.ExtraInfo, len(r.ExtraInfo) > 0), cell(r.Details, len(r.Details) > 0), cell(r.Errors, len(r.Errors) > 0),

@@ -11,7 +11,7 @@ import (
 )
 
 // version and commit are set by the linker.
-var version, commit string
+var version, commit string //nolint:gochecknoglobals // the linker can set no other
 
 // release is the version that was linked in, else the one Go knows.
 func release() string {

@@ -58,7 +58,7 @@ func TestFillGivesZeroFieldsTheirDefaultsAndLeavesOthers(t *testing.T) {
 func TestValidateNamesEachKeyThatNoProgramMaySet(t *testing.T) {
 	t.Parallel()
 	c := sample{Bytes: -1, Grace: 0, Attempts: 101, Share: 0, Inner: inner{"slow"}, Weights: map[string]float64{"a": 0}}
-	assert.EqualError(t, keys.Validate("x", &c), `x: bytes: want 1MiB or more, got -1
+	require.EqualError(t, keys.Validate("x", &c), `x: bytes: want 1MiB or more, got -1
 x: grace: want 1s or more, got 0s
 x: attempts: want 1…100, got 101
 x: share: want 0.1…1, got 0

@@ -177,5 +177,5 @@ func Public(address string) (bool, error) {
 		return false, nil
 	}
 	ip, err := netip.ParseAddr(host)
-	return err != nil || !ip.Unmap().IsLoopback(), nil
+	return err != nil || !ip.Unmap().IsLoopback(), nil //nolint:nilerr // what is no address is a name
 }

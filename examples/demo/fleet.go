@@ -78,7 +78,7 @@ func (f *fleet) worker(ctx context.Context) error {
 }
 
 func (f *fleet) start(name string, args ...string) (*child, error) {
-	c := &child{name: name, cmd: exec.Command(f.program, append(args, "--until-stdin-closes")...), said: &said{}, exited: make(chan struct{})} //nolint:gosec // this program
+	c := &child{name: name, cmd: exec.Command(f.program, append(args, "--until-stdin-closes")...), said: &said{}, exited: make(chan struct{})} //nolint:gosec,noctx // this program, which ends with its input
 	c.cmd.Dir, c.cmd.Stdout, c.cmd.Stderr, c.cmd.WaitDelay = f.dir, c.said, c.said, time.Second
 	c.cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+f.dir) // the keys of its NATS go with the folder
 	var err error

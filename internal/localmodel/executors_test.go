@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/localmodel"
@@ -42,11 +43,11 @@ func TestOnceSaysWhatItHasMade(t *testing.T) {
 	_, made := o.Made()
 	assert.False(t, made)
 	_, err := o.Get(t.Context(), func(context.Context) (int, error) { return 0, errors.New("not yet") })
-	assert.Error(t, err)
+	require.Error(t, err)
 	_, made = o.Made()
 	assert.False(t, made, "a failure is nothing")
 	_, err = o.Get(t.Context(), func(context.Context) (int, error) { return 7, nil })
-	assert.NoError(t, err)
+	require.NoError(t, err)
 	v, made := o.Made()
 	assert.True(t, made)
 	assert.Equal(t, 7, v)

@@ -55,7 +55,7 @@ func URL(s string) string {
 }
 
 // localSchemes name files, scorers and public models, which hold no keys.
-var localSchemes = set("builtin pkg onnx file hf")
+var localSchemes = set("builtin pkg onnx file hf") //nolint:gochecknoglobals // a table
 
 // cleanPath is a path without the segments that may be keys.
 func cleanPath(host, path string) string {
@@ -117,14 +117,16 @@ func randomLooking(s string) bool {
 
 // secretWords are the words in the name of an option, a header, a part of a query or a
 // variable that tell that its value is a secret.
+//
+//nolint:gochecknoglobals // a table
 var secretWords = set(`token secret secrets password passwords passwd passphrase pwd pw apikey auth authorization
 	authentication bearer credential credentials cred creds cookie cookies sig signature webhook webhooks dsn jwt nkey sas otp`)
 
 // secretEnds are the ends of words that are written together.
-var secretEnds = []string{"token", "secret", "password", "passwd", "apikey", "accesskey", "secretkey", "privatekey", "credentials", "webhook", "cookie", "pwd"}
+var secretEnds = []string{"token", "secret", "password", "passwd", "apikey", "accesskey", "secretkey", "privatekey", "credentials", "webhook", "cookie", "pwd"} //nolint:gochecknoglobals // a table
 
 // harmlessNames look like those of secrets and are not.
-var harmlessNames = set(`key tls_key answer_token think_token bos_token eos_token score_key reward_key length_key reward_fn_key extra_keys pass_k`)
+var harmlessNames = set(`key tls_key answer_token think_token bos_token eos_token score_key reward_key length_key reward_fn_key extra_keys pass_k`) //nolint:gochecknoglobals // a table
 
 func set(words string) map[string]bool {
 	out := map[string]bool{}

@@ -19,7 +19,7 @@ func BenchmarkPut(b *testing.B) {
 		for _, size := range []int{20 << 10, 786 << 10} {
 			for _, writers := range []int{1, 8, 64} {
 				b.Run(fmt.Sprintf("fsync %v/%d KiB/%d connections", fsync, size>>10, writers), func(b *testing.B) {
-					dir, err := os.MkdirTemp(os.Getenv("REWARDLOOP_SPOOL"), "spool")
+					dir, err := os.MkdirTemp(os.Getenv("REWARDLOOP_SPOOL"), "spool") //nolint:usetesting // on the disk that is measured
 					require.NoError(b, err)
 					defer os.RemoveAll(dir)
 					s, err := spool.Open(spool.Config{Dir: dir, MaxBytes: 2 << 30, Fsync: mode(fsync)})

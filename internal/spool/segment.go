@@ -77,7 +77,7 @@ func (s *Spool) recover() error {
 		return fmt.Errorf("spool: %w", err)
 	}
 	if err != nil {
-		s.fail(err, 0)
+		_ = s.fail(err, 0) // it is told; the spool opens, and takes nothing while the disk is full
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func TestNamesAreTakenOnceAndAsTheyAreWritten(t *testing.T) {
 		`{"A": 1}`: "A: unknown key", `{"a": 1, "a": 2}`: `"a" is there twice`, `{"a": 1, "\u0061": 2}`: `"a" is there twice`, `[]`: "want an object: found []",
 	} {
 		_, err := parse(t, text).Fields("a")
-		assert.ErrorContains(t, err, want, text)
+		require.ErrorContains(t, err, want, text)
 	}
 	_, err = parse(t, `{"A": 1}`).Fields("a")
 	require.ErrorIs(t, err, strictjson.ErrUnknownKey)
@@ -83,7 +83,7 @@ func TestValuesAreOfTheirType(t *testing.T) {
 		require.ErrorContains(t, err, "base64", text)
 	}
 	assert.Nil(t, parse(t, "null").Raw())
-	assert.Equal(t, json.RawMessage("[1]"), parse(t, "[1]").Raw())
+	assert.Equal(t, json.RawMessage("[1]"), parse(t, "[1]").Raw()) //nolint:testifylint // byte for byte
 }
 
 func TestLongTextIsCutForMessages(t *testing.T) {

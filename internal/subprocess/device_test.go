@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/subprocess"
@@ -244,7 +243,7 @@ func TestADeviceNamesItsFaults(t *testing.T) {
 	t.Parallel()
 	_, err := subprocess.New(subprocess.Config{Kind: "hash", Slots: 2, Device: &subprocess.Device{Name: "cuda:0", Failures: 3, Rest: time.Hour}})
 	for _, says := range []string{`device "cuda:0" with 2 slots, want one, a canary`, "after 3 failures, want more than 3", "quarantine from 1h0m0s to 5m0s"} {
-		assert.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, says)
 	}
 	_, err = subprocess.New(subprocess.Config{Kind: "hash", Slots: 1, Device: &subprocess.Device{Suspect: func(string) bool { return true }}, Canary: lost(&atomic.Bool{})})
 	require.NoError(t, err)

@@ -74,10 +74,10 @@ func (s *steps) whole(split rewards.Split, step int64) {
 	s.known[stats.Key{Run: "run", Split: split, Step: step}].Whole = true
 }
 
-// stats returns the columns of a step by name.
-func (s *steps) stats(t *testing.T, split rewards.Split, step int64) (by map[string]stats.ColumnStats, more bool) {
+// stats returns the columns of step 1 of training by name.
+func (s *steps) stats(t *testing.T) (by map[string]stats.ColumnStats, more bool) {
 	t.Helper()
-	all, more := s.Columns(stats.Key{Run: "run", Split: split, Step: step})
+	all, more := s.Columns(stats.Key{Run: "run", Split: rewards.Train, Step: 1})
 	by = map[string]stats.ColumnStats{}
 	for i, c := range all {
 		require.Equal(t, i == 0, c.Column == "reward_score", "the reward comes first")
@@ -112,7 +112,7 @@ func TestValuesAreDroppedOnceALaterStepHasEnded(t *testing.T) {
 	s.says(rewards.Train, 1, 20, 1, 2, 3)
 	s.whole(rewards.Train, 1)
 	require.NotZero(t, s.Kept(rewards.Train, 1), "the latest one may get more")
-	before, more := s.stats(t, rewards.Train, 1)
+	before, more := s.stats(t)
 	assert.Len(t, before, 16)
 	assert.True(t, more)
 	s.says(rewards.Val, 7, 20, 5)
@@ -124,11 +124,11 @@ func TestValuesAreDroppedOnceALaterStepHasEnded(t *testing.T) {
 	s.says(rewards.Train, 3, 20, 5) // nobody says how many, but step 3 has begun
 	assert.Zero(t, s.Kept(rewards.Train, 1))
 	assert.NotZero(t, s.Kept(rewards.Train, 3))
-	after, _ := s.stats(t, rewards.Train, 1)
+	after, _ := s.stats(t)
 	assert.Equal(t, before, after, "what they said stays")
 
 	s.says(rewards.Train, 1, 20, 10) // a straggler
-	after, _ = s.stats(t, rewards.Train, 1)
+	after, _ = s.stats(t)
 	c := after["reward_score"]
 	assert.EqualValues(t, 4, c.Count)
 	is(t, 4, c.Mean, "the mean goes on")
@@ -152,7 +152,7 @@ func TestASampleOfAStepThatWasPackedBeforeItCameKeepsNoValue(t *testing.T) {
 	s.says(rewards.Train, 2, 1, 5)
 	s.says(rewards.Train, 1, 1, 7)
 	assert.Zero(t, s.Kept(rewards.Train, 1))
-	late, _ := s.stats(t, rewards.Train, 1)
+	late, _ := s.stats(t)
 	c := late["reward_score"]
 	is(t, 7, c.Mean, "mean")
 	is(t, nil, c.P50, "quantiles are of values")

@@ -555,17 +555,17 @@ func TestOneProfileLeavesHalfOfTheMemoryToTheOthers(t *testing.T) {
 	t.Parallel()
 	const size = 100_000
 	f := newFlow(size, size/2, wire.CreditTotals{Samples: 256, Bytes: 30_000})
-	attach := func(client, reward string) (*stream.Session, *peer) {
-		s, link := session(client), &peer{}
+	attach := func(client, reward string) *stream.Session {
+		s := session(client)
 		hello := greeting(false)
 		hello.Booked = reward
-		f.Attach(s, link, hello)
+		f.Attach(s, &peer{}, hello)
 		f.Want(begin, s, wire.Want{Bytes: 100_000})
-		return s, link
+		return s
 	}
 	held := int64(0)
 	for i := range 10 {
-		s, _ := attach(fmt.Sprint("stuck", i), "stuck")
+		s := attach(fmt.Sprint("stuck", i), "stuck")
 		for s.Unused().Bytes >= 1000 && s.Unused().Samples > 0 {
 			require.True(t, spend(f, begin, s, 1000))
 			s.Expects(1)
@@ -574,7 +574,7 @@ func TestOneProfileLeavesHalfOfTheMemoryToTheOthers(t *testing.T) {
 	}
 	require.LessOrEqual(t, held, int64(size/2))
 	require.Greater(t, held, int64(size/2-1000))
-	s, _ := attach("sound", "sound")
+	s := attach("sound", "sound")
 	require.Equal(t, int64(size-size/4-size/2), s.Unused().Bytes, "what connections get, less the other profile's half")
 	require.True(t, spend(f, begin, s, 1000))
 	f.Release(s, 1000)

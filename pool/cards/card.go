@@ -1,6 +1,9 @@
 package cards
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Card is one CUDA device: a card, or an instance of one that is divided by MIG.
 type Card struct {
@@ -39,7 +42,7 @@ func (c Card) Visible() string {
 	if c.UUID != "" || c.Index < 0 {
 		return c.UUID
 	}
-	return fmt.Sprint(c.Index)
+	return strconv.Itoa(c.Index)
 }
 
 // Found is what cards this process may use.

@@ -99,6 +99,8 @@ func (g *gpu) count(errs int64) {
 }
 
 // library asks NVML, in a program that is built with the tag nvml; nil in all others.
+//
+//nolint:gochecknoglobals // set once, by the file with that tag
 var library func(ctx context.Context, limit time.Duration) (all []gpu, notes []string, err error)
 
 // list asks the first source that is there for all cards of the machine.

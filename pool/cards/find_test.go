@@ -173,7 +173,7 @@ func TestInstancesOfADividedCardAreCards(t *testing.T) {
 		Index: 0, UUID: first, Name: "NVIDIA H100 80GB HBM3 MIG 3g.40gb", Parent: uuid(0), MemoryBytes: 40e9, FreeBytes: -1,
 		Processes: []cards.Process{{PID: 77, Name: "/usr/bin/python3, train.py", Bytes: 1 << 30}},
 	}, found.Cards[0])
-	assert.EqualValues(t, 10e9, found.Cards[1].MemoryBytes)
+	assert.Equal(t, int64(10e9), found.Cards[1].MemoryBytes)
 	for value, want := range map[string][]string{
 		"MIG-2222": {second}, "1,0": {uuid(1), first, second}, second + "," + first: {second, first}, uuid(0): {first, second},
 	} {

@@ -93,7 +93,7 @@ func model(tb testing.TB, d *devices, name string, opts python.Options) *python.
 
 // numbered is a sample whose ground truth is a text; known by its number.
 func numbered(n int, truth string) *rewards.Sample {
-	raw, _ := json.Marshal(truth)
+	raw, _ := json.Marshal(truth) //nolint:errchkjson // a string
 	return &rewards.Sample{ID: fmt.Sprintf("s%d", n), Prompt: fmt.Sprintf("p%d", n), GroundTruth: raw}
 }
 
@@ -133,7 +133,7 @@ func TestSamplesOfAModelAreScoredInBatches(t *testing.T) {
 	largest := 0.0
 	for i, s := range all(t, m, numbers(0, 200)) {
 		require.NoError(t, s.err)
-		assert.Equal(t, float64(i), s.Value)
+		assert.InDelta(t, i, s.Value, 0)
 		n, _ := s.Extra["batch"].(int64)
 		largest = max(largest, float64(n))
 	}
@@ -173,13 +173,13 @@ func TestOneBadSampleOfABatchFailsAlone(t *testing.T) {
 				if i == 5 {
 					require.Error(t, s.err)
 					assert.Equal(t, want.class, rewards.ClassOf(s.err), s.err)
-					assert.ErrorContains(t, s.err, want.text)
+					require.ErrorContains(t, s.err, want.text)
 					blame, _ := rewards.BlameOf(s.err)
 					assert.NotEqual(t, rewards.BlameWorker, blame)
 					continue
 				}
 				require.NoError(t, s.err)
-				assert.Equal(t, float64(i), s.Value)
+				assert.InDelta(t, i, s.Value, 0)
 			}
 			for _, s := range all(t, m, numbers(0, 8)) {
 				require.NoError(t, s.err)
@@ -195,7 +195,7 @@ func TestABatchWithoutMemoryIsHalved(t *testing.T) {
 	for range 3 {
 		for i, s := range all(t, m, numbers(0, 16)) {
 			require.NoError(t, s.err)
-			assert.Equal(t, float64(i), s.Value)
+			assert.InDelta(t, i, s.Value, 0)
 			assert.LessOrEqual(t, s.Extra["batch"], int64(4))
 		}
 	}
@@ -218,11 +218,11 @@ func TestAModelMayTakeOneSampleOrListsOrBeAsync(t *testing.T) {
 	for i := range 3 {
 		for n, s := range all(t, single, numbers(0, 8)) {
 			require.NoError(t, s.err)
-			assert.Equal(t, 3*float64(n), s.Value)
+			assert.InDelta(t, 3*n, s.Value, 0)
 		}
 		for n, s := range all(t, async, numbers(i, i+8)) {
 			require.NoError(t, s.err)
-			assert.Equal(t, float64(n+i), s.Value)
+			assert.InDelta(t, n+i, s.Value, 0)
 		}
 	}
 }
@@ -258,7 +258,7 @@ func TestPicturesOfOneShapeAreStacked(t *testing.T) {
 		found := false
 		for i, s := range all(t, m, samples) {
 			require.NoError(t, s.err)
-			assert.Equal(t, 2*float64(i), s.Value)
+			assert.InDelta(t, 2*i, s.Value, 0)
 			assert.Equal(t, fmt.Sprintf("p%d", i), s.Extra["prompt"])
 			found = found || strings.Contains(s.Extra["shape"].(string), tt.want)
 		}
@@ -273,7 +273,7 @@ func TestPicturesMayBePILImages(t *testing.T) {
 	warm(t, m)
 	for i, s := range all(t, m, []*rewards.Sample{plain(numbered(0, "0"), 2, 3, 10), plain(numbered(1, "0"), 4, 4, 20)}) {
 		require.NoError(t, s.err)
-		assert.Equal(t, []float64{30, 60}[i], s.Value)
+		assert.InDelta(t, []float64{30, 60}[i], s.Value, 0)
 		assert.Equal(t, []string{"3x2 RGB", "4x4 RGB"}[i], s.Extra["size"])
 	}
 }

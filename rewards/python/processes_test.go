@@ -193,7 +193,7 @@ func TestTheCallThatEndsASharedProcessIsFound(t *testing.T) {
 			assert.Equal(t, rewards.Crashed, rewards.ClassOf(g.err), "%v", g.err)
 			blame, _ := rewards.BlameOf(g.err)
 			assert.Equal(t, rewards.BlameReward, blame)
-			assert.ErrorContains(t, g.err, "exit status 5")
+			require.ErrorContains(t, g.err, "exit status 5")
 			continue
 		}
 		require.NoError(t, g.err, "call %d", i)

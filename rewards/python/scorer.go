@@ -215,8 +215,8 @@ type payload struct {
 	given []func() // gives back what was decoded
 }
 
-func (t *payload) giveBack() {
-	for _, giveBack := range t.given {
+func (p *payload) giveBack() {
+	for _, giveBack := range p.given {
 		giveBack()
 	}
 }

@@ -30,7 +30,7 @@ type Reply struct {
 }
 
 // Fault is why a request, or a whole batch, has no scores.
-type Fault struct {
+type Fault struct { //nolint:errname // it is what an answer says; few use it as an error
 	// Status is that of HTTP, Class what clients tell faults apart by, Message for people.
 	Status  int
 	Class   rewards.Class

@@ -1,7 +1,6 @@
 package architecture_test
 
 import (
-	"fmt"
 	"go/scanner"
 	"go/token"
 	"io/fs"
@@ -348,7 +347,7 @@ func TestTheRulesOfWordsCatchAFault(t *testing.T) {
 		"func termOf() {}": "term", "TermError": "term", "// the terms of a reward": "term", `"on_fabric": 1`: "fabric",
 		"var seats []int": "seat", "a stand-in": "stand-in", "termination determines the terminal": "", "claims": "",
 	} {
-		assert.Equal(t, word, retiredIn(line), fmt.Sprintf("%q", line))
+		assert.Equal(t, word, retiredIn(line), "%q", line)
 	}
 	for path, word := range map[string]string{"internal/outbound/hearsay_test.go": "hearsay", "rewards/determined.go": ""} {
 		assert.Equal(t, word, retiredIn(path), path)

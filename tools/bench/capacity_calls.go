@@ -67,7 +67,7 @@ func sendAll(ctx context.Context, c *client.Client, samples []rewards.Sample, de
 	}
 	wg.Wait()
 	for i, res := range b.results {
-		why := ""
+		var why string
 		switch {
 		case res == nil:
 			why = fmt.Sprintf("no result: %v", waits[i])

@@ -71,7 +71,7 @@ func (e *timedEngine) reset(key string) {
 }
 
 // question is what a sample's prompt asks for.
-var question = regexp.MustCompile(`call (\d+) takes ([0-9.]+)`) //nolint:gochecknoglobals // a pattern
+var question = regexp.MustCompile(`call (\d+) takes ([0-9.]+)`)
 
 // prompt is that of a call.
 func prompt(call int, takes time.Duration) string {

@@ -29,7 +29,7 @@ func newRunsTrial(ctx context.Context, o Options) (Trial, error) {
 			return waitFor(strconv.FormatInt(i, 10), "", sharesBlock)
 		}}
 	}
-	return newSharesTrial(ctx, o, runsProfile, load(lightRun), load(heavyRun), o.Lasting)
+	return newSharesTrial(ctx, runsProfile, load(lightRun), load(heavyRun), o.Lasting)
 }
 
 // newDeviceTrial has two runs with a profile each, on one session.
@@ -50,10 +50,10 @@ func newDeviceTrial(ctx context.Context, o Options) (Trial, error) {
 	if !o.Quick {
 		lasting *= 4 // a picture takes a tenth of a second
 	}
-	return newSharesTrial(ctx, o, deviceProfiles, load(lightRun, "other"), load(heavyRun, ""), lasting)
+	return newSharesTrial(ctx, deviceProfiles, load(lightRun, "other"), load(heavyRun, ""), lasting)
 }
 
-func newSharesTrial(ctx context.Context, o Options, yaml string, light, heavy isolationLoad, lasting time.Duration) (Trial, error) {
+func newSharesTrial(ctx context.Context, yaml string, light, heavy isolationLoad, lasting time.Duration) (Trial, error) {
 	root, err := report.Repository()
 	if err != nil {
 		return nil, err

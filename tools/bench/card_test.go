@@ -17,7 +17,7 @@ import (
 	"github.com/rewardloop/rewardloop/tools/bench/report"
 )
 
-func TestAQuickRunOfTheCardSuiteWorksWithoutACard(t *testing.T) {
+func TestAQuickRunOfTheCardSuiteWorksWithoutACard(t *testing.T) { //nolint:paralleltest // t.Setenv
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it runs models")
 	}

@@ -67,7 +67,7 @@ func newCardLoop(ctx context.Context, c *cardModels, job cardJob) (_ *cardLoop, 
 // load keeps samples in flight. Of many that fail the first says why.
 func (l *cardLoop) load(ctx context.Context, lasting time.Duration) (outcome, error) {
 	out, err := closedLoop(ctx, l.send, cardLanes, cardWindow, lasting)
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // the outermost
 		err = fmt.Errorf("%w, and %d more", all.Unwrap()[0], len(all.Unwrap())-1)
 	}
 	return out, err
@@ -89,7 +89,7 @@ func (l *cardLoop) send(ctx context.Context, lane int) error {
 // ask sends picture i under an id of its own.
 func (l *cardLoop) ask(ctx context.Context, lane int, i int64) (*wire.Result, error) {
 	s := *l.samples[i%cardPictures]
-	m := *s.Media[0] //nolint:govet // a description, used once
+	m := *s.Media[0] // a description, used once
 	s.ID, s.Media = fmt.Sprintf("%s-%d", s.ID, i), []*rewards.Media{&m}
 	f, err := l.node.clients[lane].Submit(ctx, &s, 0)
 	if err != nil {

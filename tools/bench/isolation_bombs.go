@@ -5,7 +5,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
-	"github.com/rewardloop/rewardloop/testkit/bombs"
+	"github.com/rewardloop/rewardloop/testkit/bombs" //nolint:depguard // the suite measures what they cost others
 )
 
 const lineBomb = "Decompression bombs, 16 at a time of each (WebP groups, PNG16 interlaced, 64-scan JPEG, 65535², zlib tails): " +

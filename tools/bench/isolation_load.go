@@ -273,7 +273,7 @@ func textLoad(run, reward, flag string, inFlight int) isolationLoad {
 		run: run, reward: reward, inFlight: inFlight,
 		sample: func(i int64) rewards.Sample {
 			id := strconv.FormatInt(i, 10)
-			truth, _ := json.Marshal(flag) //nolint:errchkjson // a text
+			truth, _ := json.Marshal(flag) // a text
 			return rewards.Sample{ID: "t" + id, Prompt: flag + " " + id, Response: "an answer", GroundTruth: truth}
 		},
 	}

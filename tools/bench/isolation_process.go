@@ -164,7 +164,7 @@ func rewardloopProgram(root string) (string, error) {
 }
 
 // What the programs say when they serve.
-var ( //nolint:gochecknoglobals // patterns
+var (
 	saysServing = regexp.MustCompile(`msg=serving address=(\S+)`)
 	saysJoin    = regexp.MustCompile(`msg="workers may join" nats=(\S+)`)
 	saysReady   = regexp.MustCompile(`"event":"(ready)"`)

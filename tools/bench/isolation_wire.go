@@ -43,7 +43,7 @@ func dialRude(ctx context.Context, addr string, hello *wire.Hello) (*rude, error
 		if m, err = c.read(); err == nil {
 			c.welcome, _ = m.(*wire.Welcome)
 			if refused, ok := m.(*wire.Error); ok {
-				err = fmt.Errorf("the server refuses: %s: %s", refused.Code, refused.Message)
+				err = fmt.Errorf("the server refuses: %w: %s", refused.Code, refused.Message)
 			}
 		}
 	}

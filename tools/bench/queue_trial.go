@@ -42,7 +42,7 @@ func sizeOf(o Options) queueSize {
 }
 
 // What nats-server says when it takes clients, and where it can be looked at.
-var ( //nolint:gochecknoglobals // patterns
+var (
 	saysListening = regexp.MustCompile(`Listening for client connections on (\S+)`)
 	saysMonitor   = regexp.MustCompile(`Starting http monitor on (\S+)`)
 )
@@ -235,19 +235,20 @@ func newIdleTrial(ctx context.Context, o Options) (_ Trial, err error) {
 		return nil, err
 	}
 	const entry = "{reward_functions: {size: {path: \"builtin://jpeg_compressibility\", required: true}}}\n"
-	text := "reward: " + entry + "rewards:\n"
+	var text strings.Builder
+	text.WriteString("reward: " + entry + "rewards:\n")
 	managers := map[string]*rewards.Manager{}
 	never := rewards.ScorerFunc(func(context.Context, *rewards.Sample) (rewards.Score, error) {
 		return rewards.Score{}, rewards.Internal
 	})
 	for i := range size.profiles {
 		name := "profile-" + strconv.Itoa(i)
-		text += "  " + name + ": " + entry
+		text.WriteString("  " + name + ": " + entry)
 		if managers[name], err = rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{{Key: "size", Weight: 1, Required: true, Scorer: never}}}); err != nil {
 			return nil, err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(t.fleet.folder, "cfg.yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(t.fleet.folder, "cfg.yaml"), []byte(text.String()), 0o600); err != nil {
 		return nil, err
 	}
 	p, err := start(ctx, "gateway", t.fleet.folder, bin, "serve", "-c", "cfg.yaml", "--until-stdin-closes", "--listen", "127.0.0.1:0", "--nats", t.fleet.url, "--name", "gateway",

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// lines of the issue.
+// lines that promise the figures.
 const (
 	lineCardLoop    = "CLIP-B and SmolVLM-sized random models, fused uint8 input, through the whole loop ≥ 95 % of a bare ONNX Runtime loop at the best batch on the same card; PP-OCR's models likewise"
 	lineCardOutputs = "outputs within 1e-3 (fp32) and 2e-2 (fp16) of the CPU"
@@ -16,7 +16,7 @@ const (
 )
 
 // cardBatches are the sizes of the batches of the bare loop.
-var cardBatches = []int{1, 2, 4, 8, 16, 32, 64}
+var cardBatches = []int{1, 2, 4, 8, 16, 32, 64} //nolint:gochecknoglobals // a table
 
 // onCards is one card, or the CPU in its place (-device cpu): then the models are tiny, and what
 // compares rates has no target, because around tiny models everything else is the load.

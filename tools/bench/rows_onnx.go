@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// lines of the issue.
+// lines that promise the figures.
 const (
 	lineCLIP      = "CLIP-B/32-sized random model, images/s ≥ 1.5× transformers + torch CPU and ≥ 1.2× Python onnxruntime with PIL preprocessing"
 	lineOverhead  = "own overhead ≤ 10 % of ORT time"

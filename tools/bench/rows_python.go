@@ -21,7 +21,7 @@ import (
 	"github.com/rewardloop/rewardloop/tools/bench/report"
 )
 
-// lines of the issue.
+// lines that promise the figures.
 const (
 	lineClient   = "Python client, raw 512×512×3, no-op reward: ≥ 400 samples/s with one process on 2 cores (or 60 % of a bare websockets client in the same run)"
 	lineFunction = "a trivial Python reward function: ≥ 1,000 calls/s for small payloads, ≥ 200/s for 786 KB; p99 reported"

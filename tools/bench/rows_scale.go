@@ -15,7 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// lines of the issue.
+// lines that promise the figures.
 const (
 	lineTickets = "ticket path ≥ 10,000/s over TCP on 2 cores"
 	lineRemote  = "786 KB samples through gateway + remote worker ≥ 40 % of the in-process rate in the same run"

@@ -12,13 +12,13 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// lines of the issue.
+// lines that promise the figures.
 const (
 	lineRatio = "raw 512×512×3 samples through all layers with a no-op reward ≥ 50 % of a bare gorilla round trip of the same frames"
 	lineRaw   = "expected ≥ 1,000/s on 2 cores"
 	lineJPEG  = "10,000/s at 25 KB"
 	lineTail  = "p99 at half that load ≤ bare p99 + 10 ms"
-	// of 1,000 connections of which 990 are idle a simulation shows the windows
+	// Of 1,000 connections of which 990 are idle a simulation shows the windows.
 	lineIdleConnections = "throughput as a paired row with 64 connections of which 60 idle"
 	lineBytes           = "bytes allocated per sample ≤ 64 KiB at 25 KB and at 786 KB"
 )

@@ -34,7 +34,7 @@ func alone(t *testing.T, program string, args ...string) (said string, code int)
 	cmd.Env, cmd.Dir = []string{}, t.TempDir()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		require.IsType(t, &exec.ExitError{}, err)
+		require.ErrorAs(t, err, new(*exec.ExitError))
 	}
 	return string(out), cmd.ProcessState.ExitCode()
 }

@@ -66,7 +66,7 @@ func gpuRun(t *testing.T, programs, tools map[string]string, env ...string) (sai
 	cmd.Env = append([]string{"PATH=" + bin, "OUT=" + out, "WORK=" + t.TempDir()}, env...)
 	text, err = cmd.CombinedOutput()
 	if err != nil {
-		require.IsType(t, &exec.ExitError{}, err)
+		require.ErrorAs(t, err, new(*exec.ExitError))
 	}
 	log, err := os.ReadFile(filepath.Join(out, "gpu.log"))
 	require.NoError(t, err)

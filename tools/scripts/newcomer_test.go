@@ -24,7 +24,7 @@ func TestEachKindOfNewThingHasAPatchThatAppliesAndTouchesThreeFilesOfCode(t *tes
 		_, err := os.Stat(patch)
 		require.NoError(t, err)
 		out, err := exec.CommandContext(t.Context(), "git", "apply", "--check", patch).CombinedOutput()
-		assert.NoError(t, err, "%s does not apply: make its change again and write it with git diff -U2\n%s", patch, out)
+		require.NoError(t, err, "%s does not apply: make its change again and write it with git diff -U2\n%s", patch, out)
 		out, err = exec.CommandContext(t.Context(), "git", "apply", "--numstat", patch).Output()
 		require.NoError(t, err)
 		var code, tests []string

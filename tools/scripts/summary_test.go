@@ -33,7 +33,7 @@ func makeTest(t *testing.T, cases string) (said string, code int) {
 		"ONNXRUNTIME_SHARED_LIBRARY_PATH="+filepath.Join(bin, "none"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		require.IsType(t, &exec.ExitError{}, err)
+		require.ErrorAs(t, err, new(*exec.ExitError))
 	}
 	return string(out), cmd.ProcessState.ExitCode()
 }

@@ -18,14 +18,14 @@ import (
 // two profiles, have had Tesseract to their weights.
 // The shares are those of times that a loaded machine stretches, so the bar is a quarter here;
 // internal/subprocess and internal/fair hold five percent in fake time.
-func TestRealChildrenServeRunsByWeight(t *testing.T) {
+func TestRealChildrenServeRunsByWeight(t *testing.T) { //nolint:tparallel // its subtests measure the shares of one reader
 	t.Parallel()
 	if len(tesseract.Kinds()) == 0 {
 		t.Skip("SKIPPED: this build starts a program for every picture, of which too few fit into a test")
 	}
 	r := newReader(t, tesseract.Config{})
 	px := scenes(t, 16)[0].px
-	for name, tenants := range map[string][2]rewards.Tenant{
+	for name, tenants := range map[string][2]rewards.Tenant{ //nolint:paralleltest // likewise
 		"two runs of a profile": {{Profile: "p", Run: "one", Weight: 1}, {Profile: "p", Run: "three", Weight: 3}},
 		"two profiles":          {{Profile: "p", Run: "r", Weight: 1}, {Profile: "q", Run: "r", Weight: 3}},
 	} {

@@ -49,7 +49,7 @@ func library(tb testing.TB, section string, data []byte) string {
 	tb.Helper()
 	names := append(append([]byte{0}, section...), "\x00.names\x00"...)
 	const start = 64
-	text := make([]byte, start)
+	text := append([]byte{}, make([]byte, start)...)
 	copy(text, "\x7fELF\x02\x01\x01")
 	put16, put32, put64 := binary.LittleEndian.PutUint16, binary.LittleEndian.PutUint32, binary.LittleEndian.PutUint64
 	put16(text[16:], 3) // a shared object

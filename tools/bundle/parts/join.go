@@ -47,7 +47,7 @@ func (m Manifest) checkPart(ctx context.Context, folder string, i int) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() // only read
 	head, sum := make([]byte, headerSize), sha256.New()
 	short, err := io.ReadFull(file, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {

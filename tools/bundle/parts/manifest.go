@@ -78,7 +78,7 @@ func (m Manifest) Bytes() (n int64) {
 
 // id is what begins the parts.
 func (m Manifest) id() [sha256.Size]byte {
-	text, _ := json.Marshal(m.Files) // of strings and numbers
+	text, _ := json.Marshal(m.Files) //nolint:errchkjson // of strings and numbers
 	return sha256.Sum256(text)
 }
 
@@ -90,7 +90,7 @@ func Read(folder string, limit int64) (Manifest, error) {
 	if err != nil {
 		return Manifest{}, fmt.Errorf("%w: %w", ErrManifest, err)
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() // only read
 	text, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
 	if err != nil {
 		return Manifest{}, fmt.Errorf("%w: %w", ErrManifest, err)

@@ -126,7 +126,7 @@ func read(ctx context.Context, path string, to io.Writer) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() // only read
 	return io.Copy(to, cancellable{ctx, file})
 }
 
