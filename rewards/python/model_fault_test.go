@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -240,6 +242,68 @@ func TestABatchThatRaisesIsTakenApartInItsProcessAsLongAsThereIsTime(t *testing.
 			assert.Equal(t, seconds > 0, retries > 0, "samples that the server has run again: %d", retries)
 		})
 	}
+}
+
+// lines are what was logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestAProcessScoresKnownSamplesBeforeThoseOfRuns(t *testing.T) {
+	t.Parallel()
+	d := newDevices(t, pool.Config{})
+	m := faulty(t, d, "Warmed", python.Options{Placement: &python.Placement{Warmup: 7}})
+	for range 2 { // the second time in a process that takes the place of the first
+		require.NoError(t, m.Warm(t.Context()))
+		s, err := score(t, m, numbered(0, "1"))
+		require.NoError(t, err)
+		assert.InDelta(t, 7, s.Value, 0, "the first call had the known samples")
+		for _, pid := range d.stats().PIDs {
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+	}
+	without := faulty(t, newDevices(t, pool.Config{}), "Warmed", python.Options{})
+	s, err := score(t, without, numbered(0, "1"))
+	require.NoError(t, err)
+	assert.InDelta(t, 1, s.Value, 0)
+}
+
+func TestAWarmUpThatFailsIsAWarningAndTheModelServes(t *testing.T) {
+	t.Parallel()
+	log := &lines{}
+	cfg := python.Config{Log: slog.New(slog.NewTextHandler(log, nil))}
+	opts := python.Options{Path: "testdata/faults.py", Name: "Warmed", Kwargs: map[string]any{"fails": true}, Placement: &python.Placement{Warmup: 2}}
+	raw, err := json.Marshal(opts)
+	require.NoError(t, err)
+	s, err := python.NewFunctions(cfg, newDevices(t, pool.Config{})).Spec().Build(raw)
+	require.NoError(t, err)
+	require.NoError(t, s.(rewards.Warmer).Warm(t.Context()))
+	got, err := s.Score(t.Context(), numbered(0, "1"))
+	require.NoError(t, err)
+	assert.InDelta(t, 2, got.Value, 0)
+	assert.Contains(t, log.String(), "the warm-up of a Python model failed")
+	assert.Contains(t, log.String(), "no room for rewardloop-known-image")
+}
+
+func TestAFunctionOfGroupsIsWarmedWithOneGroup(t *testing.T) {
+	t.Parallel()
+	opts := formed("Warmed", "score_group", nil)
+	opts["path"], opts["placement"] = "testdata/faults.py", map[string]any{"warmup": 5}
+	f := groupFunction(t, python.Config{}, opts)
+	assert.Equal(t, []float64{5, 5}, valuesOf(t, said(t, f, rows("", "a", "b"))))
 }
 
 func TestWhatARaisingBatchHeldIsFreeWhenItIsTakenApart(t *testing.T) {

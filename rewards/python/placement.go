@@ -34,7 +34,10 @@ type Placement struct {
 	// BatchWait is how many seconds a sample waits at most for others to share its batch while a
 	// process is free; nil: as long as is measured to be worth it, at most 5 ms.
 	BatchWait *float64 `json:"batch_wait_timeout_s,omitempty"`
-	// LoadTimeout bounds one start: imports, constructor, weights.
+	// Warmup is how many known samples each process scores in a batch when its model is loaded, before
+	// samples of runs come; 0: none.
+	Warmup int `json:"warmup,omitempty"`
+	// LoadTimeout bounds one start: imports, constructor, weights, the warm-up.
 	LoadTimeout time.Duration `json:"load_timeout,omitempty"`
 }
 
@@ -52,7 +55,8 @@ func (p *Placement) Keys(k *keys.Set) {
 	k.Int(&p.MaxBatchPixels, "max_batch_pixels", 0, "Pixels that the pictures and frames of a batch of a Python model have together at most. 0: the samples of a batch have 128 MiB together at most.").Min(0)
 	k.Other("batch_wait_timeout_s", "auto", "auto or 0…1", "Seconds that a sample waits at most for others to share its batch while a process of a Python model is free. "+
 		"auto: as long as is measured to be worth it, at most 0.005.")
-	k.Duration(&p.LoadTimeout, "load_timeout", 10*time.Minute, "One start of a process of a Python model: what its file imports and what its class loads.").Min(time.Second)
+	k.Int(&p.Warmup, "warmup", 0, "Known samples that each process of a Python model scores in one batch when the model is loaded, before samples of runs come, so that none of them pays for a first call. 0: none.").Between(0, 1024)
+	k.Duration(&p.LoadTimeout, "load_timeout", 10*time.Minute, "One start of a process of a Python model: what its file imports, what its class loads, and the warm-up.").Min(time.Second)
 }
 
 // WithDefaults fills what is not set.

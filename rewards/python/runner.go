@@ -1,6 +1,7 @@
 package python
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -49,7 +50,47 @@ sys.modules["rewardloop_model"].main(s, header, init["spec"])
 type modelSpec struct {
 	load
 
-	Device string `json:"device"` // cpu, or cuda:0: it sees its own card alone
+	Device string  `json:"device"` // cpu, or cuda:0: it sees its own card alone
+	Warmup *warmup `json:"warmup,omitempty"`
+}
+
+// warmup is the batch of known samples that a process scores when it has loaded its model: the first of
+// Kinds, nil: of the kinds that its parameters name.
+type warmup struct {
+	Samples int                    `json:"samples"`
+	Kinds   []string               `json:"kinds"`
+	Grouped bool                   `json:"grouped,omitempty"` // one group of so many samples
+	Known   map[string]knownOnWire `json:"known"`
+}
+
+type knownOnWire struct {
+	Head json.RawMessage `json:"head"`
+	Body []byte          `json:"body"` // what the tensors of Head lie in
+}
+
+// warmupOf is the warm-up of a model; nil: it has none.
+func warmupOf(opts Options) (*warmup, error) {
+	w := &warmup{Samples: opts.Placement.Warmup, Kinds: opts.Probe, Grouped: opts.Grouped(), Known: map[string]knownOnWire{}}
+	if w.Samples == 0 {
+		return nil, nil //nolint:nilnil // it says so
+	}
+	if f, _ := opts.form(); f.probe != "" && w.Kinds == nil {
+		w.Kinds = []string{f.probe}
+	}
+	for _, kind := range Kinds() {
+		sample := KnownSample(kind, true)
+		t := &payload{}
+		media, err := t.add(context.Background(), sample) // raw pixels: nothing is decoded
+		if err != nil {
+			return nil, err
+		}
+		js, err := json.Marshal(head{sample, media})
+		if err != nil {
+			return nil, err
+		}
+		w.Known[kind] = knownOnWire{js, bytes.Join(t.body, nil)}
+	}
+	return w, nil
 }
 
 // aboutKey is the entry of infer.Info.Metadata that holds an about.
@@ -61,7 +102,8 @@ type about struct {
 	Python string `json:"python"`
 	Form   string `json:"form"`
 	Sleeps bool   `json:"sleeps"`
-	Bytes  int64  `json:"bytes"` // of the card's memory
+	Bytes  int64  `json:"bytes"`  // of the card's memory
+	Warmup string `json:"warmup"` // why the warm-up failed; "": it did not
 
 	takes
 }
@@ -141,6 +183,10 @@ func (r *Runner) config() (subprocess.Config, error) {
 	if r.card != "" {
 		device = "cuda:0"
 	}
+	first, err := warmupOf(opts)
+	if err != nil {
+		return subprocess.Config{}, fmt.Errorf("%w: the warm-up of %s: %w", infer.ErrModel, opts.label(), err)
+	}
 	init, err := json.Marshal(map[string]any{
 		"sources": map[string]string{"rewardloop_process": string(processSource), "rewardloop_model": string(modelSource), "rewardloop_forms": string(formsSource)},
 		"spec": modelSpec{
@@ -149,7 +195,7 @@ func (r *Runner) config() (subprocess.Config, error) {
 				Limits: map[string]int64{"FSIZE": cfg.FileBytes, "NOFILE": int64(cfg.Files)}, Model: true, Columns: opts.Placement.Batch,
 				Signature: opts.Signature, Reference: opts.Reference != "",
 			},
-			Device: device,
+			Device: device, Warmup: first,
 		},
 	})
 	if err != nil {
@@ -185,6 +231,9 @@ func (r *Runner) started(body []byte) {
 	var a about
 	if json.Unmarshal(body, &a) != nil {
 		return // its first answer to a batch will be as wrong
+	}
+	if a.Warmup != "" {
+		r.cfg.Log.Warn("the warm-up of a Python model failed", "function", r.opts.label(), "samples", r.opts.Placement.Warmup, "error", a.Warmup)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -97,7 +97,7 @@ func (f *Functions) Spec() rewards.Spec {
 			{Name: "interpreter", Type: "string", Default: "pool.python.interpreter", Doc: "a Python of an environment of its own"},
 			{Name: "signature", Type: "string", Default: "one sample", Doc: "the form in which it is called: " + strings.Join(Signatures(), ", ")},
 			{Name: "reference", Type: "string", Default: "none", Doc: "where the reference answer stands that takes part in the groups of validation: ground_truth, extra_info.y.0.content"},
-			{Name: "placement", Type: "object", Default: "none", Doc: "makes a model of it, which runs in batches on devices: batch, devices, num_replicas, fraction, max_batch_size, max_batch_pixels, batch_wait_timeout_s, load_timeout"},
+			{Name: "placement", Type: "object", Default: "none", Doc: "makes a model of it, which runs in batches on devices: batch, devices, num_replicas, fraction, max_batch_size, max_batch_pixels, batch_wait_timeout_s, warmup, load_timeout"},
 			{Name: "timeout", Type: "integer", Default: "none", Doc: "the timeout of its component in nanoseconds, from which the time of a model's batch follows"},
 			{Name: "concurrency", Type: "integer", Default: "256 async, else 1", Doc: "calls that one process runs at a time; those of a synchronous function in threads"},
 			{Name: "agent_concurrency", Type: "integer", Default: "1", Doc: "concurrency of a class whose compute_score is synchronous, where that is not set"},
