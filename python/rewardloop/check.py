@@ -94,8 +94,8 @@ def specification(args: argparse.Namespace) -> dict[str, Any]:
     # These are the entry's, and change the call.
     keys = {key: kwargs.pop(key, None) for key in ("batch", "devices", "pixels", "signature")}
     pixels, device = keys["pixels"] or "auto", keys["devices"] or "cpu"
-    if pixels not in ("auto", "numpy", "torch", "pil"):
-        raise ValueError(f"--set pixels={pixels}: want auto, numpy, torch or pil")
+    if pixels not in ("auto", "numpy", "torch", "pil", "path"):
+        raise ValueError(f"--set pixels={pixels}: want auto, numpy, torch, pil or path")
     columns = bool(args.batch or keys["batch"])
     name = name or "compute_score"
     signature = keys["signature"]

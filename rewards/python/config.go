@@ -111,8 +111,9 @@ type Options struct {
 	// ExtraKeys declares the scalars besides score that the function returns, name to
 	// number, bool or string; nil: those of the first success.
 	ExtraKeys map[string]rewards.FieldKind `json:"extra_keys,omitempty"`
-	// Pixels is numpy, torch, pil (PIL.Image; of a video a list) or auto (default): torch if
-	// the function's module has imported it, else numpy.
+	// Pixels is numpy, torch, pil (PIL.Image; of a video a list), path (a file: PNG, AVI, WAV, NPY,
+	// removed after the call) or auto (default): torch if the function's module has imported it,
+	// else numpy.
 	Pixels string `json:"pixels,omitempty"`
 	// Concurrency is how many calls one process runs at a time: of an async function in
 	// its event loop (default Config.Concurrency), of a synchronous one in threads
@@ -204,7 +205,7 @@ func (o Options) Validate() error {
 }
 
 // PixelForms are what Options.Pixels may be.
-func PixelForms() []string { return []string{"auto", "numpy", "torch", "pil"} }
+func PixelForms() []string { return []string{"auto", "numpy", "torch", "pil", "path"} }
 
 func checkPath(path string) string {
 	if module, ok := strings.CutPrefix(path, "pkg://"); ok {

@@ -403,8 +403,8 @@ class DDPO(Form):
         return not takes.rest and len(takes.order) < len(self.positional) and takes.needed <= {"device", *self.options}
 
     def faults(self, takes):
-        if self.pixels == "pil":
-            yield f"pixels: pil has no effect with signature: {self.name}, which gives arrays; leave it out"
+        if self.pixels in ("pil", "path"):
+            yield f"pixels: {self.pixels} has no effect with signature: {self.name}, which gives arrays; leave it out"
         if not self.factory(takes):
             yield from super().faults(takes)
 

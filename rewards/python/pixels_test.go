@@ -3,11 +3,16 @@ package python_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"strconv"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
@@ -73,4 +78,43 @@ func TestASampleWithoutThePictureAFunctionNeedsIsABadInput(t *testing.T) {
 	_, err := score(t, s, &rewards.Sample{ID: "text", Response: "x"})
 	assert.Equal(t, rewards.BadInput, rewards.ClassOf(err))
 	assert.ErrorContains(t, err, "needs solution_image")
+}
+
+func TestMediaMayBeFilesForTheTimeOfACall(t *testing.T) {
+	t.Parallel()
+	needs(t, "numpy")
+	needs(t, "PIL")
+	for name, class := range map[string]rewards.Scorer{
+		"a function": scorer(t, python.Config{}, python.Options{Path: "testdata/faults.py", Name: "Files", Pixels: "path"}),
+		"a model":    faulty(t, newDevices(t, pool.Config{}), "Files", python.Options{Pixels: "path"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raw := func(kind rewards.Kind, layout rewards.Layout, dtype string, data []byte, shape ...int) *rewards.Media {
+				return &rewards.Media{Kind: kind, Encoding: rewards.Raw, Layout: layout, DType: dtype, Shape: shape, Data: data, FPS: 5, SampleRate: 16000}
+			}
+			sample := &rewards.Sample{ID: "a", Media: []*rewards.Media{
+				raw(rewards.Image, rewards.CHW, "U8", pixels(6), 3, 1, 2), raw(rewards.Image, rewards.HWC, "U8", pixels(2), 1, 2, 1),
+				raw(rewards.Video, rewards.THWC, "U8", pixels(12), 2, 1, 2, 3),
+				raw(rewards.Audio, "T", "I16", []byte{1, 0, 0xff, 0xff}, 2), raw(rewards.Latent, "LD", "F32", make([]byte, 8), 2, 1),
+			}}
+			var folder string
+			var pid int
+			for range 3 {
+				got, err := score(t, class, sample)
+				require.NoError(t, err)
+				assert.Zero(t, got.Value, "files of the call before")
+				seen, err := json.Marshal(got.Details["seen"])
+				require.NoError(t, err)
+				assert.JSONEq(t, `[[[[0,2,4],[1,3,5]]],[[0,1]],[[[[[0,1,2],[3,4,5]]],[[[6,7,8],[9,10,11]]]],5],[1,16000,[1,0,255,255]],[[0],[0]]]`, string(seen))
+				folder = got.Extra["folder"].(string)
+				require.DirExists(t, folder)
+				n, err := strconv.Atoi(got.Extra["pid"].(string))
+				require.NoError(t, err)
+				pid = n
+			}
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+			require.Eventually(t, func() bool { _, err := os.Stat(folder); return os.IsNotExist(err) }, 30*time.Second, 5*time.Millisecond, "removed with its process")
+		})
+	}
 }

@@ -198,6 +198,7 @@ def keep(*descriptors):
         ended, status = os.waitpid(-1, 0)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end_orphans()
+    remove_files(process)
     if os.WIFSIGNALED(status):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [os.WTERMSIG(status)])
         if os.WTERMSIG(status) != signal.SIGKILL:
@@ -500,6 +501,8 @@ class Function:
         """What makes an array, a tensor or a picture of bytes."""
         if self.pixels == "pil":
             return pil_image
+        if self.pixels == "path":
+            return file_path
         use_torch = self.pixels == "torch" or (self.pixels == "auto" and "torch" in sys.modules)
         return torch_tensor if use_torch else numpy_array
 
@@ -613,11 +616,133 @@ def pil_image(entry, data):
         return array
     from PIL import Image
 
+    pictures = [Image.fromarray(frame[:, :, 0] if frame.shape[2] == 1 else frame) for frame in frames_of(array, entry)]
+    return pictures[0] if entry["kind"] == "image" else pictures
+
+
+def frames_of(array, entry):
+    """The frames of a picture or video as uint8 HWC, of an array as numpy_array has it."""
     if array.dtype != "uint8":
         array = (array.clip(0, 1) * 255 + 0.5).astype("uint8")
-    frames = array[None] if entry["kind"] == "image" else array
-    pictures = [Image.fromarray(frame.transpose(1, 2, 0)) for frame in frames]
-    return pictures[0] if entry["kind"] == "image" else pictures
+    return [frame.transpose(1, 2, 0) for frame in (array[None] if entry["kind"] == "image" else array)]
+
+
+# --- files ------------------------------------------------------------------
+
+DEFAULT_FPS = 8  # of a video whose trainer gave none
+FILES = "rewardloop-{}-"  # the folder of a process, in the folder for temporary files
+
+
+class FilePath(str):
+    """The path of a file that is removed when nothing holds this object any more: a call does as long as it runs."""
+
+
+_folder = None  # of this process; made when the first file is
+
+
+def file_path(entry, data):
+    """The media of an entry as a file: a picture as PNG, a video as AVI of PNGs, audio as WAV of 16 bits, a
+    latent as NPY. Returns its FilePath. It is whole when it is returned."""
+    global _folder
+    import tempfile
+    import weakref
+
+    _folder = _folder or tempfile.mkdtemp(prefix=FILES.format(os.getpid()))
+    kind, array = entry["kind"], numpy_array(entry, data)
+    suffix, write = {"image": (".png", write_png), "video": (".avi", write_avi), "audio": (".wav", write_wav)}.get(kind, (".npy", write_npy))
+    descriptor, name = tempfile.mkstemp(suffix=suffix, dir=_folder)
+    path = FilePath(name)
+    weakref.finalize(path, remove, name).atexit = False  # the keeper removes the folder
+    with os.fdopen(descriptor, "wb") as file:
+        write(file, array, entry)
+    return path
+
+
+def remove(name):
+    try:
+        os.unlink(name)
+    except OSError:
+        pass  # the function has moved it
+
+
+def remove_files(process):
+    """Removes the folder of a process that has ended."""
+    import glob
+    import shutil
+    import tempfile
+
+    for folder in glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), FILES.format(process) + "*")):
+        if os.stat(folder, follow_symlinks=False).st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def png(frame, level):
+    """A frame, uint8 HWC, as PNG (ISO/IEC 15948): grey, RGB or RGBA of 8 bits, rows without a filter."""
+    import zlib
+
+    height, width, channels = frame.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in frame)
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2, 4: 6}[channels], 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, level)) + chunk(b"IEND", b"")
+
+
+def write_png(file, array, entry):
+    file.write(png(frames_of(array, entry)[0], 1))
+
+
+def write_avi(file, array, entry):
+    """AVI (RIFF) with one stream of PNGs that are not compressed, MPNG, and an index: lossless, and read by FFmpeg, PyAV, OpenCV
+    and decord. OpenCV 5.0 crashes on frames of bare BGR."""
+    frames = frames_of(array, entry)
+    height, width, _ = frames[0].shape
+    rate = round(1000 * (entry.get("fps") or DEFAULT_FPS))
+    largest = 256 + (4 * width + 1) * height * 1001 // 1000
+    if largest * len(frames) > 1 << 31:
+        raise BadSample(f"a video of {len(frames)} frames of {width} × {height} does not fit into a file of 2 GiB; ask for arrays (pixels: numpy)")
+
+    def chunk(kind, data):
+        return kind + struct.pack("<I", len(data)) + data
+
+    main = struct.pack("<14I", round(1e9 / rate), largest * rate // 1000, 0, 0x10, len(frames), 0, 1, largest, width, height, 0, 0, 0, 0)
+    stream = b"vidsMPNG" + struct.pack("<10I4H", 0, 0, 0, 1000, rate, 0, len(frames), largest, 0xFFFFFFFF, 0, 0, 0, width, height)
+    form = struct.pack("<IiiHH4sIiiII", 40, width, height, 1, 24, b"MPNG", 3 * width * height, 0, 0, 0, 0)
+    headers = chunk(b"LIST", b"hdrl" + chunk(b"avih", main) + chunk(b"LIST", b"strl" + chunk(b"strh", stream) + chunk(b"strf", form)))
+    begin, index = 12 + len(headers) + 8, []
+    file.write(b"\0" * begin + b"movi")
+    for frame in frames:
+        data = png(frame, 0)
+        index.append(struct.pack("<4sIII", b"00dc", 0x10, file.tell() - begin, len(data)))
+        file.write(b"00dc" + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2))
+    end = file.tell()
+    file.write(chunk(b"idx1", b"".join(index)))
+    total = file.tell()
+    file.seek(0)
+    file.write(b"RIFF" + struct.pack("<I", total - 8) + b"AVI " + headers + b"LIST" + struct.pack("<I", end - begin))
+
+
+def write_wav(file, array, entry):
+    """WAV of 16 bits; floating-point samples are -1 to 1."""
+    import wave
+
+    if entry.get("layout") == "TC":
+        array = array.T
+    if array.dtype != "int16":
+        array = (array.astype("float32").clip(-1, 1) * 32767).round().astype("<i2")
+    with wave.open(file, "wb") as out:
+        out.setnchannels(1 if array.ndim == 1 else array.shape[0])
+        out.setsampwidth(2)
+        out.setframerate(int(entry["sample_rate"]))
+        out.writeframes((array if array.ndim == 1 else array.T).astype("<i2").tobytes())
+
+
+def write_npy(file, array, entry):
+    import numpy
+
+    numpy.save(file, array, allow_pickle=False)
 
 
 # --- results ----------------------------------------------------------------

@@ -93,7 +93,7 @@ func (f *Functions) Spec() rewards.Spec {
 			{Name: "name", Type: "string", Default: functionName, Doc: "the function or class in it; may be async"},
 			{Name: "kwargs", Type: "object", Default: "none", Doc: "the other keys of its entry, or reward_kwargs: handed to every call by keyword"},
 			{Name: "extra_keys", Type: "object", Default: "as they come", Doc: "the scalars it returns besides score: name to number, bool or string"},
-			{Name: "pixels", Type: "string", Default: "auto", Doc: "numpy, torch, pil, or auto: torch if the module imports it"},
+			{Name: "pixels", Type: "string", Default: "auto", Doc: "numpy, torch, pil, path (a file for the time of the call), or auto: torch if the module imports it"},
 			{Name: "interpreter", Type: "string", Default: "pool.python.interpreter", Doc: "a Python of an environment of its own"},
 			{Name: "signature", Type: "string", Default: "one sample", Doc: "the form in which it is called: " + strings.Join(Signatures(), ", ")},
 			{Name: "reference", Type: "string", Default: "none", Doc: "where the reference answer stands that takes part in the groups of validation: ground_truth, extra_info.y.0.content"},
