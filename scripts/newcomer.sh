@@ -7,6 +7,7 @@
 
 [ -z "$(git status --porcelain -- ':!tools/newcomer')" ] || warn "what is not committed is not in the copy"
 root=$PWD
+if [ -x .venv/bin/python ]; then export REWARDLOOP_PYTHON=$PWD/.venv/bin/python; fi # a test of metrics scores a picture with it
 copy=$(mktemp -d)
 trap 'git -C "$root" worktree remove --force "$copy/tree" >/dev/null 2>&1; rm -rf "$copy"' EXIT
 git worktree add --quiet --detach "$copy/tree" HEAD
