@@ -78,7 +78,7 @@ func TestSamplesWaitWhileTheirEngineIsDownAndNothingOfItCounts(t *testing.T) {
 		}
 		time.Sleep(400 * time.Millisecond) // eight are with the workers, and are read
 		e.Down(true)
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(2500 * time.Millisecond)
 		pending, n := s.Manager.Pending(100)
 		require.Equal(t, 40, n)
 		for _, p := range pending {
