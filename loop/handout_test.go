@@ -100,7 +100,7 @@ func TestGroupsAreHandedOutOnceInTheOrderOfTheirCompletion(t *testing.T) {
 		assert.True(t, last.Done)
 		assert.Equal(t, wire.StepComplete, last.State)
 		assert.EqualValues(t, 12, last.Scored)
-		again := s.fetch(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 99})
+		again = s.fetch(t, wire.Fetch{Req: 2, Step: 1, Chunk: 1, Groups: 99})
 		assert.Equal(t, second.IDs, again.IDs, "long after, the same rows")
 		assert.Equal(t, second.Scores, again.Scores)
 		_, err := s.Manager.Rewards(t.Context(), "run", 0, wire.Fetch{Req: 4, Step: 1, Chunk: 7})
