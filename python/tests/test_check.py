@@ -225,7 +225,7 @@ class FoundTest(CheckCase):
             ((self.file, "--extra-info", "[1]"), "--extra-info [1]: want an object"),
             ((self.file, "--ground-truth", "{x"), "begins as JSON and is none"),
             ((self.file, "--set", "bonus"), "--set bonus: want key=value"),
-            ((self.file, "--set", "pixels=jpeg"), "want auto, numpy, torch or pil"),
+            ((self.file, "--set", "pixels=jpeg"), "want auto, numpy, torch, pil or path"),
             ((self.file, "--image", "nowhere.png"), "there is no such file"),
             ((self.file, "--timeout", "0"), "--timeout 0: want more than 0"),
             ((self.file, "--interpreter", "/nowhere/python"), "--interpreter /nowhere/python: No such file"),
