@@ -254,7 +254,7 @@ func TestAMakerThatIsKilledLeavesNothingThatCountsAsMade(t *testing.T) {
 
 // The real pair that cannot share an environment (HPSv3 wants transformers 4.45.2, pyiqa 5 or newer), and a
 // model with tiny weights in NumPy, from the package index.
-func TestTransformers4And5ServeOneReward(t *testing.T) {
+func TestPymodelsTransformers4And5ServeOneReward(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("REWARDLOOP_PYMODELS") != "1" {
 		t.Skip("SKIPPED: it downloads two versions of transformers, and NumPy (103 MB); make test-pymodels sets REWARDLOOP_PYMODELS=1")
