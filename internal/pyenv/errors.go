@@ -35,9 +35,9 @@ var (
 
 // sign is a text in a tool's output by which a failure is known, and its class.
 type sign struct {
-	text  string
-	class error
-	todo  string
+	text   string
+	class  error
+	advice string
 }
 
 // signs are looked for in this order: after lines about the network pip also says that it found
@@ -73,14 +73,14 @@ func signs() []sign {
 
 // failure is the error of a tool that ended badly, by what it said.
 func failure(what, said string, err, class error) error {
-	todo := ""
+	advice := ""
 	for _, s := range signs() {
 		if strings.Contains(said, s.text) {
-			class, todo = s.class, ": "+s.todo
+			class, advice = s.class, ": "+s.advice
 			break
 		}
 	}
-	return fmt.Errorf("%w: %s: %w%s. It says: %s", class, what, err, todo, tail(reason(said)))
+	return fmt.Errorf("%w: %s: %w%s. It says: %s", class, what, err, advice, tail(reason(said)))
 }
 
 // reason leaves out of what pip says how it got there, and all of its attempts but the last.
