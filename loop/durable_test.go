@@ -22,6 +22,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/race"
 	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -659,7 +660,7 @@ func TestHistoriesOfKilledGatewaysYieldOneResultEach(t *testing.T) {
 	switch {
 	case testing.Short():
 		n = 4
-	case raceEnabled:
+	case race.Enabled:
 		n = 40
 	}
 	for seed := range n {

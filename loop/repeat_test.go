@@ -28,6 +28,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/race"
 	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -43,8 +44,11 @@ import (
 func TestTheSameHistoryTwiceIsTheSame(t *testing.T) {
 	t.Parallel()
 	from, n := 1, 100
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		n = 4
+	case race.Enabled:
+		n = 30
 	}
 	if os.Getenv("REWARDLOOP_SEEDS") != "" || os.Getenv("REWARDLOOP_SEED") != "" {
 		from, n = firstSeed(t)

@@ -22,6 +22,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/race"
 	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -39,8 +40,8 @@ func seeds(t *testing.T) int {
 	switch {
 	case testing.Short():
 		return 40
-	case raceEnabled:
-		return 600
+	case race.Enabled:
+		return 300
 	}
 	return 10_000
 }

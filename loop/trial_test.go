@@ -21,6 +21,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/testkit/memqueue"
+	"github.com/rewardloop/rewardloop/testkit/race"
 	"github.com/rewardloop/rewardloop/testkit/rig"
 	"github.com/rewardloop/rewardloop/wire"
 	"github.com/rewardloop/rewardloop/workers"
@@ -290,7 +291,7 @@ func (tr trial) trials() int {
 		return n
 	}
 	switch {
-	case !raceEnabled && !testing.Short():
+	case !race.Enabled && !testing.Short():
 		return 5
 	case tr.workers > 16:
 		return 1

@@ -14,6 +14,7 @@ import (
 	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/testkit/bombs"
+	"github.com/rewardloop/rewardloop/testkit/race"
 )
 
 // allocated is what f allocates, in bytes.
@@ -31,7 +32,7 @@ type bombCase struct {
 	want string // of its error; "": it has pixels
 }
 
-func bombCases() map[string]bombCase {
+var bombCases = sync.OnceValue(func() map[string]bombCase {
 	all := bombs.All(2048)
 	return map[string]bombCase{
 		"webp_groups":      {all["webp_groups"](), ""},
@@ -41,7 +42,7 @@ func bombCases() map[string]bombCase {
 		"png_65535":        {all["png_65535"](), "65535×65535"},
 		"zlib_tail":        {all["zlib_tail"](), "too much pixel data"},
 	}
-}
+})
 
 //nolint:paralleltest // it measures what the process allocates
 func TestABombTakesNoMoreThanWasBooked(t *testing.T) {
@@ -82,8 +83,20 @@ func heapBytes() int64 {
 	return int64(s[0].Value.Uint64() + s[1].Value.Uint64())
 }
 
+// atATime is how many bombs are decoded at a time: 16. Under the race detector, with which each takes
+// seconds, as many as are far beyond the budget: of 80 MiB, or of 190 MiB.
+func atATime(name string) int {
+	switch {
+	case !race.Enabled:
+		return 16
+	case name == "webp_groups":
+		return 3
+	}
+	return 6
+}
+
 //nolint:paralleltest // it measures the heap of the process
-func TestSixteenBombsAtATimeStayWithinTheBudgetWithTheirGarbage(t *testing.T) {
+func TestBombsDecodedAtATimeStayWithinTheBudgetWithTheirGarbage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
@@ -109,7 +122,7 @@ func TestSixteenBombsAtATimeStayWithinTheBudgetWithTheirGarbage(t *testing.T) {
 				}
 			}()
 			var all sync.WaitGroup
-			for range 16 {
+			for range atATime(name) {
 				all.Go(func() {
 					p, err := d.Decode(t.Context(), frames(rewards.Image, c.data))
 					assert.Equal(t, c.want == "", err == nil, "%v", err)

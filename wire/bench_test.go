@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/race"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -103,7 +104,7 @@ func TestReceivingARawPictureAllocatesLittle(t *testing.T) { //nolint:parallelte
 	})
 	perRun := (allocated() - before) / runs
 	t.Logf("%d B in %v allocations", perRun, allocs)
-	if !raceEnabled {
+	if !race.Enabled {
 		assert.Less(t, perRun, uint64(20<<10))
 		assert.Less(t, allocs, 60.0)
 	}

@@ -37,7 +37,7 @@ func TestTuningShowsTheCapacitiesThatConfigPrintSays(t *testing.T) {
 	}
 	readers, err := node.NewReaders(config.Default().Pool)
 	require.NoError(t, err)
-	_, err = readers.Choose(ocr.ReaderOptions{Reader: ocr.ReaderPPOCR, Model: ocr.DefaultModel, Device: "cpu"})
+	_, err = readers.Choose(ocr.ReaderOptions{Reader: ocr.ReaderPPOCR, Model: ocr.DefaultModel, Detect: true, Device: "cpu"})
 	require.NoError(t, readers.Close())
 	if err != nil && os.Getenv("REQUIRE_ORT") != "1" {
 		t.Skipf("SKIPPED: no PP-OCR: %v", err)

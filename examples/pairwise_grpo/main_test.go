@@ -113,7 +113,7 @@ func TestAJudgeThatIsAwayFailsTheGroupAndScoresNobody(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
-	url, _ := serve(t, "engines.judge.base_urls=[http://127.0.0.1:1]", "+engines.judge.attempts=1", "+reward.reward_functions.better.retries=0", "loop.max_attempts=1")
+	url, _ := serve(t, "engines.judge.base_urls=[http://127.0.0.1:1]", "+engines.judge.attempts=1", "+reward.reward_functions.better.retries=0", "loop.max_attempts=1", "loop.unavailable_after=2s")
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), &out, url, "", "samples.jsonl"))
 	assert.Equal(t, 8, strings.Count(out.String(), " failed: "), out.String())

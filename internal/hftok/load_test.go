@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/internal/hftok"
+	"github.com/rewardloop/rewardloop/testkit/race"
 )
 
 // tiny is a tokenizer.json with room for more sections.
@@ -142,7 +143,7 @@ func TestANormalFormMayNotBlowATextUp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it takes seconds")
 	}
-	if stride > 1 {
+	if race.Enabled {
 		t.Skip("the race detector makes it ten times dearer")
 	}
 	tok, err := hftok.Parse([]byte(tiny(`"normalizer":{"type":"NFKC"}`)))

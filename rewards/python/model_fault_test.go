@@ -321,9 +321,9 @@ func TestWhatARaisingBatchHeldIsFreeWhenItIsTakenApart(t *testing.T) {
 func TestABatchWithMoreToSayThanFitsIntoAnAnswerIsHalved(t *testing.T) {
 	t.Parallel()
 	d := newDevices(t, pool.Config{})
-	m := faulty(t, d, "Wordy", python.Options{Placement: &python.Placement{MaxBatch: 256}})
+	m := faulty(t, d, "Wordy", python.Options{Placement: &python.Placement{MaxBatch: 64}})
 	warm(t, m)
-	for i, s := range all(t, m, numbers(0, 400)) {
+	for i, s := range all(t, m, numbers(0, 64)) {
 		require.NoError(t, s.err)
 		assert.InDelta(t, float64(i), s.Value, 0)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/text"
+	"github.com/rewardloop/rewardloop/testkit/race"
 )
 
 // shape is a degenerate response: one unit again and again between two ends.
@@ -109,6 +110,15 @@ func cost(t *testing.T, scorer rewards.Scorer, sh shape, bytes, runs int) time.D
 // enough is the time below which a megabyte is fast, whatever a quarter of it takes.
 const enough = 250 * time.Millisecond
 
+// megabyte is what the degenerate responses are long: a sixteenth of one where each step is
+// ten times dearer.
+func megabyte() int {
+	if race.Enabled {
+		return 1 << 16
+	}
+	return 1 << 20
+}
+
 // A megabyte takes a moment, or else at most twice the four times longer that a
 // quarter of it takes; a quadratic rule takes minutes and sixteen times longer.
 // Processor time is compared with processor time, and only after a slow first run.
@@ -122,15 +132,16 @@ func TestADegenerateMegabyteTakesFourTimesAsLongAsAQuarterOfIt(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			scorer := newScorer(t, l.scorer, l.options)
+			long := megabyte()
 			for _, sh := range l.shapes {
-				whole := cost(t, scorer, sh, megabyte, 1)
+				whole := cost(t, scorer, sh, long, 1)
 				if whole <= enough {
-					t.Logf("%s %q: %v for %d bytes", l.options, sh, whole, megabyte)
+					t.Logf("%s %q: %v for %d bytes", l.options, sh, whole, long)
 					continue
 				}
-				quarter := cost(t, scorer, sh, megabyte/4, 3)
-				whole = min(whole, cost(t, scorer, sh, megabyte, 2))
-				assert.LessOrEqual(t, whole, 8*quarter, "%s on %q: %v for %d bytes, %v for a quarter", l.options, sh, whole, megabyte, quarter)
+				quarter := cost(t, scorer, sh, long/4, 3)
+				whole = min(whole, cost(t, scorer, sh, long, 2))
+				assert.LessOrEqual(t, whole, 8*quarter, "%s on %q: %v for %d bytes, %v for a quarter", l.options, sh, whole, long, quarter)
 			}
 		})
 	}

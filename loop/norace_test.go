@@ -1,5 +1,0 @@
-//go:build !race
-
-package loop_test
-
-const raceEnabled = false
