@@ -98,8 +98,9 @@ func (r *Readers) Choose(o ocr.ReaderOptions) (Choice, error) {
 			Detail: fmt.Sprintf("PP-OCR (%s, %s, on %s) with ONNX Runtime %s", o.Model, o.Mode, o.Device, library.Version),
 		}, nil
 	}
-	// A card that was asked for is not replaced by a CPU with another reader.
-	if o.Reader == ocr.ReaderPPOCR || o.Device != infer.CPU {
+	// A card that was asked for is not replaced by a CPU with another reader, and no other
+	// reader takes a whole picture for one line.
+	if o.Reader == ocr.ReaderPPOCR || o.Device != infer.CPU || !o.Detect {
 		return Choice{}, ppErr
 	}
 	detail, err := tesseract.Available()
@@ -133,13 +134,21 @@ func vlmOf(o ocr.ReaderOptions) vlm.Options {
 	return vlm.Options{Model: o.Model, Device: o.Device}
 }
 
+// roles are the files of a PP-OCR model that the options use.
+func roles(o ocr.ReaderOptions) []string {
+	if !o.Detect {
+		return []string{"rec"}
+	}
+	return []string{"det", "rec"}
+}
+
 // complete says whether all that PP-OCR needs is here.
 func (r *Readers) complete(o ocr.ReaderOptions) (ort.Library, error) {
 	m, err := models.Find(o.Model)
 	if err != nil {
 		return ort.Library{}, err
 	}
-	for _, role := range []string{"det", "rec"} {
+	for _, role := range roles(o) {
 		if _, ok := m.File(role); !ok {
 			return ort.Library{}, fmt.Errorf("model %s does not read text: it has no file %q", m.Name, role)
 		}
@@ -206,17 +215,21 @@ func (r *Readers) reader(o ocr.ReaderOptions) (ocr.TextReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	det, err := r.model(m, "det", o.Device)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := r.model(m, "rec", o.Device)
-	if err != nil {
-		return nil, err
+	var files ppocr.Models
+	for _, role := range roles(o) {
+		made, err := r.model(m, role, o.Device)
+		if err != nil {
+			return nil, err
+		}
+		if role == "rec" {
+			files.Rec = made
+		} else {
+			files.Det = made
+		}
 	}
 	made, err := ppocr.New(ppocr.Config{
-		Profile: ppocr.Profile(o.Profile), Mode: ppocr.Mode(o.Mode), SwapRB: o.SwapRB,
-	}, ppocr.Models{Det: det, Rec: rec})
+		Profile: ppocr.Profile(o.Profile), Mode: ppocr.Mode(o.Mode), WholePicture: !o.Detect, SwapRB: o.SwapRB,
+	}, files)
 	if err != nil {
 		return nil, err
 	}

@@ -48,9 +48,10 @@ func TestWhatWasAskedForByNameIsNeverReplaced(t *testing.T) {
 	t.Parallel()
 	r := readers(t, "pool.models_dir="+t.TempDir())
 	for name, o := range map[string]ocr.ReaderOptions{
-		"the engine": {Reader: ocr.ReaderPPOCR, Model: ocr.DefaultModel, Device: "cpu"},
-		"the device": {Reader: ocr.ReaderAuto, Model: ocr.DefaultModel, Device: "cuda:0"},
-		"the model":  {Reader: ocr.ReaderPPOCR, Model: "ppocr-v9", Device: "cpu"},
+		"the engine":    {Reader: ocr.ReaderPPOCR, Model: ocr.DefaultModel, Detect: true, Device: "cpu"},
+		"the device":    {Reader: ocr.ReaderAuto, Model: ocr.DefaultModel, Detect: true, Device: "cuda:0"},
+		"the model":     {Reader: ocr.ReaderPPOCR, Model: "ppocr-v9", Detect: true, Device: "cpu"},
+		"whole picture": {Reader: ocr.ReaderAuto, Model: ocr.DefaultModel, Device: "cpu"},
 	} {
 		_, err := r.Choose(o)
 		require.Error(t, err, name)

@@ -96,6 +96,9 @@ type ReaderOptions struct {
 	// Mode is "fast" (default), or "parity": sizes, padding and batches of the
 	// reference.
 	Mode string `json:"mode"`
+	// Detect has a detector find the lines of a picture first; true. Without it the whole
+	// picture is one line, for pictures of cropped text: only ppocr reads so.
+	Detect bool `json:"detect"`
 	// SwapRB hands the models red and blue exchanged, as flow_grpo does by giving
 	// PaddleOCR RGB arrays.
 	SwapRB bool `json:"swap_rb"`
@@ -119,7 +122,7 @@ const (
 
 // DefaultReader is what options that name no reader mean.
 func DefaultReader() ReaderOptions {
-	return ReaderOptions{Reader: ReaderAuto, Model: DefaultModel, Profile: profileRapidOCR, Mode: modeFast, Device: infer.CPU}
+	return ReaderOptions{Reader: ReaderAuto, Model: DefaultModel, Profile: profileRapidOCR, Mode: modeFast, Detect: true, Device: infer.CPU}
 }
 
 // Readers gives scorers their reader.
@@ -245,6 +248,7 @@ func (o Options) Validate() error {
 	word("reader", o.Reader, ReaderAuto, ReaderPPOCR, ReaderTesseract, ReaderVLM)
 	word("profile", o.Profile, profileRapidOCR, ProfilePaddle2)
 	word("mode", o.Mode, modeFast, ModeParity)
+	errs.Add(!o.Detect && o.Reader != ReaderAuto && o.Reader != ReaderPPOCR, "detect: false is for the reader ppocr, not for %s", o.Reader)
 	errs.Add(o.Model == "", "model: is empty; `rewardloop models list` shows the names")
 	errs.Add(!infer.ValidDevice(o.Device), "device: %q is unknown, want %s", o.Device, infer.DeviceForm)
 	errs.Add(o.FrameInterval < 1, "frame_interval: %d, want 1 or more", o.FrameInterval)
@@ -262,6 +266,7 @@ func documentation() []rewards.Option {
 		{Name: "model", Type: "string", Default: DefaultModel, Doc: "the PP-OCR model, or with vlm the name or folder of that model (smolvlm-256m); rewardloop models list names them"},
 		{Name: "profile", Type: "string", Default: profileRapidOCR, Doc: "constants around the models: rapidocr, or paddle2 (PaddleOCR 2.x, as flow_grpo runs it)"},
 		{Name: "mode", Type: "string", Default: modeFast, Doc: "fast, or parity: sizes, padding and batches of the reference"},
+		{Name: "detect", Type: "bool", Default: "true", Doc: "find the lines of a picture first; false: the whole picture is one line, for pictures of cropped text (ppocr)"},
 		{Name: "swap_rb", Type: "bool", Default: "false", Doc: "exchange red and blue, as flow_grpo does by giving PaddleOCR RGB arrays"},
 		{Name: "device", Type: "string", Default: infer.CPU, Doc: "where the models run: " + infer.DeviceForm},
 		{Name: "target_rule", Type: "string", Default: firstQuoted, Doc: "which part of ground truth or prompt is wanted: first_quoted, double_or_single (unirl) or every_quoted (deepgen)"},

@@ -285,10 +285,10 @@ func TestAScorerAsksForTheReaderItsOptionsName(t *testing.T) {
 	})
 	_, err := ocr.Spec(readers).Build(nil)
 	require.NoError(t, err)
-	_, err = ocr.Spec(readers).Build(json.RawMessage(`{"reader":"ppocr","model":"ppocr-v6-small","mode":"parity","device":"cuda:1"}`))
+	_, err = ocr.Spec(readers).Build(json.RawMessage(`{"reader":"ppocr","model":"ppocr-v6-small","mode":"parity","detect":false,"device":"cuda:1"}`))
 	require.ErrorIs(t, err, missing)
 	require.Equal(t, []ocr.ReaderOptions{
-		{Reader: "auto", Model: "ppocr-v4-mobile", Profile: "rapidocr", Mode: "fast", Device: "cpu"},
+		{Reader: "auto", Model: "ppocr-v4-mobile", Profile: "rapidocr", Mode: "fast", Detect: true, Device: "cpu"},
 		{Reader: "ppocr", Model: "ppocr-v6-small", Profile: "rapidocr", Mode: "parity", Device: "cuda:1"},
 	}, asked)
 	_, err = ocr.Spec(nil).Build(nil)

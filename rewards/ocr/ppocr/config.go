@@ -37,12 +37,18 @@ type Config struct {
 	// it, and of its double beyond that, and so on; default 32. A larger one makes for
 	// fewer shapes, which a GPU likes, and for more padding.
 	WidthStep int
+	// WholePicture reads every picture as one line of text, without a detector: for
+	// pictures of cropped text. In parity mode the picture is brought within the profile's
+	// sides first and padded to the profile's width, in fast mode it is resized to the
+	// recogniser's height at once. A picture that is higher than wide is not turned.
+	WholePicture bool
 	// SwapRB gives the models red, green, blue instead of blue, green, red: what
 	// they get where a trainer hands RGB arrays to a reader that expects BGR, as
 	// flow_grpo does.
 	SwapRB bool
 	// TextScore is the least confidence of a line, 0 to 1; default 0.5. A line of
-	// exactly that is kept. -1 keeps all.
+	// exactly that is kept. -1 keeps all, and is the default with WholePicture, where
+	// the references drop nothing either.
 	TextScore float64
 	// Concurrency is how many crops of one picture are with the models at the same
 	// time; default 8.
@@ -53,9 +59,6 @@ type Config struct {
 	// only very tall and very flat ones do, is of class BadInput. Default 8 Mi,
 	// with which PP-OCRv4 takes about 3 GB.
 	MaxDetectorPixels int
-	// Observe, if set, is called with the timings of every frame that was read. It is
-	// called from several goroutines.
-	Observe func(Timings)
 }
 
 // WithDefaults fills what is not set.
@@ -65,6 +68,9 @@ func (c Config) WithDefaults() Config {
 	fill(&c.FastSide, 512)
 	fill(&c.FastShrink, 1.5)
 	fill(&c.WidthStep, 32)
+	if c.WholePicture {
+		fill(&c.TextScore, -1)
+	}
 	fill(&c.TextScore, c.Profile.constants().textScore)
 	fill(&c.Concurrency, 8)
 	fill(&c.MaxPixels, 16<<20)

@@ -11,7 +11,7 @@ import (
 
 // detect finds the regions of a page, in reading order, with corners in its
 // pixels.
-func (r *Reader) detect(ctx context.Context, p page, t *stopwatch) ([]region, error) {
+func (r *Reader) detect(ctx context.Context, p page) ([]region, error) {
 	w, h := r.constants.detectorSize(p.W, p.H)
 	if r.fast(p) {
 		w, h = r.constants.fastSize(p.W, p.H, r.cfg.FastSide, r.cfg.FastShrink)
@@ -32,9 +32,7 @@ func (r *Reader) detect(ctx context.Context, p page, t *stopwatch) ([]region, er
 	if borrowed {
 		r.scratch.putBytes(small.Pix)
 	}
-	t.pause()
 	out, err := r.models.Det.Infer(ctx, infer.Request{Name: "detector", Inputs: []infer.Tensor{infer.Floats("", input, 3, h, w)}})
-	t.waited(&t.detector)
 	if err != nil {
 		return nil, fmt.Errorf("detector: %w", err)
 	}
@@ -43,7 +41,6 @@ func (r *Reader) detect(ctx context.Context, p page, t *stopwatch) ([]region, er
 	if err != nil {
 		return nil, fmt.Errorf("detector: %w", err)
 	}
-	t.pixels = w * h
 	found := findRegions(prob, w, h, p.W, p.H, r.constants.db)
 	if r.constants.bubble {
 		return sortRegionsBubble(found), nil

@@ -31,8 +31,10 @@ func (r *Reader) load(ctx context.Context) (dictionary, error) {
 // open asks the models what they are, and holds the alphabet against the recogniser's
 // output.
 func (r *Reader) open(ctx context.Context) (dictionary, error) {
-	if _, err := describe(ctx, r.models.Det); err != nil {
-		return nil, fmt.Errorf("detector: %w", err)
+	if !r.cfg.WholePicture {
+		if _, err := describe(ctx, r.models.Det); err != nil {
+			return nil, fmt.Errorf("detector: %w", err)
+		}
 	}
 	info, err := describe(ctx, r.models.Rec)
 	if err != nil {

@@ -32,7 +32,8 @@ type describer interface {
 // width); the detector answers with probabilities (1, height, width), the
 // recogniser with probabilities of classes (steps, classes).
 type Models struct {
-	// Det finds the lines of a picture, Rec reads one; both are needed.
+	// Det finds the lines of a picture, Rec reads one. Both are needed, but for
+	// Config.WholePicture, which uses no Det.
 	Det, Rec Inferer
 }
 
@@ -45,7 +46,7 @@ type Result struct {
 	// Quad holds the corners top left, top right, bottom right, bottom left, as x, y
 	// in pixels of the frame.
 	Quad [4][2]float64
-	// Detection is the mean probability of the region.
+	// Detection is the mean probability of the region, 1 for a whole picture.
 	Detection float64
 }
 
@@ -82,7 +83,15 @@ func (r *Reader) Concurrency() int { return rewards.ConcurrencyOf(r.narrowest())
 // ConcurrencyReason is that of the same model.
 func (r *Reader) ConcurrencyReason() string { return rewards.ConcurrencyReason(r.narrowest()) }
 
-func (r *Reader) narrowest() Inferer { return rewards.Narrowest(r.models.Det, r.models.Rec) }
+func (r *Reader) narrowest() Inferer { return rewards.Narrowest(r.first(), r.models.Rec) }
+
+// first is the model that a frame is made ready for.
+func (r *Reader) first() Inferer {
+	if r.cfg.WholePicture {
+		return r.models.Rec
+	}
+	return r.models.Det
+}
 
 // Queues says that the component's time begins when a model begins with a frame or a line.
 func (*Reader) Queues() {}
@@ -93,8 +102,8 @@ func New(cfg Config, models Models) (*Reader, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("ppocr: %w", err)
 	}
-	if models.Det == nil || models.Rec == nil {
-		return nil, errors.New("ppocr: a detector and a recogniser are needed")
+	if models.Rec == nil || (models.Det == nil && !cfg.WholePicture) {
+		return nil, errors.New("ppocr: a detector and a recogniser are needed; whole pictures need no detector")
 	}
 	c := cfg.Profile.constants()
 	r := &Reader{
@@ -106,7 +115,7 @@ func New(cfg Config, models Models) (*Reader, error) {
 	return r, nil
 }
 
-// Turn waits for leave to make a frame ready for the detector's device, where that bounds how
+// Turn waits for leave to make a frame ready for the device of its first model, where that bounds how
 // many are. The component's time does not begin with it, but with the first model.
 func (r *Reader) Turn(ctx context.Context) (ocr.Turn, error) {
 	ctx, end, err := r.begin(ctx)
@@ -114,9 +123,9 @@ func (r *Reader) Turn(ctx context.Context) (ocr.Turn, error) {
 		return nil, err
 	}
 	defer end()
-	leave, err := infer.Enter(ctx, r.models.Det)
+	leave, err := infer.Enter(ctx, r.first())
 	if err != nil {
-		return nil, r.classify(ctx, fmt.Errorf("detector: %w", err))
+		return nil, r.classify(ctx, fmt.Errorf("waiting for a model: %w", err))
 	}
 	return visit{r, leave}, nil
 }
@@ -198,35 +207,34 @@ func (r *Reader) Read(ctx context.Context, rgb []byte, width, height int) ([]Res
 }
 
 func (r *Reader) read(ctx context.Context, src bitmap, alphabet dictionary) ([]Result, error) {
-	t := startStopwatch()
-	begin := t.since
+	if r.cfg.WholePicture {
+		return r.readWhole(ctx, src, alphabet)
+	}
 	p, err := r.constants.prepare(src, r.cfg.MaxPixels)
 	if err != nil {
 		return nil, err
 	}
-	regions, err := r.detect(ctx, p, t)
+	regions, err := r.detect(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	regions, lines, err := r.recognise(ctx, p, regions, alphabet, t)
+	regions, lines, err := r.recognise(ctx, p, regions, alphabet)
 	if err != nil {
 		return nil, err
 	}
 	var out []Result
 	for i, l := range lines {
-		if strings.TrimFunc(l.text, pytext.IsSpace) == "" || l.confidence < r.cfg.TextScore {
+		if !r.keeps(l) {
 			continue
 		}
 		out = append(out, Result{Text: l.text, Confidence: l.confidence, Quad: p.restore(regions[i].Quad), Detection: regions[i].Score})
 	}
-	if r.cfg.Observe != nil {
-		t.pause()
-		r.cfg.Observe(Timings{
-			Own: t.own, Detector: t.detector, Recogniser: t.recogniser,
-			Total: t.since.Sub(begin), DetectorPixels: t.pixels, Lines: len(lines),
-		})
-	}
 	return out, nil
+}
+
+// keeps tells whether a line counts: it has text, and enough confidence.
+func (r *Reader) keeps(l reading) bool {
+	return strings.TrimFunc(l.text, pytext.IsSpace) != "" && l.confidence >= r.cfg.TextScore
 }
 
 // fast tells whether a page is read in fast mode.

@@ -19,7 +19,7 @@ type reading struct {
 // with those of which a crop is left, in their order, and what they say. The first
 // failure ends the others. Crops are cut out one by one, so that no more than
 // Concurrency are in memory: a thousand regions may overlap.
-func (r *Reader) recognise(ctx context.Context, p page, regions []region, alphabet dictionary, t *stopwatch) ([]region, []reading, error) {
+func (r *Reader) recognise(ctx context.Context, p page, regions []region, alphabet dictionary) ([]region, []reading, error) {
 	kept, sizes := regions[:0], make([]cropSize, 0, len(regions))
 	for _, g := range regions {
 		if s := sizeOfCrop(p.bitmap, g.Quad); s.W > 0 {
@@ -28,8 +28,8 @@ func (r *Reader) recognise(ctx context.Context, p page, regions []region, alphab
 	}
 	widths := r.widths(p, sizes)
 	out := make([]reading, len(kept))
-	err := r.each(ctx, len(kept), t, func(ctx context.Context, i int, t *stopwatch) (err error) {
-		out[i], err = r.readLine(ctx, cropQuad(p.bitmap, kept[i].Quad), widths[i], alphabet, t)
+	err := r.each(ctx, len(kept), func(ctx context.Context, i int) (err error) {
+		out[i], err = r.readLine(ctx, cropQuad(p.bitmap, kept[i].Quad), widths[i], alphabet)
 		return err
 	})
 	return kept, out, err
@@ -47,20 +47,44 @@ func (r *Reader) widths(p page, crops []cropSize) []int {
 	return widths
 }
 
+// readWhole reads a picture as one line.
+func (r *Reader) readWhole(ctx context.Context, src bitmap, alphabet dictionary) ([]Result, error) {
+	line := src
+	if r.cfg.Mode == Parity {
+		c := r.constants
+		c.barHeight = 0 // bars are for the detector
+		p, err := c.prepare(src, r.cfg.MaxPixels)
+		if err != nil {
+			return nil, err
+		}
+		line = p.bitmap
+	}
+	size := cropSize{line.W, line.H}
+	width := r.constants.parityWidths([]cropSize{size})[0]
+	if r.cfg.Mode == Fast {
+		width = r.constants.fastWidth(size, r.cfg.WidthStep)
+	}
+	read, err := r.readLine(ctx, line, width, alphabet)
+	if err != nil || !r.keeps(read) {
+		return nil, err
+	}
+	w, h := float64(src.W), float64(src.H)
+	return []Result{{Text: read.text, Confidence: read.confidence, Quad: [4][2]float64{{0, 0}, {w, 0}, {w, h}, {0, h}}, Detection: 1}}, nil
+}
+
 // each calls do for 0 to n-1 from up to Concurrency goroutines, which have ended
-// when it returns, and adds their times to t. It returns the first error; the
+// when it returns. It returns the first error; the
 // context of the other calls ends with it.
-func (r *Reader) each(ctx context.Context, n int, t *stopwatch, do func(ctx context.Context, i int, t *stopwatch) error) error {
+func (r *Reader) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
 		wg    sync.WaitGroup
-		mu    sync.Mutex // guards next, first and t
+		mu    sync.Mutex // guards next and first
 		next  int
 		first error
 	)
 	worker := func() {
-		own := startStopwatch()
 		for {
 			mu.Lock()
 			i := next
@@ -68,9 +92,9 @@ func (r *Reader) each(ctx context.Context, n int, t *stopwatch, do func(ctx cont
 			stop := first != nil
 			mu.Unlock()
 			if i >= n || stop {
-				break
+				return
 			}
-			if err := rewards.Guard(func() error { return do(ctx, i, own) }); err != nil {
+			if err := rewards.Guard(func() error { return do(ctx, i) }); err != nil {
 				mu.Lock()
 				if first == nil {
 					first = err
@@ -79,35 +103,27 @@ func (r *Reader) each(ctx context.Context, n int, t *stopwatch, do func(ctx cont
 				cancel(err)
 			}
 		}
-		own.pause()
-		mu.Lock()
-		t.add(own)
-		mu.Unlock()
 	}
 	if n == 1 { // the usual picture: no goroutine
 		worker()
 		return first
 	}
-	t.pause()
 	for range min(n, r.cfg.Concurrency) {
 		wg.Go(worker)
 	}
 	wg.Wait()
-	t.resume()
 	return first
 }
 
 // readLine reads one crop, padded to the width.
-func (r *Reader) readLine(ctx context.Context, crop bitmap, width int, alphabet dictionary, t *stopwatch) (reading, error) {
+func (r *Reader) readLine(ctx context.Context, crop bitmap, width int, alphabet dictionary) (reading, error) {
 	height := r.constants.recHeight
 	input := r.line(crop, width, height)
-	t.pause()
 	out, err := r.models.Rec.Infer(ctx, infer.Request{
 		Name:   "recogniser",
 		Inputs: []infer.Tensor{infer.Floats("", input, 3, height, width)},
 		Reduce: infer.ArgMax,
 	})
-	t.waited(&t.recogniser)
 	if err != nil {
 		return reading{}, fmt.Errorf("recogniser: %w", err)
 	}

@@ -18,24 +18,16 @@ type usage struct {
 	took time.Duration
 	// own is the processor time of this process, ort that of its children.
 	own, ort time.Duration
-	// detectorPixels and lines add up what the models were given.
-	detectorPixels, lines int64
 }
 
 // ours is our reader in one mode.
 type ours struct {
 	reader *ppocr.Reader
-	pixels atomic.Int64
-	lines  atomic.Int64
 	others []int // processes that are children too, and not ours
 }
 
 func newOurs(ctx context.Context, cfg ppocr.Config, e *session) (*ours, error) {
 	o := &ours{}
-	cfg.Observe = func(t ppocr.Timings) {
-		o.pixels.Add(int64(t.DetectorPixels))
-		o.lines.Add(int64(t.Lines))
-	}
 	var err error
 	if o.reader, err = ppocr.New(cfg, e.models); err != nil {
 		return nil, err
@@ -54,7 +46,7 @@ func inFlight() int { return 2 * runtime.NumCPU() }
 func (o *ours) read(ctx context.Context, pictures []picture) (usage, [][]line, error) {
 	out := make([][]line, len(pictures))
 	errs := make([]error, len(pictures))
-	u := usage{own: -cputime.Own(), ort: -cputime.Children(o.others...), detectorPixels: -o.pixels.Load(), lines: -o.lines.Load()}
+	u := usage{own: -cputime.Own(), ort: -cputime.Children(o.others...)}
 	begin := time.Now()
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -69,8 +61,6 @@ func (o *ours) read(ctx context.Context, pictures []picture) (usage, [][]line, e
 	u.took = time.Since(begin)
 	u.own += cputime.Own()
 	u.ort += cputime.Children(o.others...)
-	u.detectorPixels += o.pixels.Load()
-	u.lines += o.lines.Load()
 	return u, out, errors.Join(errs...)
 }
 
