@@ -24,7 +24,7 @@ from .loop import Loop, Pending, connect
 from .media import Media, audio, encode, frames, image, latent, video
 from .result import ComponentError, Fallback, GroupStats, Outcome, Result, SampleFailedError
 from .sample import Sample
-from .scores import RmScores, rm_scores, step_mask
+from .scores import advantages, RmScores, rm_scores, step_mask
 from .steps import Missing, Rewards, StepFailedError
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "ComponentError",
     "TooLargeError",
     "UnreadError",
+    "advantages",
     "audio",
     "connect",
     "connect_sync",

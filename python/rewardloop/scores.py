@@ -1,11 +1,11 @@
-"""The trainer's tensors: rm_scores with the scores, a mask that says which of them are real, and where scores stand."""
+"""The trainer's tensors: rm_scores with the scores, a mask that says which of them are real, where they stand, advantages."""
 
 from __future__ import annotations
 
 import importlib
 import math
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -124,6 +124,51 @@ def rm_scores(
         raise InputError(f"{backend!r}, want numpy or torch", field="backend")
     t = importlib.import_module("torch")
     return RmScores(t.from_numpy(scores), t.from_numpy(valid[:, np.newaxis]))
+
+
+def advantages(
+    scores: Any,
+    valid: Any,
+    groups: Sequence[Hashable],
+    *,
+    failed: Literal["impute", "mask"] = "impute",
+    ddof: int = 0,
+    epsilon: float = 1e-4,
+) -> npt.NDArray[np.float64]:
+    """Group-relative advantages: (score - mean of the group) / (standard deviation of the group + epsilon), [B].
+
+    scores and valid are [B] or [B, 1], as rm_scores gives them; groups names the prompt of each row. valid None: every
+    row has a score. A row without one has advantage 0, and its score
+
+    - ``impute``: takes part in the mean and the standard deviation. Where k of n rows are scored and the others have
+      the mean of these, the standard deviation is smaller than that of the k, and the advantages of the k are larger:
+      by sqrt((n - 1) / (k - 1)) with ddof 1, 1.46 for 8 of 16, and by sqrt(n / k) with ddof 0.
+    - ``mask``: takes no part, as if the group had no such row.
+
+    A group of which fewer than two rows count has advantages 0. ddof is 0 in flow_grpo (numpy.std in
+    flow_grpo/stat_tracking.py, ac4c86e) and 1 in verl-omni (torch.std in trainer/diffusion/diffusion_algos.py, a1139ba).
+    """
+    values = _array(scores).astype(np.float64).reshape(-1)
+    known = np.ones(len(values), np.bool_) if valid is None else _array(valid).reshape(-1) != 0
+    if len(known) != len(values) or len(groups) != len(values):
+        raise InputError(f"{len(values)} scores, {len(known)} marks and {len(groups)} groups, want as many of each", field="scores")
+    if failed not in ("impute", "mask"):
+        raise InputError(f"{failed!r}, want impute or mask", field="failed")
+    counts = known if failed == "mask" else np.ones_like(known)
+    unknown = np.flatnonzero(counts & ~np.isfinite(values))
+    if unknown.size:
+        raise InputError(f"{values[unknown[0]]!r} in row {unknown[0]}; mask it, or have something stand in for it", field="scores")
+    rows: dict[Hashable, list[int]] = {}
+    for i, name in enumerate(groups):
+        if counts[i]:
+            rows.setdefault(name, []).append(i)
+    out = np.zeros(len(values))
+    for members in rows.values():
+        if len(members) > 1:
+            group = values[members]
+            out[members] = (group - group.mean()) / (group.std(ddof=ddof) + epsilon)
+    out[~known] = 0
+    return out
 
 
 def _column(results: Sequence[Result], on_failed: OnFailed) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:

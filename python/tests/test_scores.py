@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rewardloop import InputError, Outcome, Result, SampleFailedError, Fallback, rm_scores, step_mask
+from rewardloop import InputError, Outcome, Result, SampleFailedError, Fallback, advantages, rm_scores, step_mask
 from rewardloop.result import from_wire, refused
 
 from .harness import REPOSITORY
@@ -110,6 +110,67 @@ class RmScoresTest(unittest.TestCase):
             r"results\[0\]: want a Result": lambda: rm_scores([None]),  # type: ignore[list-item]
             r"results\[0\]: 1e\+39": lambda: rm_scores([scored(1e39)]),
             "backend: 'jax'": lambda: rm_scores([], backend="jax"),  # type: ignore[arg-type]
+        }.items():
+            with self.subTest(words), self.assertRaisesRegex(InputError, words):
+                call()
+
+
+class AdvantagesTest(unittest.TestCase):
+    """What failed samples do to themselves, and to the others of their group."""
+
+    def setUp(self) -> None:
+        rng = np.random.default_rng(3)
+        self.groups = np.repeat(np.arange(8), 16)
+        self.scores = rng.random(128)
+        self.valid = rng.random(128) < 0.5
+        self.valid[:4] = (True, True, False, False)
+        for g in range(8):  # as the server has it
+            rows = self.groups == g
+            self.scores[rows & ~self.valid] = self.scores[rows & self.valid].mean()
+
+    def test_masked_rows_leave_the_others_as_if_they_had_never_been(self) -> None:
+        for ddof in (0, 1):
+            got = advantages(self.scores, self.valid, self.groups, failed="mask", ddof=ddof)
+            alone = advantages(self.scores[self.valid], None, self.groups[self.valid], ddof=ddof)
+            np.testing.assert_allclose(got[self.valid], alone, atol=1e-6)
+            self.assertTrue((got[~self.valid] == 0).all())
+
+    def test_imputed_rows_have_advantage_0_and_those_of_the_others_grow(self) -> None:
+        for ddof in (0, 1):
+            imputed = advantages(self.scores, self.valid, self.groups, ddof=ddof, epsilon=0)
+            masked = advantages(self.scores, self.valid, self.groups, failed="mask", ddof=ddof, epsilon=0)
+            self.assertTrue((imputed[~self.valid] == 0).all())
+            for g in range(8):
+                rows = (self.groups == g) & self.valid
+                k = rows.sum()
+                np.testing.assert_allclose(imputed[rows], masked[rows] * math.sqrt((16 - ddof) / (k - ddof)), rtol=1e-9)
+        # The figure of the docstring.
+        half = np.tile([True, False], 8)
+        scores = np.where(half, np.arange(16.0), np.arange(16.0)[half].mean())
+        grown = advantages(scores, half, [0] * 16, ddof=1, epsilon=0)[0] / advantages(scores, half, [0] * 16, failed="mask", ddof=1, epsilon=0)[0]
+        self.assertAlmostEqual(1.46, grown, 2)
+
+    def test_zero_in_place_of_a_score_moves_everybody(self) -> None:
+        zeros = np.where(self.valid, self.scores, 0)
+        got = advantages(zeros, None, self.groups)
+        self.assertTrue((got[~self.valid] < 0).all())
+        self.assertGreater(got[self.valid].mean(), 0)
+
+    def test_columns_of_rm_scores_are_taken_as_they_are(self) -> None:
+        scores, valid = rm_scores([scored(1), scored(3), MEAN, FAILED])
+        got = advantages(scores, valid, list("aaab"), failed="mask", epsilon=0)
+        np.testing.assert_allclose(got, [-1, 1, 0, 0])
+
+    def test_a_group_of_one_or_of_equals_has_advantage_0(self) -> None:
+        self.assertEqual([0, 0, 0], advantages([5, 2, 2], None, ["a", "b", "b"]).tolist())
+        self.assertEqual([0, 0], advantages([5, math.nan], [True, False], ["a", "a"], failed="mask", ddof=1).tolist())
+
+    def test_what_does_not_fit_is_refused(self) -> None:
+        for words, call in {
+            "nan in row 1; mask it": lambda: advantages([1, math.nan], [True, False], [0, 0]),
+            "inf in row 0": lambda: advantages([math.inf], None, [0]),
+            "2 scores, 1 marks and 2 groups": lambda: advantages([1, 2], [True], [0, 0]),
+            "failed: 'zero'": lambda: advantages([1], None, [0], failed="zero"),  # type: ignore[arg-type]
         }.items():
             with self.subTest(words), self.assertRaisesRegex(InputError, words):
                 call()

@@ -1,0 +1,28 @@
+"""What is configured beside ocr: faults, a delay, and a reward for white paper."""
+
+import asyncio
+import hashlib
+
+
+def half(extra_info):
+    """Stands for infrastructure that fails for half of the samples: which ones, their names decide."""
+    if hashlib.sha256(extra_info["sample"].encode()).digest()[0] % 2:
+        raise ConnectionError("the service that this stands for is away")
+    return 0.0
+
+
+def boom():
+    """A neighbour's reward that never works."""
+    raise RuntimeError("this reward always raises")
+
+
+async def delay(extra_info):
+    """Stands for a judge that takes its time elsewhere: extra_info.seconds."""
+    await asyncio.sleep(extra_info.get("seconds", 0.2))
+    return 0.0
+
+
+def paper(solution_image):
+    """How white the rows without ink are, -2 to 0: minus the grain of examples/learn, by four."""
+    rows = solution_image[..., [0, 1, -2, -1], :] / 127.5 - 1
+    return -4.0 * float(abs(1 - rows).mean())

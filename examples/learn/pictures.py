@@ -1,0 +1,82 @@
+"""Pictures of four digits: how they are drawn, which are held out, and what OCR does not see of them.
+
+A picture is float32 [16, 32], -1 black to 1 white.
+"""
+
+import functools
+from pathlib import Path
+
+import numpy as np
+
+DIGITS, LENGTH = "0123456789", 4
+HEIGHT, CELL = 16, 8
+WIDTH = CELL * LENGTH
+#: Strings that are never a prompt and never drawn for pre-training.
+HELD_OUT = 256
+
+
+@functools.cache
+def glyphs() -> np.ndarray:
+    """The digits in two typefaces, float32 [2, 10, 16, 8]. The typefaces are those that matplotlib ships."""
+    import matplotlib
+    from PIL import Image, ImageDraw, ImageFont
+
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    faces = ("DejaVuSansMono-Bold.ttf", "DejaVuSans-Bold.ttf")
+    out = np.empty((len(faces), len(DIGITS), HEIGHT, CELL), np.float32)
+    for f, face in enumerate(faces):
+        font = ImageFont.truetype(str(folder / face), 13)
+        for i, digit in enumerate(DIGITS):
+            cell = Image.new("L", (CELL, HEIGHT), 255)
+            draw = ImageDraw.Draw(cell)
+            left, top, right, bottom = draw.textbbox((0, 0), digit, font=font)
+            draw.text(((CELL - (right - left)) // 2 - left, (HEIGHT - (bottom - top)) // 2 - top), digit, 0, font=font)
+            out[f, i] = np.asarray(cell, np.float32) / 127.5 - 1
+    return out
+
+
+def render(ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draws digits [N, 4] as pictures [N, 16, 32], each in one of the typefaces and up to a row off the middle."""
+    drawn = glyphs()[rng.integers(0, 2, len(ids))[:, None], ids]
+    rows = drawn.transpose(0, 2, 1, 3).reshape(len(ids), HEIGHT, WIDTH)
+    return np.stack([np.roll(r, s, axis=0) for r, s in zip(rows, rng.integers(-1, 2, len(ids)), strict=True)])
+
+
+@functools.cache
+def held_out() -> np.ndarray:
+    """The digits of the strings that are held out, int [256, 4]."""
+    chosen = np.random.default_rng(7).permutation(10**LENGTH)[:HELD_OUT]
+    return np.stack([chosen // 10**place % 10 for place in reversed(range(LENGTH))], axis=1)
+
+
+@functools.cache
+def _held_out_set() -> frozenset[str]:
+    return frozenset(map(word, held_out()))
+
+
+def draw_strings(rng: np.random.Generator, n: int) -> np.ndarray:
+    """The digits of n strings that are not held out, int [n, 4]."""
+    out: list[np.ndarray] = []
+    while len(out) < n:
+        ids = rng.integers(0, len(DIGITS), LENGTH)
+        if word(ids) not in _held_out_set():
+            out.append(ids)
+    return np.stack(out)
+
+
+def word(ids: np.ndarray) -> str:
+    """The string of digits [4]."""
+    return "".join(DIGITS[i] for i in ids)
+
+
+def pixels(picture: np.ndarray) -> np.ndarray:
+    """What is sent and shown of a picture: uint8 [16, 32, 1]."""
+    return (np.clip(picture, -1, 1) * 127.5 + 127.5).astype(np.uint8)[..., None]
+
+
+def grain(pictures: np.ndarray) -> float:
+    """How far rows without ink are from white, 0 to 2: the mean over the two rows at the top and at the bottom.
+
+    OCR does not see it, so a policy that is rewarded for what OCR reads may let it grow.
+    """
+    return float(np.abs(1 - pictures[:, [0, 1, -2, -1]]).mean())

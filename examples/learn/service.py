@@ -1,0 +1,196 @@
+"""A reward loop for a run: one process, or a fleet that is killed, stopped or slowed while the run goes on."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import rewardloop
+
+HERE = Path(__file__).parent
+CONFIG = HERE / "cfg.yaml"
+#: Seconds for a process to serve.
+START = 60.0
+
+
+@dataclass
+class Service:
+    """Where a run submits, and what has happened there."""
+
+    url: str
+    killed: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+class Process:
+    """A rewardloop process of a fleet, which is started again under its old address."""
+
+    def __init__(self, log: Path, *args: str) -> None:
+        self.args, self.log = args, log
+        self._start()
+
+    def _start(self) -> None:
+        command = [os.environ.get("REWARDLOOP_BIN", "rewardloop"), *self.args, "--log-format", "json", "--until-stdin-closes"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self) -> None:
+        """Kills it and its children, as the kernel or an operator would, and starts it again."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        self._start()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to it and its children."""
+        os.killpg(self.process.pid, number)
+
+    def close(self) -> None:
+        """Ends it."""
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def _port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+@contextmanager
+def single() -> Iterator[Service]:
+    """One process: gateway, workers and scorers."""
+    with rewardloop.launch(config=CONFIG, timeout=START) as server:
+        yield Service(server.url)
+
+
+@contextmanager
+def fleet(folder: Path, workers: int) -> Iterator[tuple[Service, list[Process], list[Process]]]:
+    """Two gateways and some workers around a third gateway that only carries the queue."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+
+        def start(name: str, *args: str) -> Process:
+            process = Process(folder / f"{name}.log", *args)
+            stack.callback(process.close)
+            return process
+
+        nats, ports = f"127.0.0.1:{_port()}", (_port(), _port())
+        idle = ("-c", str(CONFIG), "reward.num_workers=0")
+        start("queue", "serve", *idle, "--listen", "127.0.0.1:0", "--nats-listen", nats)
+        gateways = [
+            start(f"gateway{i}", "serve", *idle, "--listen", f"127.0.0.1:{port}", "--nats", f"nats://{nats}", "--name", f"gateway{i}")
+            for i, port in enumerate(ports)
+        ]
+        scorers = [
+            start(f"worker{i}", "worker", "-c", str(CONFIG), "--join", f"nats://{nats}", "--name", f"worker{i}")
+            for i in range(workers)
+        ]
+        yield Service(",".join(f"ws://127.0.0.1:{port}" for port in ports)), gateways, scorers
+
+
+@contextmanager
+def repeated(seconds: float, act: "callable") -> Iterator[None]:
+    """Calls act again and again, with pauses, until the block ends."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(seconds):
+            act()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(START)
+
+
+@contextmanager
+def killed(folder: Path, every: float = 10.0) -> Iterator[Service]:
+    """A fleet of which every few seconds one worker and one gateway are killed with SIGKILL."""
+    with fleet(folder, workers=2) as (service, gateways, workers):
+        turn = 0
+
+        def act() -> None:
+            nonlocal turn
+            workers[turn % len(workers)].kill()
+            gateways[turn % len(gateways)].kill()
+            turn += 1
+            service.killed += 2
+
+        with repeated(every, act):
+            yield service
+
+
+@contextmanager
+def stalled(folder: Path) -> Iterator[Service]:
+    """A fleet in which one worker is stopped for good in the middle of its work, and another runs a quarter of the time."""
+    with fleet(folder, workers=3) as (service, _, workers), neighbour(service.url):
+        stopped, slow, _ = workers
+
+        def stop() -> None:
+            stopped.signal(signal.SIGSTOP)
+            service.notes.append("worker0 stopped")
+
+        timer = threading.Timer(5.0, stop)
+        timer.start()
+
+        def slow_down() -> None:
+            slow.signal(signal.SIGSTOP)
+            time.sleep(0.15)
+            slow.signal(signal.SIGCONT)
+
+        try:
+            with repeated(0.05, slow_down):
+                yield service
+        finally:
+            timer.cancel()
+
+
+@contextmanager
+def beside_neighbour() -> Iterator[Service]:
+    """One process, and beside the run a neighbour whose reward raises for each of its samples."""
+    with single() as service, neighbour(service.url):
+        yield service
+
+
+@contextmanager
+def neighbour(url: str) -> Iterator[None]:
+    """A process that submits samples to a reward that always raises, 32 at a time, until the block ends."""
+    process = subprocess.Popen([sys.executable, __file__, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield
+    finally:
+        process.stdin.close()
+        said = process.stdout.read().strip()
+        process.wait(START)
+        if process.returncode or not said.isdigit() or int(said) == 0:
+            raise RuntimeError(f"the neighbour should have had failed samples all along, and ended with {process.returncode}: {said!r}")
+
+
+def main(url: str) -> None:
+    """The neighbour: it ends with its standard input, and prints how many of its samples failed."""
+    over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    failed = 0
+    with rewardloop.Client(url, run="neighbour", profile="raises") as client:
+        while not over.is_set():
+            results = client.score([rewardloop.Sample(prompt="x", response=str(random.random())) for _ in range(32)], timeout=120)
+            failed += sum(r.outcome == rewardloop.Outcome.FAILED for r in results)
+            time.sleep(0.1)
+    print(failed)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# learn.sh EXPERIMENT [flags]: FlowGRPO whose rewards come through this loop (examples/learn),
+# in an environment of its own below .cache. LEARN_PYTHON names a Python that has everything
+# already; LEARN_OUT is where curves, pictures and report.html go.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+pinned=python/requirements-learn.txt
+venv=.cache/learn/venv
+stamp=$venv/installed.txt
+
+install() {
+	if [ -x "$venv/bin/python" ] && cmp -s "$pinned" "$stamp" && "$venv/bin/python" -c pass 2>/dev/null; then
+		return 0
+	fi
+	new_venv "$venv" "or name a Python that has jax in LEARN_PYTHON"
+	say "downloading with pip into $venv: $(sed -n 's/^# size: //p' "$pinned")"
+	if ! "${VENV_PIP[@]}" --no-deps --only-binary :all: --requirement "$pinned"; then
+		rm -rf "$venv"
+		die "pip failed, see above: without a network name a Python that has jax in LEARN_PYTHON"
+	fi
+	cp "$pinned" "$stamp"
+}
+
+scripts/ort.sh && scripts/models.sh
+use_models
+python=${LEARN_PYTHON:-}
+if [ -z "$python" ]; then
+	install
+	python=$PWD/$venv/bin/python
+fi
+out=${LEARN_OUT:-.cache/learn/${1:-all}}
+export REWARDLOOP_BIN=${REWARDLOOP_BIN:-$PWD/bin/rewardloop} REWARDLOOP_PYTHON=$python PYTHONPATH=$PWD/python PYTHONDONTWRITEBYTECODE=1
+"$python" examples/learn/learn.py "${1:-all}" --out "$out" "${@:2}"
