@@ -133,14 +133,14 @@ def learns(lab: Lab, report: Report) -> None:
 
 def same(lab: Lab, report: Report) -> None:
     """The same weights whatever fails."""
-    steps = 200
+    steps = 100
     ended = {name: lab.run(name, 0, steps) for name in ("after", "streamed", "neighbour", "stalled", "killed")}
     want = ended["after"]["sha256"]
     for name, r in ended.items():
         report.claim(f"the weights of {name} after {r['updates']} updates", r["sha256"] == want, sha256=r["sha256"], seconds=r["seconds"])
     report.claim("at least 20 processes were killed beside killed", ended["killed"]["killed"] >= 20, killed=ended["killed"]["killed"])
-    altered = lab.run("streamed", 0, steps, altered={5: 1e-6})
-    report.claim("one reward of the first step, changed by 1e-6, gives other weights", altered["sha256"] != want, sha256=altered["sha256"])
+    altered = lab.run("streamed", 0, 2, altered={5: 1e-6})
+    report.claim("one reward of the first step, changed by 1e-6, gives other weights", altered["sha256"] != ended["after"]["steps"][1]["sha256"])
 
 
 def blind(lab: Lab, report: Report) -> None:

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -65,6 +67,21 @@ def _port() -> int:
         return int(s.getsockname()[1])
 
 
+def _wait_until_ready(url: str, logs: Path) -> None:
+    """Waits until a gateway has workers."""
+    end, said = time.monotonic() + START, ""
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except urllib.error.HTTPError as err:  # it says what is missing
+            said = err.read().decode(errors="replace")
+        except OSError as err:
+            said = str(err)
+        time.sleep(0.1)
+    raise RuntimeError(f"{url} was not ready after {START:.0f} s: {said}; the logs are in {logs}")
+
+
 @contextmanager
 def single() -> Iterator[Service]:
     """One process: gateway, workers and scorers."""
@@ -94,6 +111,8 @@ def fleet(folder: Path, workers: int) -> Iterator[tuple[Service, list[Process], 
             start(f"worker{i}", "worker", "-c", str(CONFIG), "--join", f"nats://{nats}", "--name", f"worker{i}")
             for i in range(workers)
         ]
+        for port in ports:
+            _wait_until_ready(f"http://127.0.0.1:{port}/readyz", folder)
         yield Service(",".join(f"ws://127.0.0.1:{port}" for port in ports)), gateways, scorers
 
 
@@ -116,7 +135,7 @@ def repeated(seconds: float, act: "callable") -> Iterator[None]:
 
 
 @contextmanager
-def killed(folder: Path, every: float = 10.0) -> Iterator[Service]:
+def killed(folder: Path, every: float = 5.0) -> Iterator[Service]:
     """A fleet of which every few seconds one worker and one gateway are killed with SIGKILL."""
     with fleet(folder, workers=2) as (service, gateways, workers):
         turn = 0

@@ -157,7 +157,7 @@ def advantages(
     counts = known if failed == "mask" else np.ones_like(known)
     unknown = np.flatnonzero(counts & ~np.isfinite(values))
     if unknown.size:
-        raise InputError(f"{values[unknown[0]]!r} in row {unknown[0]}; mask it, or have something stand in for it", field="scores")
+        raise InputError(f"{values[unknown[0]]} in row {unknown[0]}; mask it, or have something stand in for it", field="scores")
     rows: dict[Hashable, list[int]] = {}
     for i, name in enumerate(groups):
         if counts[i]:
