@@ -181,18 +181,33 @@ func (g *group) spread() stats.Spread {
 	return s
 }
 
+// average is the mean of what was added. That of equal values is the value to the last bit, which
+// a sum divided by a count is not: trainers drop groups whose rewards are all equal, and a mean that
+// stands in for a score must not keep such a group.
+type average struct {
+	n    int
+	mean float64
+}
+
+func (a *average) add(v float64) {
+	a.n++
+	a.mean += (v - a.mean) / float64(a.n)
+}
+
 func (g *group) componentMeans() map[string]float64 {
-	sums, counts := map[string]float64{}, map[string]int{}
+	averages := map[string]average{}
 	for _, m := range g.ordered() {
 		for key, v := range m.values {
-			sums[key] += v
-			counts[key]++
+			a := averages[key]
+			a.add(v)
+			averages[key] = a
 		}
 	}
-	for key := range sums {
-		sums[key] /= float64(counts[key])
+	means := make(map[string]float64, len(averages))
+	for key, a := range averages {
+		means[key] = a.mean
 	}
-	return sums
+	return means
 }
 
 // memberOf is what a sample's result means to its group.
@@ -206,19 +221,16 @@ func memberOf(res *wire.Result) member {
 
 // meanNow is the mean of the rewards that stand so far.
 func (g *group) meanNow() *float64 {
-	var sum float64
-	n := 0
+	var a average
 	for _, m := range g.ordered() {
 		if m.scored {
-			sum += m.reward
-			n++
+			a.add(m.reward)
 		}
 	}
-	if n == 0 {
+	if a.n == 0 {
 		return nil
 	}
-	mean := sum / float64(n)
-	return &mean
+	return &a.mean
 }
 
 // finishPending turns a pending result into a scored one, or into a failed one if
@@ -247,13 +259,14 @@ func finishPending(r *wire.Result, means map[string]float64) bool {
 // describe fills the statistics of a closed group.
 func (g *group) describe() {
 	st := wire.GroupStats{UID: g.key.uid, Size: g.size, Missing: max(0, g.size-len(g.members))}
-	var sum, squares float64
+	var a average
+	var squares float64
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, m := range g.ordered() {
 		switch {
 		case m.scored:
 			st.Scored++
-			sum += m.reward
+			a.add(m.reward)
 			lo, hi = min(lo, m.reward), max(hi, m.reward)
 		case m.settled:
 			st.Failed++
@@ -262,7 +275,7 @@ func (g *group) describe() {
 		}
 	}
 	if n := float64(st.Scored); n > 0 {
-		mean := sum / n
+		mean := a.mean
 		for _, m := range g.ordered() {
 			if m.scored {
 				squares += (m.reward - mean) * (m.reward - mean)
@@ -270,7 +283,7 @@ func (g *group) describe() {
 		}
 		std := math.Sqrt(squares / n)
 		st.ZeroStd = st.Scored > 1 && lo == hi
-		if !math.IsInf(sum, 0) { // rewards near the largest number: JSON has no infinity
+		if !math.IsInf(mean, 0) && !math.IsNaN(mean) { // rewards near the largest number: JSON has no infinity
 			st.Mean, g.mean = &mean, &mean
 		}
 		if !math.IsInf(squares, 0) && !math.IsNaN(squares) {

@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -314,6 +315,18 @@ func TestAnUnfinishedSampleWithoutAGroupHasItsFallback(t *testing.T) {
 		require.NotNil(t, res.Fallback)
 		require.Zero(t, *res.Fallback.Value)
 	})
+}
+
+// A filter of groups by their standard deviation, such as verl's for DAPO, drops a group of equal
+// rewards; 0.1 + 0.1 + 0.1 is not three times 0.1.
+func TestTheMeanOfEqualRewardsIsThatRewardToTheLastBit(t *testing.T) {
+	t.Parallel()
+	for _, v := range []float64{0.1, 0.7, 1.0 / 3, 1e-300, -123.456} {
+		for n := 2; n <= 16; n++ {
+			mean, _ := loop.OpenGroup(slices.Repeat([]float64{v}, n)...)
+			require.Equal(t, math.Float64bits(v), math.Float64bits(mean), "%d times %v", n, v)
+		}
+	}
 }
 
 // Sums of floats depend on their order, and the same rewards shall have the same mean.

@@ -1,6 +1,7 @@
 """The experiments: which arms run, what is measured, and what must hold."""
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -36,6 +37,9 @@ ARMS = {
         Arm("zero", profile="faulty", on_failed="zero"),
         Arm("no_late_kl", settings=replace(SHORT, kl_late=0.0)),
         Arm("cured", profile="clean", settings=replace(SHORT, kl_late=0.0)),
+        Arm("timed_after", schedule="after", profile="elsewhere", generator=0.25, reward=1.0),
+        Arm("timed_streamed", profile="elsewhere", generator=0.25, reward=1.0),
+        Arm("timed_one_step_off", schedule="one_step_off", profile="elsewhere", generator=0.25, reward=1.0),
     )
 }
 
@@ -71,7 +75,8 @@ class Lab:
             took: list[dict[str, Any]] = []
             with tqdm(total=steps, desc=label, unit="step", disable=None) as bar:
                 for i in range(steps):
-                    took.append({**trainer.step(i), "sha256": policy.digest(trainer.params)})
+                    start = time.monotonic()
+                    took.append({**trainer.step(i), "sha256": policy.digest(trainer.params), "seconds": round(time.monotonic() - start, 4)})
                     bar.update()
                     bar.set_postfix(reward=took[-1]["reward"] and round(took[-1]["reward"], 3), failed=took[-1]["failed"])
                     if every and (i + 1) % every == 0 and i + 1 < steps:
@@ -163,8 +168,27 @@ def hacked(lab: Lab, report: Report) -> None:
     report.claim("the second component cures it", grain["cured"] < grain["no_late_kl"] - 0.04, reward=ended["cured"]["reward"], grain=grain["cured"])
 
 
+def overlap(lab: Lab, report: Report) -> None:
+    """What a step takes in each arm, beside what rewardloop plan says of the same times."""
+    modes = {"timed_after": "batch", "timed_streamed": "streaming", "timed_one_step_off": "one_step_off"}
+    for name, mode in modes.items():
+        arm, steps = ARMS[name], lab.run(name, 0, 12)["steps"][3:]  # the first ones compile
+        median = {key: float(np.median([s[key] for s in steps])) for key in ("seconds", "sample", "update")}
+        command = [
+            service.binary(), "plan", "--json", "--samples", str(arm.settings.samples), "--group", str(arm.settings.group),
+            "--arrivals", f"bursts:{arm.settings.prompts}", "--generation", f"{median['sample']:.3f}s", "--update", f"{median['update']:.3f}s",
+            "--reward", f"{arm.reward:g}s", "--concurrency", "64",
+        ]  # fmt: skip
+        said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        planned = next(row["step_s"] for row in said["rows"] if row["mode"] == mode)
+        report.claim(
+            f"rewardloop plan says within 10 % what a step of {name.removeprefix('timed_')} takes", abs(median["seconds"] / planned - 1) <= 0.1,
+            measured=median["seconds"], planned=planned, mode=mode,
+        )  # fmt: skip
+
+
 EXPERIMENTS: dict[str, Callable[[Lab, Report], None]] = {
-    "check": check, "learns": learns, "same": same, "blind": blind, "hacked": hacked,
+    "check": check, "learns": learns, "same": same, "blind": blind, "hacked": hacked, "overlap": overlap,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What is configured beside ocr: faults, a delay, and a reward for white paper."""
+"""What is configured beside ocr: faults, a judge elsewhere, and a reward for white paper."""
 
 import asyncio
 import hashlib
@@ -16,10 +16,10 @@ def boom():
     raise RuntimeError("this reward always raises")
 
 
-async def delay(extra_info):
-    """Stands for a judge that takes its time elsewhere: extra_info.seconds."""
+async def judge(extra_info):
+    """Stands for a judge that takes its time elsewhere, extra_info.seconds, and likes every second sample."""
     await asyncio.sleep(extra_info.get("seconds", 0.2))
-    return 0.0
+    return float(hashlib.sha256(extra_info["sample"].encode()).digest()[0] % 2)
 
 
 def paper(solution_image):

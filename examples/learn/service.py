@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,11 @@ class Service:
     notes: list[str] = field(default_factory=list)
 
 
+def binary() -> str:
+    """The program rewardloop."""
+    return os.environ.get("REWARDLOOP_BIN", "rewardloop")
+
+
 class Process:
     """A rewardloop process of a fleet, which is started again under its old address."""
 
@@ -40,7 +45,7 @@ class Process:
         self._start()
 
     def _start(self) -> None:
-        command = [os.environ.get("REWARDLOOP_BIN", "rewardloop"), *self.args, "--log-format", "json", "--until-stdin-closes"]
+        command = [binary(), *self.args, "--log-format", "json", "--until-stdin-closes"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
 
@@ -117,7 +122,7 @@ def fleet(folder: Path, workers: int) -> Iterator[tuple[Service, list[Process], 
 
 
 @contextmanager
-def repeated(seconds: float, act: "callable") -> Iterator[None]:
+def repeated(seconds: float, act: Callable[[], None]) -> Iterator[None]:
     """Calls act again and again, with pauses, until the block ends."""
     over = threading.Event()
 

@@ -35,6 +35,10 @@ class Arm:
     #: for nothing) or zero (it has the reward 0).
     on_failed: Literal["impute", "mask", "zero"] = "impute"
     settings: Settings = field(default_factory=Settings)
+    #: Seconds that drawing a group takes beside the computing here, and a reward: for what a step takes where
+    #: generator, rewards and trainer have processors of their own.
+    generator: float = 0.0
+    reward: float = 0.0
 
 
 @dataclass
@@ -83,6 +87,7 @@ class Trainer:
             made, part = flowgrpo.sample(s, self.params, keys[of], np.repeat(prompts[g : g + 1], s.group, 0))
             parts.append(part)
             drawn.append(np.asarray(made))
+            time.sleep(self.arm.generator)
             if self.arm.schedule != "after":
                 results += self._submit(step, g, prompts[g], drawn[g])
         sampled = time.monotonic()
@@ -97,7 +102,7 @@ class Trainer:
             self.client.submit(
                 rewardloop.Sample(
                     id=f"{step}/{group}/{i}", step=step, index=group * len(drawn) + i, uid=f"{step}/{group}", group_size=len(drawn),
-                    prompt=f'the number "{pictures.word(ids)}"', extra_info={"sample": f"{self.seed}/{step}/{group}/{i}"}, media=rewardloop.image(pictures.pixels(picture), layout="HWC"),
+                    prompt=f'the number "{pictures.word(ids)}"', extra_info={"sample": f"{self.seed}/{step}/{group}/{i}", "seconds": self.arm.reward}, media=rewardloop.image(pictures.pixels(picture), layout="HWC"),
                     deadline=DEADLINE,
                 )
             )

@@ -119,8 +119,8 @@ class SettingsAreChecked(unittest.TestCase):
         for values, says in (
             ({}, "REWARDLOOP_URL"),
             ({"url": WHERE, "onfailed": 1}, "unknown: onfailed"),
-            ({"url": WHERE, "on_failed": "zero"}, "group_mean, raise or value:<x>"),
-            ({"url": WHERE, "on_failed": "value:nan"}, "group_mean, raise or value:<x>"),
+            ({"url": WHERE, "on_failed": "zero"}, "group_mean, mask, raise or value:<x>"),
+            ({"url": WHERE, "on_failed": "value:nan"}, "group_mean, mask, raise or value:<x>"),
             ({"url": WHERE, "max_failed_fraction": 2}, "0 to 1"),
         ):
             with self.assertRaisesRegex(InputError, says):
@@ -209,6 +209,7 @@ class AgainstAServer(unittest.TestCase):
             asyncio.run(compute_score(solution_str="text", **self.settings()))
         scored = asyncio.run(compute_score(solution_str="text", **self.settings(on_failed="value:-2")))
         self.assertEqual((-2.0, 0.0), (scored["score"], scored["rewardloop/valid"]))
+        self.assertEqual(-2.0, scored["rewardloop/score"], "a filter of groups meets a number, and no NaN")
         with self.assertRaisesRegex(InputError, "sees no group"):
             asyncio.run(compute_score(**self.settings(on_failed="group_mean")))
 

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from verl.utils.ray_utils import auto_await  # type: ignore[import-not-found]
 
-from ..errors import RewardloopError
-from . import rows, steps
+from ..errors import InputError, RewardloopError
+from . import masked, rows, steps
 from .outcome import ERROR, VALID, RewardFailedError, too_many
 from .session import session
-from .settings import Settings, get, group_sizes
+from .settings import SECTION, Settings, get, group_sizes
 
 _LOG = logging.getLogger("rewardloop")
 
@@ -94,6 +94,7 @@ class Streaming:
         self.rewardloop = Settings.from_config(config)
         if self.workers is not None or isinstance(self, StreamingTQ):
             self.rewardloop.need_no_steps(type(self).__name__)
+        self._masks(config)
         self.group_sizes = group_sizes(config)
         model = get(config, "actor_rollout_ref.model")
         path = str(get(model, "tokenizer_path") or get(model, "path") or "")
@@ -110,9 +111,38 @@ class Streaming:
         await asyncio.to_thread(self.announce, prompts)
         output = await super().generate_sequences(prompts)  # type: ignore[misc]
         self.check(output, prompts.non_tensor_batch)
+        if self.rewardloop.on_failed == "mask" and not prompts.meta_info.get("validate", False):
+            self.mask(output, prompts.non_tensor_batch)
         if self.rewardloop.stop_ids and not prompts.meta_info.get("validate", False):
             steps.spread(output, self.rewardloop.stop_ids)
         return output
+
+    def _masks(self, config: Any) -> None:
+        """Registers the estimators of masked.py, and refuses on_failed=mask with another one."""
+        masked.register()
+        if self.rewardloop.on_failed != "mask":
+            return
+        if isinstance(self, StreamingTQ):
+            self.rewardloop.need_no_mask(type(self).__name__)
+        chosen = get(config, "algorithm.adv_estimator")
+        if str(getattr(chosen, "value", chosen)) not in (masked.TEXT, masked.VISUAL):
+            raise InputError(
+                f"mask needs algorithm.adv_estimator={masked.TEXT} for text or {masked.VISUAL} for pictures, not {chosen}",
+                field=f"{SECTION}.on_failed",
+            )
+
+    def mask(self, output: Any, columns: Any) -> None:
+        """Tells the estimators of masked.py which rows failed."""
+        valid = output.non_tensor_batch.get(VALID)
+        if valid is None:
+            return
+        failed = np.asarray(valid, np.float64) != 1
+        if "response_mask" in output.batch.keys():
+            kept = output.batch["response_mask"].clone()
+            kept[np.flatnonzero(failed)] = 0
+            output.batch["response_mask"] = kept
+        else:
+            masked.remember(columns["uid"], valid, output.batch["rm_scores"].cpu().numpy())
 
     def check(self, output: Any, columns: Any) -> None:
         """Raises where more than max_failed_fraction of a step failed, in whatever processes."""

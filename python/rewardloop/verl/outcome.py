@@ -23,6 +23,9 @@ _REASONS_KEPT = 5
 _MAX_REASON = 300
 #: Columns that every sample has: 1.0 for a score, and the reason where there is none.
 VALID, ERROR = "rewardloop/valid", "rewardloop/error"
+#: What stands in rm_scores, a finite number for every sample: what a filter of groups may look at. Other columns are
+#: NaN where a sample failed, and a group with a NaN has no standard deviation that such a filter could call 0.
+SCORE = "rewardloop/score"
 #: With stop_ids: the sample's scores by step as JSON, [] where it has its reward alone, empty where something
 #: stands in for its score.
 STEPS = "rewardloop/step_scores"
@@ -125,7 +128,7 @@ def _stand_in(result: Result, settings: Settings, grouped: bool) -> float:
         raise RewardFailedError(f"sample {result.id}: {why(result)}")
     if result.fallback is not None and result.fallback.value is not None:
         return result.fallback.value
-    if not grouped:
+    if not grouped and settings.on_failed != "mask":
         raise RewardFailedError(
             f"sample {result.id}: {why(result)}; it has no group whose mean could stand in for its score: "
             "say on_failed=raise or on_failed=value:<x>"

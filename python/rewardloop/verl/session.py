@@ -16,7 +16,7 @@ from ..blocking import Client
 from ..errors import ClosedError, LostError, QueueFullError
 from ..result import Result
 from ..sample import Sample
-from .outcome import STEPS, Columns, ExtraInfo, Failures, reward_of, why
+from .outcome import SCORE, STEPS, Columns, ExtraInfo, Failures, reward_of, why
 from .settings import Settings
 
 #: Seconds between two looks whether another sample may be submitted.
@@ -94,6 +94,7 @@ class Session:
         self.failures.count(reason, (sample.split, sample.step), rows)
         value = reward_of(result, self.settings, bool(sample.uid) and sample.group_size > 1)
         info = self.columns.fill(result.reward_extra_info, reason)
+        info[SCORE] = value
         if self.settings.stop_ids:
             info[STEPS] = json.dumps(result.step_scores) if result.scored else ""
         return value, info

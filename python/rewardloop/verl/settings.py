@@ -28,7 +28,8 @@ class Settings:
     token_file: str = ""
     #: The reward profile; empty: the server's default.
     profile: str = ""
-    #: What stands for a failed sample: group_mean (advantage 0), raise, or value:<x>.
+    #: What stands for a failed sample: group_mean (advantage 0), mask (the same, and the others of the group are
+    #: compared as if it had never been: see masked.py), raise, or value:<x>.
     on_failed: str = "group_mean"
     #: More failed samples than this fraction of a step raise; where the step is not known, of the process's last 512.
     max_failed_fraction: float = 0.05
@@ -58,14 +59,14 @@ class Settings:
 
     def fallback(self) -> float | None:
         """The value of value:<x>; None for the other policies."""
-        if self.on_failed in ("group_mean", "raise"):
+        if self.on_failed in ("group_mean", "mask", "raise"):
             return None
         try:
             value = float(self.on_failed.removeprefix("value:")) if self.on_failed.startswith("value:") else math.nan
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"{self.on_failed!r}, want group_mean, raise or value:<x>", field=f"{SECTION}.on_failed")
+            raise InputError(f"{self.on_failed!r}, want group_mean, mask, raise or value:<x>", field=f"{SECTION}.on_failed")
         return value
 
     def need_no_steps(self, who: str) -> None:
@@ -74,6 +75,14 @@ class Settings:
             raise InputError(
                 f"{who} gives one score for each row; process rewards need AgentLoopManager or AsyncRewardAgent",
                 field=f"{SECTION}.stop_ids",
+            )
+
+    def need_no_mask(self, who: str) -> None:
+        """Refuses on_failed=mask where nobody can tell the trainer's advantages which rows failed."""
+        if self.on_failed == "mask":
+            raise InputError(
+                f"{who} cannot mask a failed sample; AgentLoopManager, DiffusionAgentLoopManager and AsyncRewardAgent can",
+                field=f"{SECTION}.on_failed",
             )
 
     def connection(self) -> dict[str, Any]:
@@ -86,7 +95,7 @@ class Settings:
             made["token"] = os.environ["REWARDLOOP_TOKEN"]
         if self.profile:
             made["profile"] = self.profile
-        if self.on_failed == "group_mean":
+        if self.on_failed in ("group_mean", "mask"):
             made["on_sample_failure"] = "group_mean"
         return made
 
