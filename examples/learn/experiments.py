@@ -67,16 +67,26 @@ class Lab:
         arm = ARMS[name]
         label = f"{name}-{seed}-{steps}" + ("-altered" if altered else "")
         began, cpu = time.monotonic(), time.process_time()
-        with self.service(arm.beside, label) as at, rewardloop.Client(
-            at.url, run=label, profile=arm.profile, on_sample_failure="group_mean" if arm.on_failed == "impute" else ""
-        ) as client, rewardloop.Client(at.url, run=f"{label}-val") as judge:
+        with (
+            self.service(arm.beside, label) as at,
+            rewardloop.Client(
+                at.url, run=label, profile=arm.profile, on_sample_failure="group_mean" if arm.on_failed == "impute" else ""
+            ) as client,
+            rewardloop.Client(at.url, run=f"{label}-val") as judge,
+        ):
             trainer = Trainer(arm, self.base, seed, client, altered)
             curve = [{"step": 0, **evaluate(trainer.params, judge, "0")}] if every else []
             took: list[dict[str, Any]] = []
             with tqdm(total=steps, desc=label, unit="step", disable=None) as bar:
                 for i in range(steps):
                     start = time.monotonic()
-                    took.append({**trainer.step(i), "sha256": policy.digest(trainer.params), "seconds": round(time.monotonic() - start, 4)})
+                    took.append(
+                        {
+                            **trainer.step(i),
+                            "sha256": policy.digest(trainer.params),
+                            "seconds": round(time.monotonic() - start, 4),
+                        }
+                    )
                     bar.update()
                     bar.set_postfix(reward=took[-1]["reward"] and round(took[-1]["reward"], 3), failed=took[-1]["failed"])
                     if every and (i + 1) % every == 0 and i + 1 < steps:
@@ -84,10 +94,18 @@ class Lab:
             end = evaluate(trainer.params, judge, "end")
             curve.append({"step": steps, **end})
             said = {
-                "arm": name, "seed": seed, "updates": steps * arm.settings.updates, "sha256": policy.digest(trainer.params),
-                **{k: v for k, v in end.items() if k != "scores"}, "seconds": round(time.monotonic() - began, 1), "cpu_s": round(time.process_time() - cpu, 1), "killed": at.killed, "notes": at.notes,
-                "curve": curve, "steps": took,
-            }  # fmt: skip
+                "arm": name,
+                "seed": seed,
+                "updates": steps * arm.settings.updates,
+                "sha256": policy.digest(trainer.params),
+                **{k: v for k, v in end.items() if k != "scores"},
+                "seconds": round(time.monotonic() - began, 1),
+                "cpu_s": round(time.process_time() - cpu, 1),
+                "killed": at.killed,
+                "notes": at.notes,
+                "curve": curve,
+                "steps": took,
+            }
         policy.save(str(self.out / f"{label}.npz"), trainer.params)
         (self.out / f"{label}.json").write_text(json.dumps(said) + "\n")
         return said
@@ -112,13 +130,24 @@ def check(lab: Lab, report: Report) -> None:
     gained = np.subtract(streamed["curve"][-1]["scores"], streamed["curve"][0]["scores"])
     p = pairs.sign_flips(gained)
     report.claim(
-        "the reward of held-out strings rises in 30 steps, p < 0.01", p < 0.01,
-        before=streamed["curve"][0]["reward"], after=streamed["reward"], p=p,
-    )  # fmt: skip
+        "the reward of held-out strings rises in 30 steps, p < 0.01",
+        p < 0.01,
+        before=streamed["curve"][0]["reward"],
+        after=streamed["reward"],
+        p=p,
+    )
     after = lab.run("after", 0, 8)
-    report.claim("rewards after the rollout give the same weights after 8 steps", after["sha256"] == streamed["steps"][7]["sha256"], sha256=after["sha256"])
+    report.claim(
+        "rewards after the rollout give the same weights after 8 steps",
+        after["sha256"] == streamed["steps"][7]["sha256"],
+        sha256=after["sha256"],
+    )
     altered = lab.run("after", 0, 2, altered={7: 1e-6})
-    report.claim("one reward that is changed by 1e-6 gives other weights", altered["sha256"] != streamed["steps"][1]["sha256"], sha256=altered["sha256"])
+    report.claim(
+        "one reward that is changed by 1e-6 gives other weights",
+        altered["sha256"] != streamed["steps"][1]["sha256"],
+        sha256=altered["sha256"],
+    )
 
 
 def learns(lab: Lab, report: Report) -> None:
@@ -127,11 +156,18 @@ def learns(lab: Lab, report: Report) -> None:
     rewards, grains = [r["reward"] for r in ended], [r["grain"] for r in ended]
     before = ended[0]["curve"][0]
     report.claim(
-        "held-out reward reaches 0.65, median of 3 seeds", float(np.median(rewards)) >= 0.65, before=before["reward"], after=pairs.spread(rewards)
+        "held-out reward reaches 0.65, median of 3 seeds",
+        float(np.median(rewards)) >= 0.65,
+        before=before["reward"],
+        after=pairs.spread(rewards),
     )
     worse = max(grains) - before["grain"]
     report.claim("grain does not grow by more than 0.04", worse <= 0.04, before=before["grain"], after=pairs.spread(grains))
-    report.claim("a seed takes at most 10 minutes", max(r["seconds"] for r in ended) <= 600, seconds=pairs.spread([r["seconds"] for r in ended]))
+    report.claim(
+        "a seed takes at most 10 minutes",
+        max(r["seconds"] for r in ended) <= 600,
+        seconds=pairs.spread([r["seconds"] for r in ended]),
+    )
     off = lab.run("one_step_off", 0, 130, every=26)
     report.claim("one step off learns, too", off["reward"] > before["reward"] + 0.1, after=off["reward"])
 
@@ -142,10 +178,17 @@ def same(lab: Lab, report: Report) -> None:
     ended = {name: lab.run(name, 0, steps) for name in ("after", "streamed", "neighbour", "stalled", "killed")}
     want = ended["after"]["sha256"]
     for name, r in ended.items():
-        report.claim(f"the weights of {name} after {r['updates']} updates", r["sha256"] == want, sha256=r["sha256"], seconds=r["seconds"])
-    report.claim("at least 20 processes were killed beside killed", ended["killed"]["killed"] >= 20, killed=ended["killed"]["killed"])
+        report.claim(
+            f"the weights of {name} after {r['updates']} updates", r["sha256"] == want, sha256=r["sha256"], seconds=r["seconds"]
+        )
+    report.claim(
+        "at least 20 processes were killed beside killed", ended["killed"]["killed"] >= 20, killed=ended["killed"]["killed"]
+    )
     altered = lab.run("streamed", 0, 2, altered={5: 1e-6})
-    report.claim("one reward of the first step, changed by 1e-6, gives other weights", altered["sha256"] != ended["after"]["steps"][1]["sha256"])
+    report.claim(
+        "one reward of the first step, changed by 1e-6, gives other weights",
+        altered["sha256"] != ended["after"]["steps"][1]["sha256"],
+    )
 
 
 def blind(lab: Lab, report: Report) -> None:
@@ -153,7 +196,9 @@ def blind(lab: Lab, report: Report) -> None:
     seeds, steps = range(6), 40
     ended = {name: [lab.run(name, seed, steps, every=steps) for seed in seeds] for name in ("impute", "mask", "zero")}
     for name, runs in ended.items():
-        report.claim(f"{name} ends", True, reward=pairs.spread([r["reward"] for r in runs]), grain=pairs.spread([r["grain"] for r in runs]))
+        report.claim(
+            f"{name} ends", True, reward=pairs.spread([r["reward"] for r in runs]), grain=pairs.spread([r["grain"] for r in runs])
+        )
     for name in ("impute", "mask"):
         p = pairs.sign_flips(np.array([a["reward"] - b["reward"] for a, b in zip(ended[name], ended["zero"], strict=True)]))
         report.claim(f"zero ends worse than {name}, p < 0.05 over {len(seeds)} seeds", p < 0.05, p=p)
@@ -163,9 +208,24 @@ def hacked(lab: Lab, report: Report) -> None:
     """A reward that is hacked: OCR does not see grain."""
     ended = {name: lab.run(name, 0, 90, every=18) for name in ("streamed", "no_late_kl", "cured")}
     grain = {name: r["grain"] for name, r in ended.items()}
-    report.claim("without the late KL the reward is higher", ended["no_late_kl"]["reward"] > ended["streamed"]["reward"], with_kl=ended["streamed"]["reward"], without=ended["no_late_kl"]["reward"])  # fmt: skip
-    report.claim("and the pictures are grainier", grain["no_late_kl"] > grain["streamed"] + 0.04, with_kl=grain["streamed"], without=grain["no_late_kl"])
-    report.claim("the second component cures it", grain["cured"] < grain["no_late_kl"] - 0.04, reward=ended["cured"]["reward"], grain=grain["cured"])
+    report.claim(
+        "without the late KL the reward is higher",
+        ended["no_late_kl"]["reward"] > ended["streamed"]["reward"],
+        with_kl=ended["streamed"]["reward"],
+        without=ended["no_late_kl"]["reward"],
+    )
+    report.claim(
+        "and the pictures are grainier",
+        grain["no_late_kl"] > grain["streamed"] + 0.04,
+        with_kl=grain["streamed"],
+        without=grain["no_late_kl"],
+    )
+    report.claim(
+        "the second component cures it",
+        grain["cured"] < grain["no_late_kl"] - 0.04,
+        reward=ended["cured"]["reward"],
+        grain=grain["cured"],
+    )
 
 
 def overlap(lab: Lab, report: Report) -> None:
@@ -175,21 +235,43 @@ def overlap(lab: Lab, report: Report) -> None:
         arm, steps = ARMS[name], lab.run(name, 0, 12)["steps"][3:]  # the first ones compile
         median = {key: float(np.median([s[key] for s in steps])) for key in ("seconds", "sample", "update")}
         command = [
-            service.binary(), "plan", "--json", "--samples", str(arm.settings.samples), "--group", str(arm.settings.group),
-            "--arrivals", f"bursts:{arm.settings.prompts}", "--generation", f"{median['sample']:.3f}s", "--update", f"{median['update']:.3f}s",
-            "--reward", f"{arm.reward:g}s", "--concurrency", "64",
-        ]  # fmt: skip
+            service.binary(),
+            "plan",
+            "--json",
+            "--samples",
+            str(arm.settings.samples),
+            "--group",
+            str(arm.settings.group),
+            "--arrivals",
+            f"bursts:{arm.settings.prompts}",
+            "--generation",
+            f"{median['sample']:.3f}s",
+            "--update",
+            f"{median['update']:.3f}s",
+            "--reward",
+            f"{arm.reward:g}s",
+            "--concurrency",
+            "64",
+        ]
         said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         planned = next(row["step_s"] for row in said["rows"] if row["mode"] == mode)
         report.claim(
-            f"rewardloop plan says within 10 % what a step of {name.removeprefix('timed_')} takes", abs(median["seconds"] / planned - 1) <= 0.1,
-            measured=median["seconds"], planned=planned, mode=mode,
-        )  # fmt: skip
+            f"rewardloop plan says within 10 % what a step of {name.removeprefix('timed_')} takes",
+            abs(median["seconds"] / planned - 1) <= 0.1,
+            measured=median["seconds"],
+            planned=planned,
+            mode=mode,
+        )
 
 
 EXPERIMENTS: dict[str, Callable[[Lab, Report], None]] = {
-    "check": check, "learns": learns, "same": same, "blind": blind, "hacked": hacked, "overlap": overlap,
-}  # fmt: skip
+    "check": check,
+    "learns": learns,
+    "same": same,
+    "blind": blind,
+    "hacked": hacked,
+    "overlap": overlap,
+}
 
 
 def conduct(lab: Lab, name: str) -> int:

@@ -109,9 +109,7 @@ def adam(params: Params, grads: Params, m: Moments, rate: Any) -> tuple[Params, 
     mean = jax.tree.map(lambda a, g: 0.9 * a + 0.1 * g, m.mean, grads)
     square = jax.tree.map(lambda a, g: 0.99 * a + 0.01 * g**2, m.square, grads)
     scale1, scale2 = 1 - 0.9**count, 1 - 0.99**count
-    moved = jax.tree.map(
-        lambda p, a, b: p - rate * (a / scale1) / (jnp.sqrt(b / scale2) + 1e-8), params, mean, square
-    )
+    moved = jax.tree.map(lambda p, a, b: p - rate * (a / scale1) / (jnp.sqrt(b / scale2) + 1e-8), params, mean, square)
     return moved, Moments(count, mean, square)
 
 
@@ -148,8 +146,13 @@ def update(
 
     total = jnp.maximum(weights.sum(), 1)
     parts = (
-        flat(trajectory.x), flat(trajectory.y), flat(trajectory.log_prob),
-        jnp.tile(jnp.arange(trained), n).reshape(-1, s.chunk), repeated(ids), repeated(advantages), repeated(weights),
+        flat(trajectory.x),
+        flat(trajectory.y),
+        flat(trajectory.log_prob),
+        jnp.tile(jnp.arange(trained), n).reshape(-1, s.chunk),
+        repeated(ids),
+        repeated(advantages),
+        repeated(weights),
     )
 
     def add(grads: Params, part: Any) -> tuple[Params, None]:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pictures import CELL, DIGITS, HEIGHT, LENGTH, WIDTH
+from pictures import CELL, DIGITS, HEIGHT, WIDTH
 
 Params = dict[str, Any]
 
@@ -28,16 +28,21 @@ def init(key: jax.Array) -> Params:
 
     def layer() -> Params:
         return {
-            "qkv": normal(DIM, 3 * DIM), "out": normal(DIM, DIM) * 0.3,
-            "up": normal(DIM, 3 * DIM), "down": normal(3 * DIM, DIM) * 0.3,
+            "qkv": normal(DIM, 3 * DIM),
+            "out": normal(DIM, DIM) * 0.3,
+            "up": normal(DIM, 3 * DIM),
+            "down": normal(3 * DIM, DIM) * 0.3,
             "modulate": jnp.zeros((DIM, 4 * DIM)),
         }
 
     return {
-        "patch": normal(PATCH, DIM), "place": normal(TOKENS, DIM, scale=0.5),
+        "patch": normal(PATCH, DIM),
+        "place": normal(TOKENS, DIM, scale=0.5),
         "digit": normal(len(DIGITS), DIM, scale=0.5),
-        "time1": normal(2 * FREQUENCIES, DIM), "time2": normal(DIM, DIM),
-        "layers": [layer() for _ in range(LAYERS)], "velocity": jnp.zeros((DIM, PATCH)),
+        "time1": normal(2 * FREQUENCIES, DIM),
+        "time2": normal(DIM, DIM),
+        "layers": [layer() for _ in range(LAYERS)],
+        "velocity": jnp.zeros((DIM, PATCH)),
     }
 
 
@@ -57,8 +62,7 @@ def velocity(params: Params, x: jax.Array, time: jax.Array, ids: jax.Array) -> j
     for layer in params["layers"]:
         gain1, shift1, gain2, shift2 = jnp.split((c @ layer["modulate"])[:, None], 4, -1)
         q, k, v = (
-            z.reshape(n, TOKENS, HEADS, DIM // HEADS)
-            for z in jnp.split((_norm(h) * (1 + gain1) + shift1) @ layer["qkv"], 3, -1)
+            z.reshape(n, TOKENS, HEADS, DIM // HEADS) for z in jnp.split((_norm(h) * (1 + gain1) + shift1) @ layer["qkv"], 3, -1)
         )
         attention = jax.nn.softmax(jnp.einsum("nqhd,nkhd->nhqk", q, k) * (DIM // HEADS) ** -0.5, -1)
         h = h + jnp.einsum("nhqk,nkhd->nqhd", attention, v).reshape(n, TOKENS, DIM) @ layer["out"]

@@ -8,7 +8,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pictures
 import policy
 from policy import Params
@@ -64,13 +63,15 @@ def curves(runs: list[dict[str, Any]], key: str, label: str) -> str:
     out = io.StringIO()
     figure.savefig(out, format="svg", bbox_inches="tight")
     plt.close(figure)
-    return out.getvalue().partition("?>")[2].partition("<svg")[2].join(["<svg", ""])
+    drawn = out.getvalue()
+    return drawn[drawn.index("<svg") :]
 
 
 def picture(params: Params, caption: str) -> str:
     """A sheet as an HTML figure."""
     data = base64.b64encode(sheet(params)).decode()
-    return f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,{data}"><figcaption>{html.escape(caption)}</figcaption></figure>'
+    words = html.escape(caption)
+    return f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
 
 
 def write(folder: Path, base: Params, claims: list[dict[str, Any]]) -> Path:
@@ -81,13 +82,16 @@ def write(folder: Path, base: Params, claims: list[dict[str, Any]]) -> Path:
         of[r["arm"]].append(r)
     parts = ["<h1>FlowGRPO through a reward loop</h1>"]
     parts.append(
-        "<p>A policy of 289,000 parameters draws strings of four digits. It was pre-trained on captions of which half of the digits are wrong, "
-        "and learns from what PP-OCR reads of its pictures. Reward and grain are those of 256 strings that it was never trained on. "
-        "The gain is mostly that of undoing the wrong captions; the held-out strings are new combinations of digits that it has drawn before.</p>"
+        "<p>A policy of 289,000 parameters draws strings of four digits. It was pre-trained on captions of which half of "
+        "the digits are wrong, and learns from what PP-OCR reads of its pictures. Reward and grain are those of 256 strings "
+        "that it was never trained on. The gain is mostly that of undoing the wrong captions; the held-out strings are new "
+        "combinations of digits that it has drawn before.</p>"
     )
     parts.append("<h2>What was claimed</h2><table><tr><th>claim<th>holds<th>figures")
     for c in claims:
-        figures = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in c.items() if k not in ("claim", "holds"))
+        figures = ", ".join(
+            f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in c.items() if k not in ("claim", "holds")
+        )
         holds = "yes" if c["holds"] else '<span class="missed">no</span>'
         parts.append(f"<tr><td>{html.escape(c['claim'])}<td>{holds}<td>{html.escape(figures)}")
     parts.append("</table>")
@@ -109,5 +113,10 @@ def write(folder: Path, base: Params, claims: list[dict[str, Any]]) -> Path:
             name = folder / f"{arm}-{last['seed']}-{len(last['steps'])}.npz"
             parts.append(picture(policy.load(str(name)), f"{caption} Reward {last['reward']:.2f}, grain {last['grain']:.3f}."))
     path = folder / "report.html"
-    path.write_text(f'<!doctype html><html lang="en"><meta charset="utf-8"><title>FlowGRPO through a reward loop</title><style>{STYLE}</style>' + "\n".join(parts) + "\n")
+    path.write_text(
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>FlowGRPO through a reward loop</title>'
+        + f"<style>{STYLE}</style>"
+        + "\n".join(parts)
+        + "\n"
+    )
     return path

@@ -109,7 +109,17 @@ def fleet(folder: Path, workers: int) -> Iterator[tuple[Service, list[Process], 
         idle = ("-c", str(CONFIG), "reward.num_workers=0")
         start("queue", "serve", *idle, "--listen", "127.0.0.1:0", "--nats-listen", nats)
         gateways = [
-            start(f"gateway{i}", "serve", *idle, "--listen", f"127.0.0.1:{port}", "--nats", f"nats://{nats}", "--name", f"gateway{i}")
+            start(
+                f"gateway{i}",
+                "serve",
+                *idle,
+                "--listen",
+                f"127.0.0.1:{port}",
+                "--nats",
+                f"nats://{nats}",
+                "--name",
+                f"gateway{i}",
+            )
             for i, port in enumerate(ports)
         ]
         scorers = [
@@ -200,7 +210,9 @@ def neighbour(url: str) -> Iterator[None]:
         said = process.stdout.read().strip()
         process.wait(START)
         if process.returncode or not said.isdigit() or int(said) == 0:
-            raise RuntimeError(f"the neighbour should have had failed samples all along, and ended with {process.returncode}: {said!r}")
+            raise RuntimeError(
+                f"the neighbour should have had failed samples all along, and ended with {process.returncode}: {said!r}"
+            )
 
 
 def main(url: str) -> None:

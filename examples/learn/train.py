@@ -56,7 +56,9 @@ class Rollout:
 class Trainer:
     """FlowGRPO from given weights. step() is one step; the weights after it are in params."""
 
-    def __init__(self, arm: Arm, reference: Params, seed: int, client: rewardloop.Client, altered: dict[int, float] | None = None) -> None:
+    def __init__(
+        self, arm: Arm, reference: Params, seed: int, client: rewardloop.Client, altered: dict[int, float] | None = None
+    ) -> None:
         self.arm, self.seed, self.client = arm, seed, client
         self.reference = self.params = reference
         self.moments = flowgrpo.moments(reference)
@@ -101,13 +103,19 @@ class Trainer:
         return [
             self.client.submit(
                 rewardloop.Sample(
-                    id=f"{step}/{group}/{i}", step=step, index=group * len(drawn) + i, uid=f"{step}/{group}", group_size=len(drawn),
-                    prompt=f'the number "{pictures.word(ids)}"', extra_info={"sample": f"{self.seed}/{step}/{group}/{i}", "seconds": self.arm.reward}, media=rewardloop.image(pictures.pixels(picture), layout="HWC"),
+                    id=f"{step}/{group}/{i}",
+                    step=step,
+                    index=group * len(drawn) + i,
+                    uid=f"{step}/{group}",
+                    group_size=len(drawn),
+                    prompt=f'the number "{pictures.word(ids)}"',
+                    extra_info={"sample": f"{self.seed}/{step}/{group}/{i}", "seconds": self.arm.reward},
+                    media=rewardloop.image(pictures.pixels(picture), layout="HWC"),
                     deadline=DEADLINE,
                 )
             )
             for i, picture in enumerate(drawn)
-        ]  # fmt: skip
+        ]
 
     def _learn(self, r: Rollout) -> dict[str, Any]:
         s = self.arm.settings
@@ -119,25 +127,40 @@ class Trainer:
             scores[i] += self.altered.get(r.step * s.samples + i, 0.0)
         groups = np.repeat(np.arange(s.prompts), s.group)
         advantages = rewardloop.advantages(
-            scores, None if self.arm.on_failed == "zero" else valid, groups, failed="mask" if self.arm.on_failed == "mask" else "impute",
-        )  # fmt: skip
+            scores,
+            None if self.arm.on_failed == "zero" else valid,
+            groups,
+            failed="mask" if self.arm.on_failed == "mask" else "impute",
+        )
         advantages = np.clip(advantages, -5, 5).astype(np.float32)
         weights = (valid if self.arm.on_failed == "mask" else np.ones_like(valid)).astype(np.float32)
         rng = np.random.default_rng((self.seed, r.step, 2))
         order, late = rng.permutation(s.samples), rng.integers(s.trained, s.denoise, s.samples)
         for part in np.split(order, s.updates):
             self.params, self.moments = flowgrpo.update(
-                s, self.params, self.reference, self.moments, Trajectory(*(z[part] for z in r.trajectory)),
-                r.ids[part], advantages[part], weights[part], late[part],
-            )  # fmt: skip
+                s,
+                self.params,
+                self.reference,
+                self.moments,
+                Trajectory(*(z[part] for z in r.trajectory)),
+                r.ids[part],
+                advantages[part],
+                weights[part],
+                late[part],
+            )
         jax.block_until_ready(self.params)
         ended = time.monotonic()
         own = scores[valid]
-        self.took.append({"sample": r.sampled - r.began, "wait": scored - r.sampled, "update": ended - scored, "step": ended - r.began})
+        self.took.append(
+            {"sample": r.sampled - r.began, "wait": scored - r.sampled, "update": ended - scored, "step": ended - r.began}
+        )
         return {
-            "step": r.step, "reward": float(own.mean()) if own.size else None, "failed": int((~valid).sum()),
-            "attempts": sum(x.attempts for x in results), **{k: round(v, 4) for k, v in self.took[-1].items()},
-        }  # fmt: skip
+            "step": r.step,
+            "reward": float(own.mean()) if own.size else None,
+            "failed": int((~valid).sum()),
+            "attempts": sum(x.attempts for x in results),
+            **{k: round(v, 4) for k, v in self.took[-1].items()},
+        }
 
 
 def held_out_pictures(params: Params) -> np.ndarray:
@@ -155,15 +178,20 @@ def evaluate(params: Params, client: rewardloop.Client, tag: str) -> dict[str, A
     results = client.score(
         [
             rewardloop.Sample(
-                id=f"{tag}/{i}", split="val", prompt=f'the number "{pictures.word(own)}"', deadline=DEADLINE,
+                id=f"{tag}/{i}",
+                split="val",
+                prompt=f'the number "{pictures.word(own)}"',
+                deadline=DEADLINE,
                 media=rewardloop.image(pictures.pixels(picture), layout="HWC"),
             )
             for i, (own, picture) in enumerate(zip(ids, drawn, strict=True))
         ],
         timeout=2 * DEADLINE,
-    )  # fmt: skip
+    )
     scores = np.array([r.score() for r in results])
     return {
-        "reward": float(scores.mean()), "exact": float((scores == 1).mean()), "grain": pictures.grain(drawn),
+        "reward": float(scores.mean()),
+        "exact": float((scores == 1).mean()),
+        "grain": pictures.grain(drawn),
         "scores": [round(float(s), 6) for s in scores],
-    }  # fmt: skip
+    }

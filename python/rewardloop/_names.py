@@ -24,7 +24,7 @@ from .loop import Loop, Pending, connect
 from .media import Media, audio, encode, frames, image, latent, video
 from .result import ComponentError, Fallback, GroupStats, Outcome, Result, SampleFailedError
 from .sample import Sample
-from .scores import advantages, RmScores, rm_scores, step_mask
+from .scores import RmScores, advantages, rm_scores, step_mask
 from .steps import Missing, Rewards, StepFailedError
 
 __all__ = [

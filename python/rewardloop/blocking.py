@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 from .config import Config, takes
 from .core import Core, check_fork
 from .errors import ClosedError, ForkedError, QueueFullError, RewardloopError, UnreadError
+from .fetches import ANSWER_GRACE
 from .loop import MAX_UNREAD
 from .result import Result
 from .sample import Sample
 from .steps import PAUSE, OnDeadline, Order, Question, Rewards, checked, early, waits
-from .fetches import ANSWER_GRACE
 
 _T = TypeVar("_T")
 

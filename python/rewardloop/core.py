@@ -46,6 +46,7 @@ from .errors import (
     RewardloopError,
     TakenOverError,
 )
+from .fetches import Answered, Steps
 from .frame import DEFAULT_MESSAGE_BYTES, MAX_HEADER_BYTES, WHOLE_BYTES, Frame, encode
 from .jsontext import parse
 from .link import LATE_RESULTS, Call, Done, Lane, Link
@@ -53,7 +54,6 @@ from .messages import Message
 from .result import Outcome, Result, from_wire, refused
 from .sample import Sample
 from .steps import Question
-from .fetches import Answered, Steps
 
 _LOG = logging.getLogger("rewardloop")
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import messages
-from .errors import InputError, NoAnswerError, QueueFullError, RewardloopError, StepLostError, FetchRefusedError
+from .errors import FetchRefusedError, InputError, NoAnswerError, QueueFullError, RewardloopError, StepLostError
 from .jsontext import check_text, text
 from .link import Link
 from .messages import Message

@@ -151,7 +151,9 @@ def advantages(
     values = _array(scores).astype(np.float64).reshape(-1)
     known = np.ones(len(values), np.bool_) if valid is None else _array(valid).reshape(-1) != 0
     if len(known) != len(values) or len(groups) != len(values):
-        raise InputError(f"{len(values)} scores, {len(known)} marks and {len(groups)} groups, want as many of each", field="scores")
+        raise InputError(
+            f"{len(values)} scores, {len(known)} marks and {len(groups)} groups, want as many of each", field="scores"
+        )
     if failed not in ("impute", "mask"):
         raise InputError(f"{failed!r}, want impute or mask", field="failed")
     counts = known if failed == "mask" else np.ones_like(known)

@@ -147,7 +147,10 @@ class AdvantagesTest(unittest.TestCase):
         # The figure of the docstring.
         half = np.tile([True, False], 8)
         scores = np.where(half, np.arange(16.0), np.arange(16.0)[half].mean())
-        grown = advantages(scores, half, [0] * 16, ddof=1, epsilon=0)[0] / advantages(scores, half, [0] * 16, failed="mask", ddof=1, epsilon=0)[0]
+        grown = (
+            advantages(scores, half, [0] * 16, ddof=1, epsilon=0)[0]
+            / advantages(scores, half, [0] * 16, failed="mask", ddof=1, epsilon=0)[0]
+        )
         self.assertAlmostEqual(1.46, grown, 2)
 
     def test_zero_in_place_of_a_score_moves_everybody(self) -> None:

@@ -33,7 +33,10 @@ class MaskedTest(unittest.TestCase):
 
     def test_advantages_are_those_of_the_scored_rows_alone(self) -> None:
         for config, expected in (
-            ({"norm_adv_by_std_in_grpo": True}, advantages(self.scores[self.valid], None, self.uids[self.valid], ddof=1, epsilon=1e-4)),
+            (
+                {"norm_adv_by_std_in_grpo": True},
+                advantages(self.scores[self.valid], None, self.uids[self.valid], ddof=1, epsilon=1e-4),
+            ),
             (None, advantages(self.scores[self.valid], None, self.uids[self.valid], ddof=1, epsilon=1e-4)),
         ):
             got = masked.without(self.scores.astype(np.float64), self.valid, self.uids, 1e-4, config, everybody=False)

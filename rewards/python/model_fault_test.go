@@ -272,7 +272,9 @@ func TestAProcessScoresKnownSamplesBeforeThoseOfRuns(t *testing.T) {
 		require.NoError(t, err)
 		assert.InDelta(t, 7, s.Value, 0, "the first call had the known samples")
 		for _, pid := range d.stats().PIDs {
-			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+			if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) { // the first one may be gone and not yet counted out
+				require.NoError(t, err)
+			}
 		}
 	}
 	without := faulty(t, newDevices(t, pool.Config{}), "Warmed", python.Options{})

@@ -137,7 +137,7 @@ class Streaming:
         if valid is None:
             return
         failed = np.asarray(valid, np.float64) != 1
-        if "response_mask" in output.batch.keys():
+        if "response_mask" in output.batch.keys():  # noqa: SIM118 - a TensorDict has no in
             kept = output.batch["response_mask"].clone()
             kept[np.flatnonzero(failed)] = 0
             output.batch["response_mask"] = kept

@@ -38,7 +38,8 @@ async def compute_score(
     chosen = Settings.read({k: v for k, v in settings.items() if k in _FIELDS or k == "token"}, on_failed="raise")
     if chosen.on_failed in ("group_mean", "mask"):
         raise InputError(
-            f"{chosen.on_failed}: a reward function sees no group; use raise, value:<x> or an agent loop manager", field="on_failed"
+            f"{chosen.on_failed}: a reward function sees no group; use raise, value:<x> or an agent loop manager",
+            field="on_failed",
         )
     chosen.need_no_steps("a reward function")
     extra = dict(extra_info or {})
