@@ -4,9 +4,15 @@ import asyncio
 import hashlib
 
 
+def _odd(extra_info):
+    """One of two answers for each sample; False for the known sample that a start calls functions with."""
+    name = extra_info.get("sample")
+    return name is not None and hashlib.sha256(name.encode()).digest()[0] % 2 == 1
+
+
 def half(extra_info):
     """Stands for infrastructure that fails for half of the samples: which ones, their names decide."""
-    if hashlib.sha256(extra_info["sample"].encode()).digest()[0] % 2:
+    if _odd(extra_info):
         raise ConnectionError("the service that this stands for is away")
     return 0.0
 
@@ -18,8 +24,8 @@ def boom():
 
 async def judge(extra_info):
     """Stands for a judge that takes its time elsewhere, extra_info.seconds, and likes every second sample."""
-    await asyncio.sleep(extra_info.get("seconds", 0.2))
-    return float(hashlib.sha256(extra_info["sample"].encode()).digest()[0] % 2)
+    await asyncio.sleep(extra_info.get("seconds", 0.0))
+    return float(_odd(extra_info))
 
 
 def paper(solution_image):
