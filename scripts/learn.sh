@@ -6,26 +6,12 @@
 
 pinned=python/requirements-learn.txt
 venv=.cache/learn/venv
-stamp=$venv/installed.txt
-
-install() {
-	if [ -x "$venv/bin/python" ] && cmp -s "$pinned" "$stamp" && "$venv/bin/python" -c pass 2>/dev/null; then
-		return 0
-	fi
-	new_venv "$venv" "or name a Python that has jax in LEARN_PYTHON"
-	say "downloading with pip into $venv: $(sed -n 's/^# size: //p' "$pinned")"
-	if ! "${VENV_PIP[@]}" --no-deps --only-binary :all: --requirement "$pinned"; then
-		rm -rf "$venv"
-		die "pip failed, see above: without a network name a Python that has jax in LEARN_PYTHON"
-	fi
-	cp "$pinned" "$stamp"
-}
 
 scripts/ort.sh && scripts/models.sh
 use_models
 python=${LEARN_PYTHON:-}
 if [ -z "$python" ]; then
-	install
+	pinned_venv "$pinned" "$venv" "name a Python that has jax in LEARN_PYTHON"
 	python=$PWD/$venv/bin/python
 fi
 out=${LEARN_OUT:-.cache/learn/${1:-all}}

@@ -103,6 +103,22 @@ new_venv() {
 	VENV_PIP=("$1/bin/python" -m pip install --quiet --no-input --disable-pip-version-check)
 }
 
+# pinned_venv LIST FOLDER OTHERWISE makes a Python environment of a list that pins every package,
+# unless it is there and the list has not changed. OTHERWISE says what to do without it.
+pinned_venv() {
+	local pinned=$1 venv=$2 otherwise=$3
+	if [ -x "$venv/bin/python" ] && cmp -s "$pinned" "$venv/installed.txt" && "$venv/bin/python" -c pass 2>/dev/null; then
+		return 0
+	fi
+	new_venv "$venv" "or $otherwise"
+	say "downloading with pip into $venv: $(sed -n 's/^# size: //p' "$pinned")"
+	if ! "${VENV_PIP[@]}" --no-deps --only-binary :all: --requirement "$pinned"; then
+		rm -rf "$venv"
+		die "pip failed, see above: without a network $otherwise"
+	fi
+	cp "$pinned" "$venv/installed.txt"
+}
+
 # within SECONDS COMMAND... ends a command that takes longer, where there is
 # timeout(1). Ctrl-C still reaches the command.
 within() {

@@ -6,24 +6,10 @@
 
 pinned=python/requirements-test-ray.txt
 venv=.cache/ray
-stamp=$venv/installed.txt
-
-install() {
-	if [ -x "$venv/bin/python" ] && cmp -s "$pinned" "$stamp" && "$venv/bin/python" -c pass 2>/dev/null; then
-		return 0
-	fi
-	new_venv "$venv" "or name a Python that has ray in RAY_PYTHON"
-	say "downloading with pip into $venv: $(sed -n 's/^# size: //p' "$pinned")"
-	if ! "${VENV_PIP[@]}" --no-deps --only-binary :all: --requirement "$pinned"; then
-		rm -rf "$venv"
-		die "pip failed, see above: without a network name a Python that has ray in RAY_PYTHON"
-	fi
-	cp "$pinned" "$stamp"
-}
 
 python=${RAY_PYTHON:-}
 if [ -z "$python" ]; then
-	install
+	pinned_venv "$pinned" "$venv" "name a Python that has ray in RAY_PYTHON"
 	python=$PWD/$venv/bin/python
 fi
 
