@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/models"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 var body = bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // 1 MiB
@@ -255,7 +256,7 @@ func fakePip(t *testing.T, wheel string) string {
 	}
 	at := filepath.Join(t.TempDir(), "python")
 	script := "#!/bin/sh\n[ \"$3\" = --version ] && exit 0\nwhile [ $# -gt 1 ]; do [ \"$1\" = --dest ] && d=$2; shift; done\ncp '" + wheel + "' \"$d/\"\n"
-	ok(t, os.WriteFile(at, []byte(script), 0o700))
+	executable.Write(t, at, script)
 	return at
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/models"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 // scriptedPip writes a Python whose pip runs body; $into is the folder for wheels.
@@ -24,7 +25,7 @@ func scriptedPip(t *testing.T, body string) string {
 	}
 	at := filepath.Join(t.TempDir(), "python")
 	script := "#!/bin/sh\n[ \"$3\" = --version ] && exit 0\nwhile [ $# -gt 1 ]; do [ \"$1\" = --dest ] && into=$2; shift; done\n" + body + "\n"
-	ok(t, os.WriteFile(at, []byte(script), 0o700))
+	executable.Write(t, at, script)
 	return at
 }
 
@@ -129,7 +130,7 @@ func TestADeadlineWhileLookingForPipIsNoMissingPip(t *testing.T) {
 	}
 	s := store(t, "")
 	at := filepath.Join(t.TempDir(), "python")
-	ok(t, os.WriteFile(at, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700))
+	executable.Write(t, at, "#!/bin/sh\nexec sleep 600\n")
 	s.Pythons = []string{at}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/pool/cards"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 // withCards puts a program that lists so many cards of 80 GiB on PATH in place of nvidia-smi.
@@ -33,10 +33,7 @@ func withCards(t *testing.T, n int) {
 	if n == 0 {
 		script = "#!/bin/sh\necho 'No devices were found'\nexit 6\n"
 	}
-	syscall.ForkLock.RLock() // a child that is forked meanwhile would have it open for writing, and nobody could run it
-	err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o700)
-	syscall.ForkLock.RUnlock()
-	require.NoError(t, err)
+	executable.Write(t, filepath.Join(dir, "nvidia-smi"), script)
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv(cards.VisibleEnv, "") // restored afterwards
 	require.NoError(t, os.Unsetenv(cards.VisibleEnv))

@@ -12,6 +12,7 @@ import (
 
 	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
 	"github.com/rewardloop/rewardloop/examples/demo"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 // What the second part of the demo breaks costs time, and no sample, also where Python has no
@@ -22,7 +23,7 @@ func TestTheDemoBreaksAWorkerAScorerAndANeighbourAndEverySampleHasItsScore(t *te
 	python, err := exec.LookPath(cmp.Or(os.Getenv("REWARDLOOP_PYTHON"), "python3"))
 	if err == nil {
 		bare := filepath.Join(t.TempDir(), "python")
-		require.NoError(t, os.WriteFile(bare, []byte("#!/bin/sh\nexec "+python+" -S \"$@\"\n"), 0o700)) //nolint:gosec // a program
+		executable.Write(t, bare, "#!/bin/sh\nexec "+python+" -S \"$@\"\n")
 		t.Setenv("REWARDLOOP_PYTHON", bare)
 	}
 	d, err := demo.Break(t.Context(), demo.DamageConfig{Program: main.Binary(t), Down: time.Second, Python: err == nil}, pictures)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/pyenv"
 	"github.com/rewardloop/rewardloop/internal/pywheel"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 func TestTwoEnvironmentsHoldVersionsThatContradictEachOther(t *testing.T) {
@@ -205,7 +206,7 @@ func TestWhatGoesWrongSaysWhatWhereAndWhatToDo(t *testing.T) {
 	source := filepath.Join(dir, "raw-1.0.tar.gz")
 	require.NoError(t, os.WriteFile(source, []byte("no archive"), 0o600))
 	ancient := filepath.Join(dir, "python3.9")
-	require.NoError(t, os.WriteFile(ancient, []byte("#!/bin/sh\necho '{\"version\": \"3.9.18\", \"executable\": \"/x\"}'\n"), 0o755)) //nolint:gosec // a program
+	executable.Write(t, ancient, "#!/bin/sh\necho '{\"version\": \"3.9.18\", \"executable\": \"/x\"}'\n")
 	for name, c := range map[string]struct {
 		spec  pyenv.Spec
 		class error
@@ -281,7 +282,7 @@ func TestUVIsUsedWhereItIsAndItsFailuresAreKnown(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	uv := func(script string) {
-		require.NoError(t, os.WriteFile(filepath.Join(bin, "uv"), []byte("#!/bin/sh\n"+script), 0o755)) //nolint:gosec // a program
+		executable.Write(t, filepath.Join(bin, "uv"), "#!/bin/sh\n"+script)
 	}
 	uv("echo 'No space left on device (os error 28)' >&2; exit 2")
 	_, err := s.Make(t.Context(), spec, pyenv.Options{})

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/pool/cards"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 // fake writes a program that answers as nvidia-smi does: list to --query-gpu, instances to
@@ -31,9 +31,7 @@ func program(t *testing.T, script string) string {
 		t.Skip("SKIPPED: -short: it starts a program")
 	}
 	path := filepath.Join(t.TempDir(), "nvidia-smi")
-	syscall.ForkLock.RLock() // a child that is forked meanwhile would have it open for writing, and nobody could run it
-	defer syscall.ForkLock.RUnlock()
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o700))
+	executable.Write(t, path, "#!/bin/sh\n"+script)
 	return path
 }
 

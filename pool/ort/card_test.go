@@ -19,6 +19,7 @@ import (
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
@@ -404,7 +405,7 @@ func TestAChildOfACardFindsTheLibrariesOfAPythonEnvironment(t *testing.T) {
 	cublas := filepath.Join(dir, "lib", "python3.12", "site-packages", "nvidia", "cu13", "lib")
 	stub(t, filepath.Join(cublas, "libcublas.so.13"))
 	require.NoError(t, os.MkdirAll(filepath.Dir(python), 0o700))
-	require.NoError(t, os.WriteFile(python, []byte("#!/bin/false"), 0o700)) //nolint:gosec // a program
+	executable.Write(t, python, "#!/bin/false")
 	card := ort.NewFakeCard(t)
 	openCard(t, ort.Config{Library: library, Python: python}, card)
 	started := card.Log(t)[0]

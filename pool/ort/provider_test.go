@@ -13,6 +13,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/pool/ort"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 	"github.com/rewardloop/rewardloop/testkit/onnx"
 )
 
@@ -79,7 +80,7 @@ func TestTheLibrariesOfAProviderAreFoundInAnEnvironmentWithPyTorch(t *testing.T)
 	stub(t, filepath.Join(site, "torch", "lib", "libtorch.so"))
 	python := filepath.Join(dir, "venv", "bin", "python")
 	require.NoError(t, os.MkdirAll(filepath.Dir(python), 0o700))
-	require.NoError(t, os.WriteFile(python, []byte("#!/bin/false"), 0o700)) //nolint:gosec // a program
+	executable.Write(t, python, "#!/bin/false")
 
 	sites := ort.SitePackages(python)
 	require.Contains(t, sites, site)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/verify"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 func TestTheBlameForAVerifierIsByTheTable(t *testing.T) {
@@ -20,7 +21,7 @@ func TestTheBlameForAVerifierIsByTheTable(t *testing.T) {
 		t.Skip("SKIPPED: -short: it starts processes")
 	}
 	gone := filepath.Join(t.TempDir(), "tool")
-	require.NoError(t, os.WriteFile(gone, []byte("#!/bin/sh\n"), 0o700)) //nolint:gosec // it must be executable
+	executable.Write(t, gone, "#!/bin/sh\n")
 	missing, err := verify.New("command", options{"argv": []string{gone}}.raw(t), nil)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(gone))

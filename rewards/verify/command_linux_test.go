@@ -22,6 +22,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/verify"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 // shell makes a verifier whose program is a shell script; the sample is on its stdin.
@@ -434,7 +435,7 @@ func TestAProgramThatCannotStartIsAFailure(t *testing.T) {
 		t.Skip("SKIPPED: -short: it starts a process")
 	}
 	path := filepath.Join(t.TempDir(), "tool")
-	require.NoError(t, os.WriteFile(path, []byte("neither a program nor a script"), 0o700)) // it must look like a program
+	executable.Write(t, path, "neither a program nor a script")
 	v, err := verify.New("command", options{"argv": []string{path}}.raw(t), nil)
 	require.NoError(t, err)
 	result, err := v.Verify(t.Context(), sample())

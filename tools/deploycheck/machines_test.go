@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/testkit/executable"
 	"github.com/rewardloop/rewardloop/tools/deploycheck"
 )
 
@@ -24,7 +25,7 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 // write writes a file of a test that may be run.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program must be executable
+	executable.Write(t, path, text)
 }
 
 func TestTheComposeFileIsWhatComposeTakes(t *testing.T) {

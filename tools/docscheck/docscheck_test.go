@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 // stub answers as the binary does, for a tree of its own.
@@ -64,7 +66,7 @@ func repository(t *testing.T, files map[string]string) (root, bin string) {
 	out, err := exec.CommandContext(t.Context(), "git", "-C", root, "init", "-q").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	bin = filepath.Join(t.TempDir(), "rewardloop")
-	require.NoError(t, os.WriteFile(bin, []byte(stub), 0o700)) //nolint:gosec // it is run
+	executable.Write(t, bin, stub)
 	return root, bin
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/testkit/executable"
 	"github.com/rewardloop/rewardloop/tools/bench/report"
 )
 
@@ -25,7 +26,7 @@ func gpuRun(t *testing.T, programs, tools map[string]string, env ...string) (sai
 	stage, parts, bin, out := t.TempDir(), filepath.Join(t.TempDir(), "parts"), t.TempDir(), t.TempDir()
 	put := func(path, text string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
+		executable.Write(t, path, text)
 	}
 	const head = "#!/usr/bin/env bash\n"
 	for name, text := range map[string]string{

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 func makefile(t *testing.T) string {
@@ -117,7 +119,7 @@ func newBareMachine(t *testing.T, uid string) bareMachine {
 func (m bareMachine) fake(t *testing.T, name, body string) {
 	t.Helper()
 	script := "#!" + filepath.Join(m.bin, "bash") + "\n" + body + "\n"
-	require.NoError(t, os.WriteFile(filepath.Join(m.bin, name), []byte(script), 0o755)) //nolint:gosec // A program must be executable.
+	executable.Write(t, filepath.Join(m.bin, name), script)
 }
 
 // setUp runs `deps.sh debian` and returns what it said and what it asked apt.

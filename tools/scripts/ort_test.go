@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 // ortScript runs scripts/ort.sh in a clone of its own, with a Python that does what
@@ -37,7 +39,7 @@ func ortScript(t *testing.T, pip string, env ...string) (said, library string, f
 	fake := filepath.Join(bin, "fake-python")
 	script := "#!/bin/sh\ncase \"$*\" in\n'-m pip --version') exit 0 ;;\n'-m pip download '*)\n" +
 		"while [ $# -gt 1 ]; do [ \"$1\" = --dest ] && into=$2; shift; done\n" + pip + "\n;;\nesac\nexec '" + python + "' \"$@\"\n"
-	require.NoError(t, os.WriteFile(fake, []byte(script), 0o700))
+	executable.Write(t, fake, script)
 	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "scripts", "ort.sh"))
 	cmd.Env = append([]string{"PATH=" + bin, "PYTHON=" + fake}, env...)
 	out, err = cmd.CombinedOutput()

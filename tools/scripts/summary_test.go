@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 // makeTest runs scripts/test.sh in a folder that holds the scripts alone, with a go that
@@ -23,7 +25,7 @@ func makeTest(t *testing.T, cases string) (said string, code int) {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, ".ci"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(root, ".ci", "run"), nil, 0o600))
 	put := func(name, body string) {
-		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/usr/bin/env bash\n"+body+"\n"), 0o755)) //nolint:gosec // A program must be executable.
+		executable.Write(t, filepath.Join(bin, name), "#!/usr/bin/env bash\n"+body+"\n")
 	}
 	put("gofmt", "exit 0")
 	put("gotestsum", "echo DONE 1 tests")
@@ -63,8 +65,8 @@ func TestMakeTestFailsWherePackagesHoldNoTest(t *testing.T) {
 	for said, want := range map[string]int{"DONE 0 tests in 0.1s": 1, "DONE 12 tests, 1 skipped in 0.1s": 0} {
 		bin := t.TempDir()
 		sum := filepath.Join(bin, "gotestsum")
-		require.NoError(t, os.WriteFile(sum, []byte("#!/bin/sh\necho '"+said+"'\n"), 0o755))                                                      //nolint:gosec // A program must be executable.
-		require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\ncase \"$*\" in *gotestsum) echo "+sum+" ;; esac\n"), 0o755)) //nolint:gosec // A program must be executable.
+		executable.Write(t, sum, "#!/bin/sh\necho '"+said+"'\n")
+		executable.Write(t, filepath.Join(bin, "go"), "#!/bin/sh\ncase \"$*\" in *gotestsum) echo "+sum+" ;; esac\n")
 		cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "scripts", "gotest.sh"))
 		cmd.Env = append(os.Environ(), "GO="+filepath.Join(bin, "go"))
 		out, err := cmd.CombinedOutput()
@@ -87,7 +89,7 @@ func TestMakeTestSaysAtItsStartThatADiskHasNoRoom(t *testing.T) {
 	require.NoError(t, os.CopyFS(filepath.Join(root, "scripts"), os.DirFS("scripts")))
 	require.NoError(t, os.CopyFS(filepath.Join(root, ".ci"), os.DirFS(".ci")))
 	put := func(name, body string) {
-		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755)) //nolint:gosec // A program must be executable.
+		executable.Write(t, filepath.Join(bin, name), "#!/bin/sh\n"+body+"\n")
 	}
 	put("df", `echo "Filesystem 1024-blocks Used Available Capacity Mounted on"; echo "disk 1 1 7340032 99% /"`)
 	put("go", `case "$*" in "env GOCACHE") echo /cache ;; "clean -cache") touch `+cleaned+` ;; esac`)
@@ -115,8 +117,8 @@ func TestATestProgramThatDiesIsNotReportedAsAThousandTests(t *testing.T) {
 	report.WriteString("=== FAIL: loop TestThatHangs (unknown)\npanic: test timed out after 1s\n\trunning tests:\n\t\tTestThatHangs (1s)\n\nDONE 1001 tests, 1001 failures in 1s\n")
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "report"), []byte(report.String()), 0o600))
 	sum := filepath.Join(bin, "gotestsum")
-	require.NoError(t, os.WriteFile(sum, []byte("#!/bin/sh\ncat "+filepath.Join(bin, "report")+"\nexit 1\n"), 0o755))                         //nolint:gosec // A program must be executable.
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "go"), []byte("#!/bin/sh\ncase \"$*\" in *gotestsum) echo "+sum+" ;; esac\n"), 0o755)) //nolint:gosec // A program must be executable.
+	executable.Write(t, sum, "#!/bin/sh\ncat "+filepath.Join(bin, "report")+"\nexit 1\n")
+	executable.Write(t, filepath.Join(bin, "go"), "#!/bin/sh\ncase \"$*\" in *gotestsum) echo "+sum+" ;; esac\n")
 	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(root, "scripts", "gotest.sh"))
 	cmd.Env = append(os.Environ(), "GO="+filepath.Join(bin, "go"))
 	out, err := cmd.CombinedOutput()

@@ -12,13 +12,14 @@ import (
 
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
+	"github.com/rewardloop/rewardloop/testkit/executable"
 )
 
 // pretend puts a shell script named tesseract on PATH before the real programs.
 func pretend(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tesseract"), []byte("#!/bin/sh\n"+script), 0o700)) //nolint:gosec // it must be executable
+	executable.Write(t, filepath.Join(dir, "tesseract"), "#!/bin/sh\n"+script)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 

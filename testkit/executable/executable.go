@@ -1,0 +1,21 @@
+// Package executable writes the small scripts that tests start in place of real programs.
+package executable
+
+import (
+	"os"
+	"syscall"
+	"testing"
+)
+
+// Write writes an executable file. While it is written no other goroutine may fork: a child that
+// inherits the file open for writing makes each start of it fail with "text file busy" until that
+// child has called exec.
+func Write(t testing.TB, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(text), 0o700) //nolint:gosec // a program must be executable
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Fatalf("write the program %s: %v", path, err)
+	}
+}
