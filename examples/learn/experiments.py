@@ -36,6 +36,8 @@ ARMS = {
         Arm("mask", profile="faulty", on_failed="mask"),
         Arm("zero", profile="faulty", on_failed="zero"),
         Arm("no_late_kl", settings=replace(SHORT, kl_late=0.0)),
+        Arm("no_late_kl8", settings=replace(SHORT, kl_late=0.0, trained=8)),
+        Arm("cured8", profile="clean", settings=replace(SHORT, kl_late=0.0, trained=8)),
         Arm("cured", profile="clean", settings=replace(SHORT, kl_late=0.0)),
         Arm("timed_after", schedule="after", profile="elsewhere", generator=0.25, reward=1.0),
         Arm("timed_streamed", profile="elsewhere", generator=0.25, reward=1.0),

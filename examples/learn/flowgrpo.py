@@ -34,6 +34,7 @@ class Settings:
     #: Weight of the KL divergence to the pre-trained policy on the trained steps, and on one random later step:
     #: without the latter nothing holds back what OCR does not see.
     kl: float = 0.04
+    kl_steps: int = 4
     kl_late: float = 0.01
     chunk: int = 64
 
@@ -136,7 +137,7 @@ def update(
         ratio = jnp.exp(_log_prob(y, mean, std) - old)
         loss = jnp.maximum(-a * ratio, -a * jnp.clip(ratio, 1 - s.clip, 1 + s.clip))
         pull = (((mean - _step(s, reference, x, i, ids)[0]) ** 2) / (2 * std**2)).mean((1, 2))
-        return (w * (loss + s.kl * pull)).sum()
+        return (w * (loss + jnp.where(i < s.kl_steps, s.kl, 0.0) * pull)).sum()
 
     def flat(z: jax.Array) -> jax.Array:
         return z[:, :trained].reshape((-1, s.chunk) + z.shape[2:])

@@ -109,7 +109,7 @@ class Trainer:
                     uid=f"{step}/{group}",
                     group_size=len(drawn),
                     prompt=f'the number "{pictures.word(ids)}"',
-                    extra_info={"sample": f"{self.seed}/{step}/{group}/{i}", "seconds": self.arm.reward},
+                    extra_info={"sample": f"{self.seed}/{step}/{group}/{i}", "seconds": self.arm.reward, "digits": pictures.word(ids)},
                     media=rewardloop.image(pictures.pixels(picture), layout="HWC"),
                     deadline=DEADLINE,
                 )
@@ -135,7 +135,7 @@ class Trainer:
         advantages = np.clip(advantages, -5, 5).astype(np.float32)
         weights = (valid if self.arm.on_failed == "mask" else np.ones_like(valid)).astype(np.float32)
         rng = np.random.default_rng((self.seed, r.step, 2))
-        order, late = rng.permutation(s.samples), rng.integers(s.trained, s.denoise, s.samples)
+        order, late = rng.permutation(s.samples), rng.integers(min(s.trained, s.denoise - 1), s.denoise, s.samples)
         for part in np.split(order, s.updates):
             self.params, self.moments = flowgrpo.update(
                 s,
@@ -192,6 +192,6 @@ def evaluate(params: Params, client: rewardloop.Client, tag: str) -> dict[str, A
     return {
         "reward": float(scores.mean()),
         "exact": float((scores == 1).mean()),
-        "grain": pictures.grain(drawn),
+        "grain": pictures.grain(np.stack([pictures.pixels(d)[..., 0] for d in drawn]), ids),
         "scores": [round(float(s), 6) for s in scores],
     }

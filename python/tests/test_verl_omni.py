@@ -151,6 +151,26 @@ class WithVerlOmni(unittest.TestCase):
             advantages, _ = algos.compute_flow_grpo_outcome_advantage(scores, np.array(uids), global_std=all_at_once)
             np.testing.assert_allclose(advantages[:, 0].numpy()[odd], 0, atol=1e-4)
 
+    def test_with_mask_the_advantages_are_those_of_the_rows_that_have_scores(self) -> None:
+        from rewardloop.verl import masked
+
+        algos = verl_omni_stub.load("verl_omni.trainer.diffusion.diffusion_algos")
+        images = self.images(24)
+        odd = np.array([int(i[0, 0, 0]) % 2 == 1 for i in images])
+        uids = np.array(["a", "b", "c"] * 8, dtype=object)
+        handles = self.handles(*self.python("fails_when_odd"), max_failed_fraction=1, on_failed="mask")
+        made = self.generate(handles, images, uids.tolist())
+        scores, valid = made.batch["rm_scores"], made.non_tensor_batch["rewardloop/valid"]
+        np.testing.assert_array_equal(valid.astype(bool), ~odd)
+        steps = scores.double().expand(-1, 5)  # one reward at each step of the sampler; in float32 theirs is 1e-5 off
+        for everybody in (True, False):
+            theirs, _ = algos.compute_flow_grpo_outcome_advantage(steps[~odd], uids[~odd], global_std=everybody)
+            masked.remember(uids, valid, scores.numpy())  # what the agent loop manager does with a batch
+            config = SimpleNamespace(global_std=everybody, norm_adv_by_std_in_grpo=True)
+            ours, _ = masked.flow_grpo(steps, uids, config=config)
+            np.testing.assert_allclose(ours[~odd].numpy(), theirs.numpy(), atol=1e-6)
+            np.testing.assert_allclose(ours[odd].numpy(), 0, atol=1e-6)  # the mean may be another row's score, too
+
     def test_a_composite_worker_gets_both_of_its_scores_from_two_handles(self) -> None:
         import torch
         from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,15 @@ def compute_score(data_source, solution_str, ground_truth, extra_info):
     if solution_str.endswith(" 5"):
         raise ValueError("five is right out")
     return default_compute_score(data_source, solution_str, ground_truth, extra_info)
+"""
+
+#: The answers 0, 1 and 4 have no score; the others have the same one, or in prompts whose index 3 divides a different one.
+THIRDS = """
+def compute_score(solution_str, extra_info):
+    answer = int(solution_str.split()[-1])
+    if answer < 2 or answer == 4:
+        raise ValueError("no score for it")
+    return 0.1 * answer if extra_info["index"] % 3 == 0 else 0.1
 """
 
 
@@ -221,8 +231,13 @@ class WithVerl(unittest.TestCase):
         for i in np.flatnonzero(~valid):
             self.assertAlmostEqual(scores[i], scores[(uids == uids[i]) & valid].mean(), 6)
 
-    def by_queue(self, config: Any, prompts: Any, streaming: bool = True) -> dict[str, tuple[Any, dict[str, Any]]]:
-        """Scores and columns of the rollouts that verl's workers put into TransferQueue, by uid and number."""
+    def by_queue(
+        self, config: Any, prompts: Any, streaming: bool = True, look: Callable[[], object] = lambda: None
+    ) -> dict[str, tuple[Any, dict[str, Any]]]:
+        """Scores and columns of the rollouts that verl's workers put into TransferQueue, by uid and number.
+
+        look is called while the queue holds them.
+        """
         import transfer_queue as tq
         from verl.experimental.reward_loop import RewardLoopManager
         from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
@@ -239,6 +254,7 @@ class WithVerl(unittest.TestCase):
                 lambda: not under_way & {self.queued().get(u, {}).get("status", "pending") for u in uids}, "the queue has all"
             )
             self.assertEqual(["finished"] * len(uids), [self.queued()[u]["status"] for u in uids])
+            look()
             keys = sorted(k for k in self.queued() if k not in uids)
             got = tq.kv_batch_get(keys, partition_id="train", select_fields=["rm_scores", "extra_fields"])
             return {
@@ -276,6 +292,68 @@ class WithVerl(unittest.TestCase):
                     self.assertEqual(extra, {k: v for k, v in ours[key][1].items() if not k.startswith("rewardloop/")})
                     self.assertEqual(1.0, ours[key][1]["rewardloop/valid"])
                 self.assertEqual({0.0, 1.0}, {float(s.sum()) for s, _ in ours.values()})
+
+    def dropped(self, metric: str) -> set[str]:
+        """The groups in TransferQueue that verl's own DAPO filter drops with that metric."""
+        from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+        buffer = ReplayBuffer.__new__(ReplayBuffer)  # without its actor and its refills: the filter alone
+        queued = self.queued()
+        uids = {k for k in queued if "_" not in k}  # the others are a uid's rollouts
+        buffer.filter_groups_metric = metric
+        buffer.finished_keys = {"train": uids}
+        buffer.partitions = {"train": {k: tag for k, tag in queued.items() if k not in uids}}
+        buffer._dapo_classification_cache = {"train": {}}
+        return buffer._dapo_filtered_keys("train")[0]
+
+    def test_verls_filter_drops_a_group_whose_scored_rows_are_equal_when_it_asks_for_the_column_for_it(self) -> None:
+        import transfer_queue as tq
+
+        tq.init()
+        self.addCleanup(tq.close)
+        function = Path(self.folder.name) / "thirds.py"
+        function.write_text(THIRDS)
+        url = self.serve(f"reward.custom_reward_function.path={function}")
+        found: dict[str, set[str]] = {}
+
+        def look() -> None:
+            found.update({name: self.dropped(name) for name in ("rewardloop/score", "acc")})
+
+        # The four rollouts of prompt i answer i % 3 to i % 3 + 3.
+        rows = self.by_queue(self.config(url=url, max_failed_fraction=1), self.stub.prompts(6, "filter"), look=look)
+        imputed = sorted(k for k, (_, extra) in rows.items() if extra["rewardloop/valid"] == 0)
+        self.assertEqual(6, len({k.split("_")[0] for k in imputed}), "each group has a row without a score")
+        equal = {f"filter-{i}" for i in range(6) if i % 3}
+        self.assertEqual(equal, found["rewardloop/score"])
+        self.assertEqual(set(), found["acc"], "a row without a score has NaN there, and np.std keeps the group")
+
+    def test_with_mask_the_advantages_are_those_that_verl_computes_without_the_failed_rows(self) -> None:
+        from verl.trainer.ppo.ray_trainer import compute_advantage
+
+        function = Path(self.folder.name) / "fails_at_five.py"
+        function.write_text(FAILS_AT_FIVE)
+        url = self.serve(f"reward.custom_reward_function.path={function}")
+        rows = self.stub.answers(64, [4] * 14 + [5, 3])
+        config = self.config(url=url, max_failed_fraction=1, on_failed="mask")
+        with self.assertRaisesRegex(Exception, "mask needs algorithm.adv_estimator=rewardloop_grpo"):
+            self.by_agents(config, rows)
+        config.algorithm.adv_estimator = "rewardloop_grpo"
+        made = self.by_agents(config, rows)
+        scored = made.non_tensor_batch["rewardloop/valid"].astype(bool)
+        np.testing.assert_array_equal(~scored, np.arange(64) % 7 == 5)
+        self.assertEqual(0, int(made.batch["response_mask"][~scored].sum()), "the tokens of a failed row are in no loss")
+        made.batch["token_level_rewards"] = made.batch["rm_scores"]
+        made.non_tensor_batch["uid"] = rows.non_tensor_batch["uid"]
+        rest = made[np.flatnonzero(scored)]
+        order = np.random.default_rng(2).permutation(64)  # as the trainer balances its batch
+        for by_std in (True, False):
+            config.algorithm.norm_adv_by_std_in_grpo = by_std
+            ours = compute_advantage(made[order], "rewardloop_grpo", norm_adv_by_std_in_grpo=by_std, config=config.algorithm)
+            theirs = compute_advantage(rest, "grpo", norm_adv_by_std_in_grpo=by_std, config=config.algorithm)
+            got = np.empty((64, ours.batch["advantages"].shape[1]), np.float32)
+            got[order] = ours.batch["advantages"].numpy()
+            np.testing.assert_allclose(got[scored], theirs.batch["advantages"].numpy(), atol=1e-6)
+            self.assertTrue((got[~scored] == 0).all())
 
     def test_a_reward_model_beside_the_loop_is_refused_at_the_start(self) -> None:
         from verl.trainer.ppo.reward import load_reward_manager

@@ -28,7 +28,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from ..scores import advantages
 from .settings import SECTION
 
 #: The estimators' names.
@@ -85,7 +84,9 @@ def flow_grpo(sample_level_rewards: Any, index: Any, epsilon: float = 1e-4, conf
     """verl-omni's flow_grpo without the rows that failed: rewards are [B, T], the same at each of T steps."""
     scores = _numbers(sample_level_rewards[:, 0])
     scored = scored_rows(index, scores.astype(np.float32))
-    found = without(scores, scored, index, epsilon, config, everybody=bool(_of(config, "global_std", True)))
+    found = without(
+        scores, scored, index, epsilon, config, everybody=bool(_of(config, "global_std", True)), copies=sample_level_rewards.shape[1]
+    )
     made = sample_level_rewards.new_tensor(found).unsqueeze(-1).expand_as(sample_level_rewards).clone()
     return made, made
 
@@ -96,23 +97,31 @@ def _numbers(tensor: Any) -> npt.NDArray[np.float64]:
 
 
 def without(
-    values: npt.NDArray[np.float64], scored: npt.NDArray[np.bool_], index: Any, epsilon: float, config: Any, *, everybody: bool
+    values: npt.NDArray[np.float64], scored: npt.NDArray[np.bool_], index: Any, epsilon: float, config: Any, *, everybody: bool,
+    copies: int = 1,
 ) -> npt.NDArray[np.float64]:
     """The advantages [B] of the scored rows, 0 for the others.
 
-    index names the group of each row. The standard deviation, with ddof 1 as that of torch, is that of the group's scored
-    rows, or of everybody's; config.norm_adv_by_std_in_grpo False leaves it out.
+    index names the group of each row. The standard deviation is that of the group's scored rows, or of everybody's;
+    config.norm_adv_by_std_in_grpo False leaves it out. Its ddof is 1, as that of torch, and it is taken over copies of each
+    value: verl-omni gives one for each step of the sampler, and has the standard deviation of them all.
     """
-    scaled = bool(_of(config, "norm_adv_by_std_in_grpo", True))
-    if scaled and not everybody:
-        return advantages(values, scored, [str(u) for u in index], failed="mask", ddof=1, epsilon=epsilon)
     out = np.zeros(len(values))
     groups: dict[str, list[int]] = {}
     for i in np.flatnonzero(scored):
         groups.setdefault(str(index[i]), []).append(int(i))
+    scaled = bool(_of(config, "norm_adv_by_std_in_grpo", True))
+    spread = _std(values[scored], copies) + epsilon if scaled and everybody else 1.0
     for members in groups.values():
-        out[members] = values[members] - values[members].mean()
-    return out / (values[scored].std(ddof=1) + epsilon) if scaled and scored.sum() > 1 else out
+        own = values[members]
+        out[members] = (own - own.mean()) / (_std(own, copies) + epsilon if scaled and not everybody else spread)
+    return out
+
+
+def _std(values: npt.NDArray[np.float64], copies: int) -> float:
+    """The standard deviation, ddof 1, of copies of values; 1 for fewer than two values, whose advantage is 0 anyhow."""
+    n = len(values)
+    return float(values.std() * np.sqrt(n * copies / (n * copies - 1))) if n > 1 else 1.0
 
 
 def _of(config: Any, name: str, default: bool) -> Any:
