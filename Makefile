@@ -73,7 +73,7 @@ test-fault: ## real processes killed, stopped, cut off and restarted under load;
 	@scripts/deps.sh debian go
 	@scripts/test-fault.sh
 
-test-verl: build ## the plug-ins with the real verl, in .cache/verl (5 GB to download); verl-omni by REWARDLOOP_VERL_OMNI
+test-verl: build ## the plug-ins with the real verl, in .cache/verl (5 GB to download); verl-omni by REWARDLOOP_VERL_OMNI, flow_grpo's loop by REWARDLOOP_FLOW_GRPO
 	@scripts/test-verl.sh
 
 test-clients: build ## unmodified clients of other trainers against a server, in .cache/clients (37 MB to download)
@@ -89,7 +89,7 @@ test-pymodels: build ## models in Python with torch and transformers, in .cache/
 test-learn: build ## three minutes of FlowGRPO through a server: it learns, and the same weights however rewards come; .cache/learn (165 MB to download)
 	@scripts/learn.sh check
 
-learn: build ## FlowGRPO through a server, every experiment of examples/learn (half an hour): curves, pictures and .cache/learn/all/report.html
+learn: build ## FlowGRPO through a server, every experiment of examples/learn (half an hour): curves, pictures and .cache/learn/all/report.html; REWARDLOOP_RESULTS=1 writes docs/results/learn.json
 	@scripts/learn.sh all
 
 docs-check: ## the commands, snippets and links of README.md and docs/; ONLINE=1 follows links to other sites

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The verl plug-ins driven by verl's own code and, where REWARDLOOP_VERL_OMNI names
-# a checkout of it, by verl-omni's. They get an environment of their own below
+# a checkout of it, by verl-omni's; and flow_grpo's own training loop, where
+# REWARDLOOP_FLOW_GRPO names a checkout of it. They get an environment of their own below
 # .cache; VERL_PYTHON names a Python that has everything already.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -51,4 +52,9 @@ if skipped=$(grep -F "skipped 'SKIPPED" "$log"); then
 	warn "what was not tried:"
 	printf '%s\n' "$skipped" >&2
 	if grep -qv 'test_verl_omni' <<<"$skipped"; then die "with verl installed only verl-omni may be left out"; fi
+fi
+if [ -z "${REWARDLOOP_FLOW_GRPO:-}" ]; then
+	warn "SKIPPED: flow_grpo's loop: name a checkout of it in REWARDLOOP_FLOW_GRPO"
+else
+	within 1800 "$python" examples/real_trainers/flow_grpo_loop.py --checkout "$REWARDLOOP_FLOW_GRPO" --out .cache/flow_grpo || die "flow_grpo's loop failed; its logs are in .cache/flow_grpo"
 fi

@@ -1,6 +1,7 @@
 """The experiments: which arms run, what is measured, and what must hold."""
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from train import Arm, Trainer, evaluate
 import rewardloop
 
 SHORT = Settings()
+#: Nothing but the reward holds the late steps of the sampler, where grain is made.
+FREE = replace(SHORT, kl_late=0.0)
 ARMS = {
     a.name: a
     for a in (
@@ -35,10 +38,9 @@ ARMS = {
         Arm("impute", profile="faulty"),
         Arm("mask", profile="faulty", on_failed="mask"),
         Arm("zero", profile="faulty", on_failed="zero"),
-        Arm("no_late_kl", settings=replace(SHORT, kl_late=0.0)),
-        Arm("no_late_kl8", settings=replace(SHORT, kl_late=0.0, trained=8)),
-        Arm("cured8", profile="clean", settings=replace(SHORT, kl_late=0.0, trained=8)),
-        Arm("cured", profile="clean", settings=replace(SHORT, kl_late=0.0)),
+        Arm("no_late_kl", settings=FREE),
+        Arm("all_steps", settings=replace(FREE, trained=8)),
+        Arm("cured", profile="clean", settings=replace(FREE, trained=8)),
         Arm("timed_after", schedule="after", profile="elsewhere", generator=0.25, reward=1.0),
         Arm("timed_streamed", profile="elsewhere", generator=0.25, reward=1.0),
         Arm("timed_one_step_off", schedule="one_step_off", profile="elsewhere", generator=0.25, reward=1.0),
@@ -114,64 +116,105 @@ class Lab:
 
 
 class Report:
-    """What an experiment claims, and whether it holds."""
+    """What an experiment claims, whether it holds, and the figures as rows of docs/results."""
 
     def __init__(self) -> None:
-        self.claims: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
 
-    def claim(self, words: str, holds: bool, **figures: Any) -> None:
-        """Notes a claim with its figures, and prints it."""
-        self.claims.append({"claim": words, "holds": bool(holds), **figures})
-        shown = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in figures.items())
-        print(f"{'holds' if holds else 'MISSED'}: {words}" + (f" ({shown})" if shown else ""), flush=True)
+    def row(
+        self,
+        name: str,
+        words: str,
+        *values: float,
+        least: float | None = None,
+        most: float | None = None,
+        unit: str = "",
+        beside: dict[str, float] | None = None,
+        said: str = "",
+    ) -> None:
+        """Notes a figure, the median of values, and its bound if it has one; prints it with what is to be said of it."""
+        value = float(np.median(values))
+        made: dict[str, Any] = {"row": name, "issue": words, "value": value, "values": [float(v) for v in values]}
+        if unit:
+            made["unit"] = unit
+        held, bound = True, ""
+        if least is not None or most is not None:
+            limit = least if most is None else most
+            held = value <= limit if most is not None else value >= limit
+            made["target"] = {"most": most is not None, "value": limit}
+            bound = f", {'at most' if most is not None else 'at least'} {limit:.4g}"
+        self.rows.append({**made, "held": held, **({"beside": beside} if beside else {}), "said": said})
+        own = f"{value:.4g}{unit}" + (f" ({min(values):.4g} to {max(values):.4g})" if len(values) > 1 else "")
+        others = "".join(f", {k} {v:.4g}" for k, v in (beside or {}).items())
+        print(f"{'holds' if held else 'MISSED'}: {words}: {own}{bound}{others}{said and ', ' + said}", flush=True)
+
+    def fact(self, name: str, words: str, holds: bool, **more: Any) -> None:
+        """Notes what is so or not: 1 or 0, at least 1."""
+        self.row(name, words, float(holds), least=1.0, **more)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every bound is kept."""
+        return all(r["held"] for r in self.rows)
 
 
 def check(lab: Lab, report: Report) -> None:
     """Three minutes: it learns, and the same whether rewards are streamed or not."""
     streamed = lab.run("streamed", 0, 30, every=30)
     gained = np.subtract(streamed["curve"][-1]["scores"], streamed["curve"][0]["scores"])
-    p = pairs.sign_flips(gained)
-    report.claim(
-        "the reward of held-out strings rises in 30 steps, p < 0.01",
-        p < 0.01,
-        before=streamed["curve"][0]["reward"],
-        after=streamed["reward"],
-        p=p,
+    report.row(
+        "check/p",
+        "the reward of held-out strings rises in 30 steps: p of the paired difference",
+        pairs.sign_flips(gained),
+        most=0.01,
+        beside={"before": streamed["curve"][0]["reward"], "after": streamed["reward"]},
     )
     after = lab.run("after", 0, 8)
-    report.claim(
+    report.fact(
+        "check/same",
         "rewards after the rollout give the same weights after 8 steps",
         after["sha256"] == streamed["steps"][7]["sha256"],
-        sha256=after["sha256"],
+        said=after["sha256"],
     )
     altered = lab.run("after", 0, 2, altered={7: 1e-6})
-    report.claim(
+    report.fact(
+        "check/altered",
         "one reward that is changed by 1e-6 gives other weights",
         altered["sha256"] != streamed["steps"][1]["sha256"],
-        sha256=altered["sha256"],
+        said=altered["sha256"],
     )
 
 
 def learns(lab: Lab, report: Report) -> None:
     """Three seeds, 130 steps each."""
     ended = [lab.run("streamed", seed, 130, every=26) for seed in range(3)]
-    rewards, grains = [r["reward"] for r in ended], [r["grain"] for r in ended]
     before = ended[0]["curve"][0]
-    report.claim(
-        "held-out reward reaches 0.65, median of 3 seeds",
-        float(np.median(rewards)) >= 0.65,
-        before=before["reward"],
-        after=pairs.spread(rewards),
+    report.row(
+        "learns/reward",
+        "held-out OCR reward after 130 steps, median of 3 seeds",
+        *(r["reward"] for r in ended),
+        least=0.65,
+        beside={"before": before["reward"]},
     )
-    worse = max(grains) - before["grain"]
-    report.claim("grain does not grow by more than 0.04", worse <= 0.04, before=before["grain"], after=pairs.spread(grains))
-    report.claim(
-        "a seed takes at most 10 minutes",
-        max(r["seconds"] for r in ended) <= 600,
-        seconds=pairs.spread([r["seconds"] for r in ended]),
+    report.row(
+        "learns/grain",
+        "grain, which OCR does not see, grows by, the worst of 3 seeds",
+        max(r["grain"] for r in ended) - before["grain"],
+        most=0.04,
+        beside={"before": before["grain"]},
+    )
+    report.row(
+        "learns/seconds",
+        "a seed takes, evaluations included, the slowest of 3",
+        max(r["seconds"] for r in ended),
+        most=600,
+        unit="s",
+        beside={"median": float(np.median([r["seconds"] for r in ended]))},
     )
     off = lab.run("one_step_off", 0, 130, every=26)
-    report.claim("one step off learns, too", off["reward"] > before["reward"] + 0.1, after=off["reward"])
+    report.row(
+        "learns/one-step-off", "held-out OCR reward after 130 steps one step off", off["reward"], least=before["reward"] + 0.1
+    )
 
 
 def same(lab: Lab, report: Report) -> None:
@@ -180,15 +223,18 @@ def same(lab: Lab, report: Report) -> None:
     ended = {name: lab.run(name, 0, steps) for name in ("after", "streamed", "neighbour", "stalled", "killed")}
     want = ended["after"]["sha256"]
     for name, r in ended.items():
-        report.claim(
-            f"the weights of {name} after {r['updates']} updates", r["sha256"] == want, sha256=r["sha256"], seconds=r["seconds"]
+        report.fact(
+            f"same/{name}",
+            f"the weights of {name} are those of after, bit by bit",
+            r["sha256"] == want,
+            beside={"updates": r["updates"], "seconds": r["seconds"]},
+            said=r["sha256"],
         )
-    report.claim(
-        "at least 20 processes were killed beside killed", ended["killed"]["killed"] >= 20, killed=ended["killed"]["killed"]
-    )
+    report.row("same/kills", "processes killed with SIGKILL during killed", ended["killed"]["killed"], least=20)
     altered = lab.run("streamed", 0, 2, altered={5: 1e-6})
-    report.claim(
-        "one reward of the first step, changed by 1e-6, gives other weights",
+    report.fact(
+        "same/altered",
+        "one reward of the first step that is changed by 1e-6 gives other weights",
         altered["sha256"] != ended["after"]["steps"][1]["sha256"],
     )
 
@@ -198,35 +244,35 @@ def blind(lab: Lab, report: Report) -> None:
     seeds, steps = range(6), 40
     ended = {name: [lab.run(name, seed, steps, every=steps) for seed in seeds] for name in ("impute", "mask", "zero")}
     for name, runs in ended.items():
-        report.claim(
-            f"{name} ends", True, reward=pairs.spread([r["reward"] for r in runs]), grain=pairs.spread([r["grain"] for r in runs])
+        report.row(
+            f"blind/{name}",
+            f"held-out OCR reward after {steps} steps in which half of all calls failed, {name}, {len(seeds)} seeds",
+            *(r["reward"] for r in runs),
+            beside={"grain": float(np.median([r["grain"] for r in runs]))},
         )
     for name in ("impute", "mask"):
         p = pairs.sign_flips(np.array([a["reward"] - b["reward"] for a, b in zip(ended[name], ended["zero"], strict=True)]))
-        report.claim(f"zero ends worse than {name}, p < 0.05 over {len(seeds)} seeds", p < 0.05, p=p)
+        report.row(f"blind/zero-{name}", f"zero ends worse than {name}: p over the pairs of seeds", p, most=0.05)
 
 
 def hacked(lab: Lab, report: Report) -> None:
     """A reward that is hacked: OCR does not see grain."""
-    ended = {name: lab.run(name, 0, 90, every=18) for name in ("streamed", "no_late_kl", "cured")}
+    ended = {name: lab.run(name, 0, 90, every=18) for name in ("streamed", "no_late_kl", "all_steps", "cured")}
     grain = {name: r["grain"] for name, r in ended.items()}
-    report.claim(
-        "without the late KL the reward is higher",
-        ended["no_late_kl"]["reward"] > ended["streamed"]["reward"],
-        with_kl=ended["streamed"]["reward"],
-        without=ended["no_late_kl"]["reward"],
+    for name, r in ended.items():
+        report.row(f"hacked/{name}", f"held-out OCR reward after 90 steps of {name}", r["reward"], beside={"grain": r["grain"]})
+    report.row(
+        "hacked/grain",
+        "without the late KL grain ends higher than with it by",
+        grain["no_late_kl"] - grain["streamed"],
+        least=0.04,
     )
-    report.claim(
-        "and the pictures are grainier",
-        grain["no_late_kl"] > grain["streamed"] + 0.04,
-        with_kl=grain["streamed"],
-        without=grain["no_late_kl"],
-    )
-    report.claim(
-        "the second component cures it",
-        grain["cured"] < grain["no_late_kl"] - 0.04,
-        reward=ended["cured"]["reward"],
-        grain=grain["cured"],
+    report.row(
+        "hacked/cure",
+        "with a second component, the whiteness of the pixels without ink, grain ends higher than with the late KL by",
+        grain["cured"] - grain["streamed"],
+        most=0.01,
+        beside={"without_component": grain["all_steps"] - grain["streamed"]},
     )
 
 
@@ -257,12 +303,12 @@ def overlap(lab: Lab, report: Report) -> None:
         ]
         said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         planned = next(row["step_s"] for row in said["rows"] if row["mode"] == mode)
-        report.claim(
-            f"rewardloop plan says within 10 % what a step of {name.removeprefix('timed_')} takes",
-            abs(median["seconds"] / planned - 1) <= 0.1,
-            measured=median["seconds"],
-            planned=planned,
-            mode=mode,
+        report.row(
+            f"overlap/{mode}",
+            "what rewardloop plan says of a step is off by, of what it takes",
+            abs(median["seconds"] / planned - 1),
+            most=0.1,
+            beside={"measured_s": median["seconds"], "planned_s": planned},
         )
 
 
@@ -277,11 +323,13 @@ EXPERIMENTS: dict[str, Callable[[Lab, Report], None]] = {
 
 
 def conduct(lab: Lab, name: str) -> int:
-    """Runs an experiment by its name; 1 if something did not hold."""
-    report = Report()
+    """Runs an experiment by its name; 1 if something did not hold. REWARDLOOP_RESULTS=1 writes all into docs/results."""
+    report, before = Report(), reports.load_average()
     for each in EXPERIMENTS if name == "all" else (name,):
         if name != "all" or each != "check":
             EXPERIMENTS[each](lab, report)
-    (lab.out / f"{name}.json").write_text(json.dumps(report.claims, indent=1) + "\n")
-    print("report:", reports.write(lab.out, lab.base, report.claims))
-    return 0 if all(c["holds"] for c in report.claims) else 1
+    (lab.out / f"{name}.json").write_text(json.dumps(report.rows, indent=1) + "\n")
+    print("report:", reports.write(lab.out, lab.base, report.rows))
+    if name == "all" and os.environ.get("REWARDLOOP_RESULTS") == "1":
+        print("results:", reports.write_results(report.rows, before))
+    return 0 if report.holds else 1

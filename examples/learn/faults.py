@@ -32,6 +32,6 @@ async def judge(extra_info):
 
 
 def paper(solution_image, extra_info):
-    """Minus the grain of the picture, times 8: 0 where the pixels without ink are white, -8 where they are black."""
+    """Minus the grain of the picture, times 4: 0 where the pixels without ink are white, -8 where they are black."""
     digits = np.array([[int(d) for d in extra_info.get("digits", "0000")]])
-    return -8.0 * pictures.grain(solution_image[..., 0].reshape(1, pictures.HEIGHT, pictures.WIDTH), digits)
+    return -4.0 * pictures.grain(solution_image[:1], digits)

@@ -31,8 +31,8 @@ class Settings:
     updates: int = 2
     learning_rate: float = 1e-3
     clip: float = 1e-3
-    #: Weight of the KL divergence to the pre-trained policy on the trained steps, and on one random later step:
-    #: without the latter nothing holds back what OCR does not see.
+    #: Weight of the KL divergence to the pre-trained policy on the trained ones of the first kl_steps steps, and on one
+    #: random later step: without the latter nothing holds back what OCR does not see.
     kl: float = 0.04
     kl_steps: int = 4
     kl_late: float = 0.01

@@ -1,7 +1,5 @@
 """How sure a difference between two arms is, when both met the same seeds or the same strings."""
 
-import math
-
 import numpy as np
 
 
@@ -17,9 +15,3 @@ def sign_flips(differences: np.ndarray, draws: int = 20_000) -> float:
         return float(((patterns @ d) >= d.sum() - 1e-12).mean())
     patterns = np.random.default_rng(1).integers(0, 2, (draws, n), np.int8) * 2 - 1
     return float((1 + ((patterns @ d) >= d.sum() - 1e-12).sum()) / (draws + 1))
-
-
-def spread(values: list[float]) -> str:
-    """The median with the smallest and the largest, for people."""
-    low, mid, high = min(values), float(np.median(values)), max(values)
-    return f"{mid:.3f} ({low:.3f} to {high:.3f})" if not math.isnan(mid) else "-"

@@ -109,7 +109,11 @@ class Trainer:
                     uid=f"{step}/{group}",
                     group_size=len(drawn),
                     prompt=f'the number "{pictures.word(ids)}"',
-                    extra_info={"sample": f"{self.seed}/{step}/{group}/{i}", "seconds": self.arm.reward, "digits": pictures.word(ids)},
+                    extra_info={
+                        "sample": f"{self.seed}/{step}/{group}/{i}",
+                        "seconds": self.arm.reward,
+                        "digits": pictures.word(ids),
+                    },
                     media=rewardloop.image(pictures.pixels(picture), layout="HWC"),
                     deadline=DEADLINE,
                 )

@@ -163,7 +163,7 @@ def main() -> int:
     (out / "flow_grpo.json").write_text(json.dumps({"own": own, "loop": loop}, indent=1) + "\n")
     for arm, said in (("its own reward", own), ("rewards by the loop", loop)):
         first, last = said["rewards"][0], said["rewards"][-1]
-        print(f"{arm}: {said['updates']} updates in {said['seconds']} s, reward {first:.3f} to {last:.3f}, weights {said['sha256']}")
+        print(f"{arm}: {said['updates']} updates in {said['seconds']} s, reward {first:.3f} to {last:.3f}, LoRA {said['sha256']}")
     same = own["sha256"] == loop["sha256"] and own["rewards"] == loop["rewards"] and own["losses"] == loop["losses"]
     enough = loop["updates"] == args.epochs * UPDATES_AN_EPOCH
     print("holds" if same and enough else "MISSED", ": rewards, losses and LoRA weights are the same, bit for bit", sep="")

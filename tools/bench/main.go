@@ -53,6 +53,7 @@ type settings struct {
 	root           string
 	writeReference bool
 	cardResults    string // what scripts/gpu-run.sh left
+	tables         bool
 	// within is how long after its begin a suite begins another experiment; 0: as long as it takes.
 	within time.Duration
 }
@@ -90,6 +91,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	f.StringVar(&s.Device, "device", "cuda:0", "what the suite gpu runs models on: cuda:<n>, or cpu for tiny models, which writes no results unless -out says where")
 	f.StringVar(&s.out, "out", "", "`folder` for the results; default: docs/results for a whole run, none for -rows and -quick")
 	f.StringVar(&s.cardResults, "card-results", "", "measure nothing, and write docs/results/gpu.md from this `file` that scripts/gpu-run.sh left (make gpu-results)")
+	f.BoolVar(&s.tables, "tables", false, "measure nothing, and write docs/results/README.md from the JSON files beside it")
 	f.DurationVar(&s.within, "within", 0, "begin no experiment of a suite later than so long after its begin; its rows then miss; 0: no bound")
 	f.StringVar(&s.Profile, "profile", "", "`folder` for CPU profiles of our side and one of all allocations")
 	f.BoolVar(&s.list, "list", false, "print the rows and their targets' lines, and measure nothing")
@@ -142,8 +144,13 @@ func run(ctx context.Context, all []Suite, args []string, stdout, stderr io.Writ
 		list(all, stdout)
 		return exitHeld
 	}
-	if s.cardResults != "" {
-		if err := report.WriteCards(s.cardResults, cmp.Or(s.out, filepath.Join(s.root, "docs", "results"))); err != nil {
+	if s.cardResults != "" || s.tables {
+		folder := cmp.Or(s.out, filepath.Join(s.root, "docs", "results"))
+		write := report.WriteTable
+		if s.cardResults != "" {
+			write = func(folder string) error { return report.WriteCards(s.cardResults, folder) }
+		}
+		if err := write(folder); err != nil {
 			fmt.Fprintln(stderr, "bench:", err)
 			return exitUsage
 		}

@@ -148,6 +148,19 @@ func TestResultsAreWrittenWithTheTable(t *testing.T) {
 	assert.Contains(t, string(page), "\n| x/rate | 70/s | ≥ 100/s | **no**: known | bare_per_s 50 |\n")
 }
 
+func TestThePageIsMadeOfResultsThatOthersHaveWritten(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "learn.json"), []byte(`{"suite": "learn", "about": "It learns.",
+		"machine": {"go": "JAX 1"}, "rows": [{"row": "a", "issue": "b", "value": 0.7, "values": [0.7], "target": {"most": false, "value": 0.6}, "held": true}]}`), 0o600))
+	var said bytes.Buffer
+	assert.Zero(t, run(t.Context(), nil, []string{"-tables", "-out", folder}, &said, &said), said.String())
+	page, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "\n## learn\n\nIt learns.\n")
+	assert.Contains(t, string(page), "\n| a | 0.7 | ≥ 0.6 | yes |  |\n")
+}
+
 func TestCalibrationsBecomeTheReferenceWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	s := place(t, "")

@@ -85,7 +85,13 @@ def flow_grpo(sample_level_rewards: Any, index: Any, epsilon: float = 1e-4, conf
     scores = _numbers(sample_level_rewards[:, 0])
     scored = scored_rows(index, scores.astype(np.float32))
     found = without(
-        scores, scored, index, epsilon, config, everybody=bool(_of(config, "global_std", True)), copies=sample_level_rewards.shape[1]
+        scores,
+        scored,
+        index,
+        epsilon,
+        config,
+        everybody=bool(_of(config, "global_std", True)),
+        copies=sample_level_rewards.shape[1],
     )
     made = sample_level_rewards.new_tensor(found).unsqueeze(-1).expand_as(sample_level_rewards).clone()
     return made, made
@@ -97,7 +103,13 @@ def _numbers(tensor: Any) -> npt.NDArray[np.float64]:
 
 
 def without(
-    values: npt.NDArray[np.float64], scored: npt.NDArray[np.bool_], index: Any, epsilon: float, config: Any, *, everybody: bool,
+    values: npt.NDArray[np.float64],
+    scored: npt.NDArray[np.bool_],
+    index: Any,
+    epsilon: float,
+    config: Any,
+    *,
+    everybody: bool,
     copies: int = 1,
 ) -> npt.NDArray[np.float64]:
     """The advantages [B] of the scored rows, 0 for the others.
