@@ -5,11 +5,20 @@ package subprocess
 import (
 	"errors"
 	"net"
+	"time"
 )
 
 var errNoProcesses = errors.New("child processes need Linux; set isolation to inline")
 
 func serveInherited(Kind) error { return errNoProcesses }
+
+// keepKind is the kind of child process that is a keeper.
+const keepKind = "keep"
+
+// KeepCommand is what starts a command under a keeper. It needs Linux.
+func KeepCommand(time.Duration, ...string) ([]string, error) { return nil, errNoProcesses }
+
+func keep([]string) int { return 1 }
 
 type memory struct{}
 

@@ -46,8 +46,12 @@ type Kind struct {
 
 // Main is called first thing in main with os.Args[1:]. If they ask for a child
 // process ("child <kind>") it serves until the parent is gone and returns the exit
-// code and true; main must then exit with it. Otherwise it returns false at once.
+// code and true; main must then exit with it. So it does as a keeper (KeepCommand).
+// Otherwise it returns false at once.
 func Main(args []string, kinds ...Kind) (code int, child bool) {
+	if len(args) > 3 && args[0] == "child" && args[1] == keepKind {
+		return keep(args[2:]), true
+	}
 	if len(args) != 2 || args[0] != "child" {
 		return 0, false
 	}

@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "parent" {
 		parent()
 	}
+	if len(os.Args) == 3 && os.Args[1] == "keeps" {
+		keepsParent(os.Args[2])
+	}
 	if code, child := subprocess.Main(os.Args[1:], kinds()...); child {
 		os.Exit(code)
 	}

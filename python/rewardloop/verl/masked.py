@@ -2,7 +2,8 @@
 
 ``reward.rewardloop.on_failed=mask`` needs ``algorithm.adv_estimator=rewardloop_grpo`` (verl, text) or
 ``rewardloop_flow_grpo`` (verl-omni), which this module registers: trainers' own estimators take the mean and the
-standard deviation over all rows of a group. A failed row has advantage 0, the others have those of a group without it.
+standard deviation over all rows of a group. A failed row has advantage 0, the others have those of a group without it; a row
+that is the only one left of its group has 0, too, where verl's grpo gives a group of one row its bare score.
 
 Which rows failed is known where advantages are computed in two ways. A text row that failed has a ``response_mask`` of
 zeros, so that its tokens count in no loss, either. verl-omni has no such mask: the agent loop manager, in the same
