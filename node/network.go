@@ -106,11 +106,9 @@ func ownAccess(f config.Queue, role acl.Role, cfg *queue.Config) error {
 		if f.NKeyFile != "" || f.CredsFile != "" {
 			return nil
 		}
-	} else if _, err := os.Stat(file); err != nil {
-		return nil //nolint:nilerr // nobody has made a bus here that wants it
 	}
-	cfg.OwnKey, err = acl.NKey(file)
-	return err
+	cfg.OwnKey = acl.OwnKey(file)
+	return nil
 }
 
 // onThisMachine reports whether an address of NATS is of the loopback.

@@ -45,8 +45,9 @@ type Config struct {
 	// Credentials show the servers who this is.
 	Credentials []nats.Option
 	// OwnKey is shown to servers that ask for a key, where Credentials has none; those that
-	// ask for none are joined without it. Nil: there is none.
-	OwnKey nats.Option
+	// ask for none are joined without it. It is asked at each attempt to connect, and nil is none,
+	// or none yet. Nil: there is none.
+	OwnKey func() (nats.Option, error)
 	// Patience is how long a start waits for the servers. Defaults to 30 s.
 	Patience time.Duration
 	// Silence is how long a server may say nothing before another one is looked for; it is

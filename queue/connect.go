@@ -85,14 +85,34 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 
 // connectAs shows OwnKey, and connects without it to a server that asks for none.
 func (b *bus) connectAs(url string, options []nats.Option) (*nats.Conn, error) {
-	if b.cfg.OwnKey == nil {
-		return nats.Connect(url, options...)
+	key, err := b.ownKey()
+	if err != nil {
+		return nil, err
 	}
-	nc, err := nats.Connect(url, append(slices.Clone(options), b.cfg.OwnKey)...)
+	if key == nil {
+		nc, err := nats.Connect(url, options...)
+		if !errors.Is(err, nats.ErrAuthorization) {
+			return nc, err
+		}
+		// The server may have made its keys since ownKey looked for them.
+		again := error(nil)
+		if key, again = b.ownKey(); key == nil {
+			return nil, errors.Join(err, again)
+		}
+	}
+	nc, err := nats.Connect(url, append(slices.Clone(options), key)...)
 	if errors.Is(err, nats.ErrNkeysNotSupported) {
 		return nats.Connect(url, options...)
 	}
 	return nc, err
+}
+
+// ownKey is OwnKey's answer now; nil: there is none.
+func (b *bus) ownKey() (nats.Option, error) {
+	if b.cfg.OwnKey == nil {
+		return nil, nil
+	}
+	return b.cfg.OwnKey()
 }
 
 // absent reports that nobody answers at the addresses, or not yet.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -56,18 +57,7 @@ func TestANATSOfTheLoopbackTakesTheUsersOwnWorkersAndThoseThatHaveItsKey(t *test
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 	join := func(home string, more ...string) *process {
-		p := &process{Cmd: exec.Command(binary(t), append([]string{"worker", "--join", "nats://" + address, reward}, more...)...), stderr: watched(), exited: make(chan struct{})}
-		p.Env, p.Stderr, p.WaitDelay = append(os.Environ(), "XDG_CONFIG_HOME="+home), p.stderr, time.Second
-		require.NoError(t, p.Start())
-		go func() { // ends with the process
-			p.err = p.Wait()
-			close(p.exited)
-		}()
-		t.Cleanup(func() {
-			_ = p.Process.Kill()
-			<-p.exited
-		})
-		return p
+		return startAt(t, home, append([]string{"worker", "--join", "nats://" + address, reward}, more...)...)
 	}
 	join(os.Getenv("XDG_CONFIG_HOME")).stderr.await(t, "taking samples")
 	stranger := join(t.TempDir())
@@ -75,6 +65,38 @@ func TestANATSOfTheLoopbackTakesTheUsersOwnWorkersAndThoseThatHaveItsKey(t *test
 	assert.Contains(t, stranger.stderr.String(), "name this role's key with queue.nkey_file")
 	assert.Contains(t, stranger.stderr.String(), "the log of a gateway that has made its own says where they are")
 	join(t.TempDir(), "++queue.nkey_file="+key).stderr.await(t, "taking samples")
+}
+
+// startAt starts the program as a user whose configurations are in a folder.
+func startAt(t *testing.T, home string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(binary(t), args...), stderr: watched(), exited: make(chan struct{})}
+	p.Env, p.Stderr, p.WaitDelay = append(os.Environ(), "XDG_CONFIG_HOME="+home), p.stderr, time.Second
+	require.NoError(t, p.Start())
+	go func() { // ends with the process
+		p.err = p.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		<-p.exited
+	})
+	return p
+}
+
+// On a fresh machine the NATS makes its user's keys when it starts, and whoever joins it may have started before.
+func TestAWorkerThatStartsBeforeTheNATSThatMakesItsKeyHasIt(t *testing.T) {
+	t.Parallel()
+	const reward = "reward.custom_reward_function.path=builtin://length"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	home := t.TempDir()
+	worker := startAt(t, home, "worker", "--join", "nats://"+address, reward)
+	worker.stderr.await(t, "waiting for it")
+	startAt(t, home, "serve", "--listen", "127.0.0.1:0", "--nats-listen", address, reward, "reward.num_workers=0")
+	worker.stderr.await(t, "taking samples")
 }
 
 func TestANATSOfTheLoopbackIsRefusedWhereNoKeyCanBeKept(t *testing.T) {

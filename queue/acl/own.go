@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 )
 
@@ -18,6 +19,17 @@ func OwnDir() (string, error) {
 		return "", fmt.Errorf("acl: a folder for this user's keys: %w", err)
 	}
 	return filepath.Join(dir, "rewardloop", "nats"), nil
+}
+
+// OwnKey gives the option to connect with the key of a role that Own makes, and nil as long as
+// nobody has made it: a process may start before the bus that does.
+func OwnKey(file string) func() (nats.Option, error) {
+	return func() (nats.Option, error) {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			return nil, nil //nolint:nilnil // there is none yet
+		}
+		return NKey(file)
+	}
 }
 
 // Own returns the users of a bus for the processes of one user: whoever can read the keys in
