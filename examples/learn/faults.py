@@ -3,9 +3,6 @@
 import asyncio
 import hashlib
 
-import numpy as np
-import pictures
-
 
 def _odd(extra_info):
     """One of two answers for each sample; False for the known sample that a start calls functions with."""
@@ -33,5 +30,8 @@ async def judge(extra_info):
 
 def paper(solution_image, extra_info):
     """Minus the grain of the picture, times 4: 0 where the pixels without ink are white, -8 where they are black."""
+    import numpy as np
+    import pictures
+
     digits = np.array([[int(d) for d in extra_info.get("digits", "0000")]])
     return -4.0 * pictures.grain(solution_image[:1], digits)
