@@ -72,7 +72,7 @@ func keep(args []string) int {
 	}
 	ended := make(chan int, 1)
 	gone := make(chan struct{})
-	go k.reap(ended, gone)
+	go k.reap(ended, gone) // ends with the last child; sweep waits for it, or the process ends
 	code := 0
 	select {
 	case code = <-ended:

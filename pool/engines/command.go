@@ -1,0 +1,102 @@
+package engines
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kind is a program that serves models.
+type Kind string
+
+// The kinds.
+const (
+	VLLM         Kind = "vllm"
+	SGLang       Kind = "sglang"
+	Transformers Kind = "transformers"
+)
+
+// Kinds are all of them.
+func Kinds() []Kind { return []Kind{VLLM, SGLang, Transformers} }
+
+// Parallel is over how many cards one server is spread.
+type Parallel struct{ Tensor, Pipeline, Data int }
+
+// Command is the command line of a server of a kind that listens on a port of 127.0.0.1. With a Python it is the module form,
+// which works where the kind's own command is not on PATH.
+func (c Config) Command(port int) ([]string, error) {
+	var args []string
+	flag := func(name, value string) { args = append(args, name, value) }
+	switch c.Kind {
+	case VLLM:
+		if c.Python != "" {
+			args = []string{c.Python, "-m", "vllm.entrypoints.openai.api_server", "--model", c.Model}
+		} else {
+			args = []string{"vllm", "serve", c.Model}
+		}
+		flag("--served-model-name", c.Served)
+		flag("--tensor-parallel-size", strconv.Itoa(max(c.Parallel.Tensor, 1)))
+		if c.Parallel.Pipeline > 1 {
+			flag("--pipeline-parallel-size", strconv.Itoa(c.Parallel.Pipeline))
+		}
+		if c.Parallel.Data > 1 {
+			flag("--data-parallel-size", strconv.Itoa(c.Parallel.Data))
+		}
+	case SGLang:
+		args = []string{orElse(c.Python, "python3"), "-m", "sglang.launch_server", "--model-path", c.Model}
+		flag("--served-model-name", c.Served)
+		flag("--tp-size", strconv.Itoa(max(c.Parallel.Tensor, 1)))
+		if c.Parallel.Pipeline > 1 {
+			flag("--pp-size", strconv.Itoa(c.Parallel.Pipeline))
+		}
+		if c.Parallel.Data > 1 {
+			flag("--dp-size", strconv.Itoa(c.Parallel.Data))
+		}
+	case Transformers:
+		if c.Python != "" {
+			args = []string{c.Python, "-m", "transformers.cli.transformers", "serve", c.Model}
+		} else {
+			args = []string{"transformers", "serve", c.Model}
+		}
+	default:
+		return nil, fmt.Errorf("%q is no kind of engine that is started here; known are %v", c.Kind, Kinds())
+	}
+	flag("--host", host)
+	flag("--port", strconv.Itoa(port))
+	if c.Device != "" && c.Kind != VLLM {
+		flag("--device", c.Device)
+	}
+	return append(args, c.Args...), nil
+}
+
+// host is the address on which servers listen: nobody beyond this machine reaches their routes.
+const host = "127.0.0.1"
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// validate names everything that is wrong with a configuration.
+func (c Config) validate() error {
+	var errs []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf("engine "+c.Name+": "+format, args...))
+		}
+	}
+	bad(c.Name == "" || strings.ContainsAny(c.Name, "/\\"), "its name is %q; it names the logs", c.Name)
+	bad(!slices.Contains(Kinds(), c.Kind), "its kind is %q, want one of %v", c.Kind, Kinds())
+	bad(c.Model == "", "it has no model")
+	bad(c.Folder == "", "it has no folder for its logs")
+	bad(c.Servers < 1 || c.Servers > 256, "it has %d servers, want 1 to 256", c.Servers)
+	bad(len(c.Cards) != 0 && len(c.Cards) != c.Servers, "cards are given for %d of %d servers", len(c.Cards), c.Servers)
+	for _, name := range []string{"--host", "--port", "--served-model-name", "--api-key"} {
+		bad(slices.ContainsFunc(c.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") }), "%s is chosen here and cannot be among its arguments", name)
+	}
+	return errors.Join(errs...)
+}

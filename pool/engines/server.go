@@ -1,0 +1,309 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rewardloop/rewardloop/internal/subprocess"
+)
+
+// misses in a row make a ready server silent.
+const misses = 3
+
+// refusedGrace is how long a command whose port is closed has to end by itself: its keeper ends a little later than it does.
+const refusedGrace = time.Second
+
+// killMargin is what a keeper has beyond the grace of its command.
+const killMargin = 6 * time.Second
+
+// server is one of an engine. All but said belong to its owner.
+type server struct {
+	engine  *Engine
+	name    string
+	cards   []string
+	port    int
+	suspect chan struct{}
+
+	said Status // guarded by Engine.mu
+}
+
+func address(port int) string { return "http://" + net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// freePort is one that nobody listens on.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // a TCP listener's
+}
+
+// own is the life of a server: its command is started, watched and ended, again and again, until ctx ends.
+func (s *server) own(ctx context.Context) {
+	// Linux sends a parent's death to its children when the thread that forked ends. This one ends with the goroutine.
+	runtime.LockOSThread()
+	cfg := s.engine.cfg
+	out := openOutput(cfg.Folder, s.name, logBytes)
+	defer out.close()
+	s.engine.note(func() { s.said.Log, s.said.Name = out.path, s.name })
+	pause := cfg.PauseMin
+	for ctx.Err() == nil {
+		out.fresh()
+		ready, err := s.live(ctx, out)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, ErrUnable):
+			s.happened(refused, err.Error())
+			cfg.Log.Error("an engine cannot do what it is asked for and is not started again", "engine", cfg.Name, "server", s.name, "error", err, "log", out.path)
+			<-ctx.Done()
+		default:
+			if ready >= cfg.PauseMax {
+				pause = cfg.PauseMin
+			}
+			s.happened(ended, err.Error())
+			cfg.Log.Warn("a server of an engine has ended and is started again", "engine", cfg.Name, "server", s.name, "error", err, "pause", pause, "log", out.path)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+			pause = min(2*pause, cfg.PauseMax)
+		}
+	}
+	s.happened(closed, "")
+}
+
+// happened moves the server through the table of states.
+func (s *server) happened(e event, why string) {
+	s.engine.note(func() {
+		to, err := s.said.State.after(e)
+		if err != nil { // a fault of this package, which says so and goes on
+			s.engine.cfg.Log.Error("engines: the table of states", "server", s.name, "error", err)
+			return
+		}
+		if to != s.said.State {
+			s.said.State, s.said.Since = to, time.Now()
+		}
+		if why != "" {
+			s.said.Why = why
+		}
+		if to != Starting && to != Ready && to != Silent {
+			s.said.PID = 0
+		}
+	})
+}
+
+// live is the life of one command. It says how long the server was ready, and how it ended.
+func (s *server) live(ctx context.Context, out *output) (ready time.Duration, err error) {
+	p, err := s.start(out)
+	if err != nil {
+		return 0, err
+	}
+	defer p.end()
+	defer s.kill(p)
+	begun := time.Now()
+	if err := s.rise(ctx, p); err != nil {
+		return 0, s.ending(p, out, fmt.Errorf("it was not ready after %v: %w", time.Since(begun).Round(time.Millisecond), err))
+	}
+	risen := time.Now()
+	s.happened(answered, "")
+	s.engine.cfg.Log.Info("a server of an engine is ready", "engine", s.engine.cfg.Name, "server", s.name, "url", address(s.port), "after", risen.Sub(begun).Round(time.Millisecond))
+	err = s.watch(ctx, p)
+	return time.Since(risen), s.ending(p, out, err)
+}
+
+// ending is err, or where the command has ended how, with its last words.
+func (s *server) ending(p *process, out *output, err error) error {
+	if p.over.Err() == nil || errors.Is(err, ErrUnable) {
+		return err
+	}
+	err = fmt.Errorf("the command ended: %s", p.how())
+	if words := out.lastWords(); words != "" {
+		lines := strings.Split(words, "\n")
+		err = fmt.Errorf("%w; it said last: %s", err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
+	}
+	return err
+}
+
+// start starts the command at the server's port, or at another one where somebody else has that.
+func (s *server) start(out *output) (*process, error) {
+	if err := s.settle(); err != nil {
+		return nil, err
+	}
+	cfg := s.engine.cfg
+	command, err := cfg.Command(s.port)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := subprocess.KeepCommand(cfg.StopTimeout, command...)
+	if err != nil {
+		return nil, err
+	}
+	env := append(os.Environ(), cfg.Env...)
+	if len(s.cards) > 0 {
+		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(s.cards, ","))
+	}
+	p, err := startProcess(kept, env, out)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", command[0], err)
+	}
+	s.happened(started, "")
+	s.engine.note(func() { s.said.Starts, s.said.PID = s.said.Starts+1, p.pid() })
+	return p, nil
+}
+
+// settle takes another port where somebody else has the server's.
+func (s *server) settle() error {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(s.port)))
+	if err == nil {
+		return l.Close()
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	s.engine.cfg.Log.Warn("the port of a server is taken; it gets another one", "engine", s.engine.cfg.Name, "server", s.name, "port", s.port, "new", port)
+	s.port = port
+	s.engine.note(func() { s.said.URL = address(port) })
+	if s.engine.cfg.Moved != nil {
+		s.engine.cfg.Moved(s.engine.URLs())
+	}
+	return nil
+}
+
+// rise waits until the server is healthy and has answered the canary.
+func (s *server) rise(ctx context.Context, p *process) error {
+	cfg := s.engine.cfg
+	ctx, cancel := within(ctx, p, cfg.StartTimeout)
+	defer cancel()
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := s.healthy(ctx)
+		if err == nil {
+			err = s.canary(ctx)
+		}
+		if err == nil || errors.Is(err, ErrUnable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// watch looks after a ready server until it is silent or ends.
+func (s *server) watch(ctx context.Context, p *process) error {
+	cfg := s.engine.cfg
+	ctx, cancel := within(ctx, p, 0)
+	defer cancel()
+	tick := time.NewTicker(cfg.HealthEvery)
+	defer tick.Stop()
+	for missed := 0; ; {
+		var err error
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.suspect:
+			if err = s.canary(ctx); err != nil {
+				missed = misses
+			}
+		case <-tick.C:
+			if err = s.healthy(ctx); err != nil {
+				missed++
+			} else {
+				missed = 0
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, ErrUnable):
+			return err
+		case missed >= misses:
+			if errors.Is(err, syscall.ECONNREFUSED) && p.ends(refusedGrace) {
+				return context.Cause(ctx)
+			}
+			s.happened(quiet, "")
+			return fmt.Errorf("it was ready and does not answer any more: %w", err)
+		}
+	}
+}
+
+// ends waits until the process has ended, for some time at most.
+func (p *process) ends(within time.Duration) bool {
+	select {
+	case <-p.over.Done():
+		return true
+	case <-time.After(within):
+		return false
+	}
+}
+
+// within is a context that ends with ctx, with the process, and after a time; 0: none.
+func within(ctx context.Context, p *process, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if most > 0 {
+		ctx, cancel = context.WithTimeout(ctx, most)
+	}
+	stop := context.AfterFunc(p.over, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// healthy asks the health route.
+func (s *server) healthy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.engine.cfg.HealthTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address(s.port)+"/health", http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := s.engine.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, _ = io.CopyN(io.Discard, answer.Body, 64<<10)
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET /health: %s", answer.Status)
+	}
+	return nil
+}
+
+// canary asks what will be asked of the server.
+func (s *server) canary(ctx context.Context) error {
+	if s.engine.cfg.Canary == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.engine.cfg.CanaryTimeout)
+	defer cancel()
+	if err := s.engine.cfg.Canary(ctx, address(s.port)); err != nil {
+		return fmt.Errorf("the canary: %w", err)
+	}
+	return nil
+}
+
+// kill ends the command, and waits until it and all that it has started are gone.
+func (s *server) kill(p *process) {
+	if p.over.Err() != nil {
+		return
+	}
+	p.terminate()
+	if !p.ends(s.engine.cfg.StopTimeout + killMargin) { // the keeper hangs, too
+		p.killGroup()
+		<-p.over.Done()
+	}
+}

@@ -1,0 +1,52 @@
+package engines
+
+import "fmt"
+
+// State is that of a server.
+type State string
+
+// The states.
+const (
+	// Stopped: it has not been started, or was ended for good.
+	Stopped State = "stopped"
+	// Starting: its command runs, and it does not answer yet.
+	Starting State = "starting"
+	// Ready: it has answered the canary.
+	Ready State = "ready"
+	// Silent: it was ready and does not answer; it is being ended.
+	Silent State = "silent"
+	// Paused: its command has ended, and it is started again when a pause is over.
+	Paused State = "paused"
+	// Unable: it runs and cannot do what it is asked for; it is not started again.
+	Unable State = "unable"
+)
+
+// event is what happens to a server.
+type event string
+
+const (
+	started  event = "started"  // its command runs
+	answered event = "answered" // the canary
+	refused  event = "refused"  // the canary, for good
+	quiet    event = "quiet"    // it missed its health checks, or a canary that it once answered
+	ended    event = "ended"    // its command, by itself or by us
+	closed   event = "closed"   // the engine stops
+)
+
+// next is the table of states: what becomes of a server to which something happens.
+var next = map[State]map[event]State{
+	Stopped:  {started: Starting, closed: Stopped, ended: Paused},
+	Starting: {answered: Ready, refused: Unable, ended: Paused, closed: Stopped},
+	Ready:    {quiet: Silent, refused: Unable, ended: Paused, closed: Stopped, answered: Ready},
+	Silent:   {ended: Paused, closed: Stopped},
+	Paused:   {started: Starting, ended: Paused, closed: Stopped},
+	Unable:   {closed: Stopped},
+}
+
+// after is the state that follows.
+func (s State) after(e event) (State, error) {
+	if to, ok := next[s][e]; ok {
+		return to, nil
+	}
+	return s, fmt.Errorf("a server that is %s cannot have %s", s, e)
+}

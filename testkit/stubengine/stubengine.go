@@ -1,0 +1,159 @@
+// Package stubengine is a server that answers as an engine does and misbehaves on demand, for tests of those who start engines.
+package stubengine
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Main is called first thing in TestMain with os.Args[1:]. If they are the command line of an engine that is started as a module
+// of Python ("-m vllm.entrypoints…") it serves, and ends the process with it.
+func Main(args []string) {
+	if len(args) < 2 || args[0] != "-m" {
+		return
+	}
+	fmt.Println("stub engine:", args)
+	if err := serve(args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "stub engine:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// stub is a running one.
+type stub struct {
+	name      string
+	hangAfter int64 // answers after which nothing is answered; below 0: never
+	noScores  bool  // log probabilities are left out
+	slow      time.Duration
+	flap      time.Duration // how long it lives once it is ready; 0: for ever
+
+	answers  atomic.Int64
+	sleeping atomic.Bool
+	wakeDies bool
+}
+
+func serve(args []string) error {
+	f := flag.NewFlagSet("stub engine", flag.ContinueOnError)
+	var s stub
+	model := f.String("model", "", "what it says it has loaded")
+	f.StringVar(&s.name, "served-model-name", "", "the name that its requests have to have")
+	port, host := f.String("port", "", ""), f.String("host", "", "")
+	_ = f.String("tensor-parallel-size", "", "")
+	start := f.Duration("stub-start", 0, "how long it takes to start")
+	f.DurationVar(&s.flap, "stub-flap", 0, "how long it lives once it is ready")
+	f.DurationVar(&s.slow, "stub-slow", 0, "how long an answer takes")
+	f.Int64Var(&s.hangAfter, "stub-hang-after", -1, "answers after which nothing is answered")
+	f.BoolVar(&s.noScores, "stub-no-logprobs", false, "leaves log probabilities out")
+	f.BoolVar(&s.wakeDies, "stub-dies-on-wake", false, "ends when it is woken")
+	other := f.String("stub-name", "", "the name that its requests have to have in truth")
+	stubborn := f.Bool("stub-ignores-sigterm", false, "ignores SIGTERM")
+	orphans := f.Bool("stub-leaves-a-process", false, "starts a process in a session of its own")
+	code := f.Int("stub-exits", -1, "the exit code with which it ends instead of starting")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if *code >= 0 {
+		fmt.Fprintln(os.Stderr, "stub engine: RuntimeError: no card has room for", *model)
+		os.Exit(*code)
+	}
+	if *other != "" {
+		s.name = *other
+	}
+	if *stubborn {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	if *orphans {
+		left := exec.Command("setsid", "sleep", "1000")
+		if err := left.Start(); err != nil {
+			return err
+		}
+		fmt.Println("left behind:", left.Process.Pid)
+	}
+	time.Sleep(*start)
+	l, err := net.Listen("tcp", net.JoinHostPort(*host, *port))
+	if err != nil {
+		return err
+	}
+	if s.flap > 0 {
+		time.AfterFunc(s.flap, func() { os.Exit(9) })
+	}
+	return http.Serve(l, s.routes()) //nolint:gosec // a test's server on the loopback
+}
+
+func (s *stub) routes() http.Handler {
+	m := http.NewServeMux()
+	handle := func(pattern string, h http.HandlerFunc) {
+		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if s.hangAfter >= 0 && s.answers.Load() >= s.hangAfter {
+				<-r.Context().Done()
+				return
+			}
+			h(w, r)
+		})
+	}
+	handle("GET /health", func(http.ResponseWriter, *http.Request) {})
+	handle("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"object": "list", "data": []any{map[string]any{"id": s.name}}})
+	})
+	handle("POST /v1/chat/completions", s.chat)
+	handle("POST /sleep", func(http.ResponseWriter, *http.Request) { s.sleeping.Store(true) })
+	handle("POST /wake_up", func(http.ResponseWriter, *http.Request) {
+		if s.wakeDies {
+			os.Exit(8)
+		}
+		s.sleeping.Store(false)
+	})
+	return m
+}
+
+// chat answers Yes to everything, with log probabilities where they are asked for.
+func (s *stub) chat(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Model    string `json:"model"`
+		Logprobs bool   `json:"logprobs"`
+		N        int    `json:"n"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if asked.Model != s.name {
+		http.Error(w, fmt.Sprintf(`{"error": {"message": "The model %q does not exist.", "code": 404}}`, asked.Model), http.StatusNotFound)
+		return
+	}
+	if s.sleeping.Load() { // as vLLM does
+		<-r.Context().Done()
+		return
+	}
+	select {
+	case <-time.After(s.slow):
+	case <-r.Context().Done():
+		return
+	}
+	s.answers.Add(1)
+	choices := make([]any, max(asked.N, 1))
+	for i := range choices {
+		choice := map[string]any{"index": i, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": "Yes"}}
+		if asked.Logprobs && !s.noScores {
+			choice["logprobs"] = map[string]any{"content": []any{map[string]any{
+				"token": "Yes", "logprob": -0.1, "bytes": []int{89, 101, 115},
+				"top_logprobs": []any{map[string]any{"token": "Yes", "logprob": -0.1, "bytes": []int{89, 101, 115}}, map[string]any{"token": "No", "logprob": -2.4, "bytes": []int{78, 111}}},
+			}}}
+		}
+		choices[i] = choice
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"id": "stub", "object": "chat.completion", "model": s.name, "choices": choices,
+		"usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+	})
+}
