@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,20 +20,49 @@ type disrmOptions struct {
 	calibration
 	API           string `json:"api"`
 	Template      string `json:"template"`
-	UseActivation bool   `json:"use_activation"`
+	Task          string `json:"task"`
+	UseActivation *bool  `json:"use_activation"`
 }
 
 // Words of the options.
 const (
 	apiVLLM        = "vllm"
 	apiSGLang      = "sglang"
+	apiPooling     = "pooling"
+	apiScore       = "score"
+	apiRerank      = "rerank"
 	templateChatML = "chatml"
 	templateLlama3 = "llama3"
 )
 
+// scoringAPI is a route of an engine that gives a number for a text, or for a prompt and a response.
+type scoringAPI struct {
+	path string
+	// pair says that prompt and response are sent by themselves, as first and second, and the engine puts them together; else
+	// the chat is rendered here.
+	pair          bool
+	first, second string
+	// read takes the score of an answer's JSON.
+	read func(data []byte) (*float64, error)
+}
+
+// scoringAPIs are the values of the option api. The forms are those of vLLM 0.27.0 (vllm/entrypoints/pooling/*/protocol.py)
+// and of verl's compute_score_disrm.
+func scoringAPIs() map[string]scoringAPI {
+	return map[string]scoringAPI{
+		apiVLLM:    {path: "/classify", first: "input", read: lastOf("probs")},
+		apiSGLang:  {path: "/v1/embeddings", first: "input", read: lastOf("embedding")},
+		apiPooling: {path: "/pooling", first: "input", read: lastOf("data")},
+		apiScore:   {path: "/score", pair: true, first: "text_1", second: "text_2", read: lastOf("score")},
+		apiRerank:  {path: "/rerank", pair: true, first: "query", second: "documents", read: lastRank},
+	}
+}
+
 func (o *disrmOptions) validate() error {
-	errs := rewards.Faults{o.calibration.validate(), oneOf("api", o.API, apiVLLM, apiSGLang)}
-	errs.Add(o.UseActivation && o.API != apiVLLM, "use_activation: only vllm knows it")
+	errs := rewards.Faults{o.calibration.validate(), oneOf("api", o.API, apiVLLM, apiSGLang, apiPooling, apiScore, apiRerank)}
+	errs.Add(o.UseActivation != nil && *o.UseActivation && o.API == apiSGLang, "use_activation: only vllm knows it")
+	errs.Add(o.Template != "" && scoringAPIs()[o.API].pair, "template: with api: %s the engine puts prompt and response together, by its own template", o.API)
+	errs.Add(o.Task != "" && o.API != apiPooling, "task: only api: pooling knows it")
 	return errors.Join(errs...)
 }
 
@@ -40,26 +70,27 @@ func disrmSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "disrm",
-		Summary:    "a discriminative reward model behind vLLM's /classify or SGLang's /v1/embeddings rates a response (verl)",
+		Summary:    "a discriminative reward model behind vLLM's /classify, /pooling, /score or /rerank, or SGLang's /v1/embeddings, rates a response (verl)",
 		Options: append(
 			chat.EndpointDocs(),
-			rewards.Option{Name: "api", Type: "string", Default: apiVLLM, Doc: "vllm (POST /classify) or sglang (POST /v1/embeddings)"},
-			rewards.Option{Name: "template", Type: "string", Default: templateChatML, Doc: "the chat template of the reward model: chatml, llama3, or a text with {prompt} and {response}"},
-			rewards.Option{Name: "use_activation", Type: "bool", Default: "false", Doc: "vllm: let the engine apply softmax or sigmoid; verl does not"},
+			rewards.Option{Name: "api", Type: "string", Default: apiVLLM, Doc: "vllm (POST /classify), sglang (POST /v1/embeddings), or of vLLM pooling, score or rerank (POST to the route of that name)"},
+			rewards.Option{Name: "template", Type: "string", Default: templateChatML, Doc: "the chat template of the reward model: chatml, llama3, or a text with {prompt} and {response}; not of score and rerank"},
+			rewards.Option{Name: "task", Type: "string", Default: "the engine's", Doc: "pooling: the task that the request names, such as token_classify"},
+			rewards.Option{Name: "use_activation", Type: "bool", Default: "false for vllm, else the engine's", Doc: "vLLM: let the engine apply softmax or sigmoid; verl does not"},
 			rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "the reward is score·scale + offset"},
 			rewards.Option{Name: "offset", Type: "number", Default: "0", Doc: "see scale"},
 			rewards.Option{Name: "table", Type: "list", Default: "none", Doc: "instead: points [score, reward], joined by straight lines"},
 		),
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
-			o := disrmOptions{API: apiVLLM, Template: templateChatML, calibration: calibration{Scale: 1}}
+			o := disrmOptions{API: apiVLLM, calibration: calibration{Scale: 1}}
 			if err := rewards.DecodeOptions(raw, &o); err != nil {
 				return nil, err
 			}
 			if err := o.validate(); err != nil {
 				return nil, err
 			}
-			sc := &disrm{options: o}
-			if err := sc.setTemplate(o.Template); err != nil {
+			sc := &disrm{options: o, api: scoringAPIs()[o.API]}
+			if err := sc.setTemplate(cmp.Or(o.Template, templateChatML)); err != nil {
 				return nil, err
 			}
 			if d.Engines == nil {
@@ -80,6 +111,7 @@ func disrmSpec(d Deps) rewards.Spec {
 // disrm is the reward of a model that classifies: verl's compute_score_disrm.
 type disrm struct {
 	options disrmOptions
+	api     scoringAPI
 	engine  outbound.Doer
 	model   string
 	render  func(s *rewards.Sample) (string, error)
@@ -163,17 +195,9 @@ func chatOf(s *rewards.Sample) ([]turn, error) {
 
 // Score asks the engine once; its attempts and limits are the engine's own.
 func (d *disrm) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
-	input, err := d.render(s)
+	body, shown, err := d.body(s)
 	if err != nil {
 		return rewards.Score{}, err
-	}
-	if err := prompt.Bounded(s, "chat", input); err != nil {
-		return rewards.Score{}, err
-	}
-	body := map[string]any{"model": d.model, "input": input}
-	path := "/v1/embeddings"
-	if d.options.API == apiVLLM {
-		body["use_activation"], path = d.options.UseActivation, "/classify"
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -181,7 +205,7 @@ func (d *disrm) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 	}
 	var raw float64
 	_, err = d.engine.Do(ctx, &outbound.Call{
-		Path: path, Body: data, Tokens: len(input) / 4, Header: http.Header{"Content-Type": {"application/json"}},
+		Path: d.api.path, Body: data, Tokens: len(shown) / 4, Header: http.Header{"Content-Type": {"application/json"}},
 		MaxBytes: 16 << 20, // an embedding of 100,000 dimensions takes 2
 		Check: func(a *outbound.Answer) (err error) {
 			raw, err = d.read(a.Body)
@@ -194,39 +218,106 @@ func (d *disrm) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 	return rewards.Score{
 		Value:   d.options.of(raw),
 		Extra:   map[string]any{"raw_score": raw},
-		Details: map[string]any{"input": clip(input)},
+		Details: map[string]any{"input": clip(shown)},
 	}, nil
 }
 
-// read takes the last number of the last entry: data[-1].probs[-1] of vLLM,
-// data[-1].embedding[-1] of SGLang. An answer without one is Unavailable, as that
-// of any engine in trouble.
+// body is the request, and its text for people.
+func (d *disrm) body(s *rewards.Sample) (body map[string]any, shown string, err error) {
+	body = map[string]any{"model": d.model}
+	switch use := d.options.UseActivation; {
+	case use != nil && d.options.API != apiSGLang:
+		body["use_activation"] = *use
+	case d.options.API == apiVLLM:
+		body["use_activation"] = false // as verl
+	}
+	if d.options.Task != "" {
+		body["task"] = d.options.Task
+	}
+	if !d.api.pair {
+		if shown, err = d.render(s); err != nil {
+			return nil, "", err
+		}
+		body[d.api.first] = shown
+		return body, shown, prompt.Bounded(s, "chat", shown)
+	}
+	question, err := prompt.Of(s, prompt.Prompt)
+	if err != nil {
+		return nil, "", err
+	}
+	answer, err := prompt.Of(s, prompt.Response)
+	if err != nil {
+		return nil, "", err
+	}
+	body[d.api.first], body[d.api.second] = question, answer
+	if d.options.API == apiRerank {
+		body[d.api.second] = []string{answer}
+	}
+	shown = question + "\n\n" + answer
+	return body, shown, prompt.Bounded(s, "chat", shown)
+}
+
+// read takes the score of an answer. One without a score is Unavailable, as that of any engine in trouble.
 func (d *disrm) read(data []byte) (float64, error) {
-	broken := func(what string) error {
-		return fmt.Errorf("%w: %s: %s", rewards.Unavailable, what, chat.Excerpt(string(data)))
+	v, err := d.api.read(data)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%w: the answer of %s %w: %s", rewards.Unavailable, d.api.path, err, chat.Excerpt(string(data)))
+	case v == nil:
+		return 0, fmt.Errorf("%w: the score is null: %s", rewards.InvalidScore, chat.Excerpt(string(data)))
 	}
-	var a struct {
-		Data []struct {
-			Probs     []*float64 `json:"probs"`
-			Embedding []*float64 `json:"embedding"`
-		} `json:"data"`
+	return *v, nil
+}
+
+var (
+	errNoJSON  = errors.New("is no object with a list data")
+	errNoData  = errors.New("has no data")
+	errNoScore = errors.New("has no score")
+)
+
+// lastOf reads the last number of a key of the last entry of data: data[-1].<key>, or data[-1].<key>[-1], or
+// data[-1].<key>[-1][-1] where there is a row of numbers for each token. A number that is null is nil.
+func lastOf(key string) func([]byte) (*float64, error) {
+	return func(text []byte) (*float64, error) {
+		var answer struct {
+			Data []map[string]json.RawMessage `json:"data"`
+		}
+		if json.Unmarshal(text, &answer) != nil {
+			return nil, errNoJSON
+		}
+		if len(answer.Data) == 0 {
+			return nil, errNoData
+		}
+		return last(answer.Data[len(answer.Data)-1][key], 2)
 	}
-	if json.Unmarshal(data, &a) != nil {
-		return 0, broken("the answer is no " + d.options.API + " classification")
+}
+
+// last is a number, or the last one of a list, as many lists deep at most.
+func last(raw json.RawMessage, deep int) (*float64, error) {
+	var list []json.RawMessage
+	if len(raw) > 0 && raw[0] == '[' && deep > 0 {
+		if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
+			return nil, errNoScore
+		}
+		return last(list[len(list)-1], deep-1)
 	}
-	if len(a.Data) == 0 {
-		return 0, broken("the answer has no data")
+	var v *float64
+	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
+		return nil, errNoScore
 	}
-	last := a.Data[len(a.Data)-1]
-	scores := last.Probs
-	if d.options.API == apiSGLang {
-		scores = last.Embedding
+	return v, nil
+}
+
+// lastRank reads results[-1].relevance_score: one document was sent.
+func lastRank(text []byte) (*float64, error) {
+	var answer struct {
+		Results []map[string]json.RawMessage `json:"results"`
 	}
-	if len(scores) == 0 {
-		return 0, broken("the answer has no score")
+	if json.Unmarshal(text, &answer) != nil {
+		return nil, errors.New("is no object with a list results")
 	}
-	if v := scores[len(scores)-1]; v != nil {
-		return *v, nil
+	if len(answer.Results) == 0 {
+		return nil, errors.New("has no results")
 	}
-	return 0, fmt.Errorf("%w: the score is null: %s", rewards.InvalidScore, chat.Excerpt(string(data)))
+	return last(answer.Results[len(answer.Results)-1]["relevance_score"], 0)
 }

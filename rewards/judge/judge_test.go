@@ -270,6 +270,50 @@ func TestDisRMReadsWhatVerlReads(t *testing.T) {
 	}
 }
 
+// The forms are those of vLLM 0.27.0's entrypoints/pooling.
+func TestDisRMAsksEachOfVLLMsRoutesInItsForm(t *testing.T) {
+	t.Parallel()
+	const chatML = "<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n"
+	for _, tt := range []struct {
+		options, answer, path string
+		want                  float64
+		body                  map[string]any
+	}{
+		{`{"api": "pooling"}`, `{"data": [{"index": 0, "object": "pooling", "data": [[0.5], [0.75]]}]}`, "/pooling", 0.75, map[string]any{"input": chatML}},
+		{
+			`{"api": "pooling", "task": "classify", "use_activation": true}`, `{"data": [{"index": 0, "object": "pooling", "data": [3, -1.5]}]}`, "/pooling", -1.5,
+			map[string]any{"input": chatML, "task": "classify", "use_activation": true},
+		},
+		{`{"api": "score"}`, `{"object": "list", "data": [{"index": 0, "object": "score", "score": 0.25}]}`, "/score", 0.25, map[string]any{"text_1": "1+1?", "text_2": "2"}},
+		{
+			`{"api": "rerank", "use_activation": false, "scale": 4}`, `{"id": "r", "results": [{"index": 0, "document": {"text": "2"}, "relevance_score": 0.5}]}`, "/rerank", 2,
+			map[string]any{"query": "1+1?", "documents": []any{"2"}, "use_activation": false},
+		},
+	} {
+		e := &engine{answer: func(int, asked) string { return tt.answer }}
+		got, err := score(t, e, "disrm", tt.options, said("2"))
+		require.NoError(t, err, tt.options)
+		assert.InDelta(t, tt.want, got.Value, 1e-12, tt.options)
+		q := e.requests()[0]
+		assert.Equal(t, tt.path, q.Path)
+		want := map[string]any{"model": "default-model"}
+		maps.Copy(want, tt.body)
+		assert.Equal(t, want, q.Body)
+	}
+	for options, answers := range map[string][]string{
+		`{"api": "pooling"}`: {`{"data": [{"data": []}]}`, `{"data": [{"data": [[]]}]}`, `{"data": [{"data": [[[1]]]}]}`, `{"data": [{"data": "AAAA"}]}`, `{"data": [{}]}`},
+		`{"api": "score"}`:   {`{"data": [{"score": "1"}]}`, `{"data": []}`, `[]`},
+		`{"api": "rerank"}`:  {`{"results": []}`, `{"data": [{"score": 1}]}`, `{"results": [{"relevance_score": [1]}]}`, `x`},
+	} {
+		for _, answer := range answers {
+			_, err := score(t, &engine{answer: func(int, asked) string { return answer }}, "disrm", options, said("2"))
+			assert.Equal(t, rewards.Unavailable, rewards.ClassOf(err), "%s %s: %v", options, answer, err)
+		}
+	}
+	_, err := score(t, &engine{answer: func(int, asked) string { return `{"data": [{"score": null}]}` }}, "disrm", `{"api": "score"}`, said("2"))
+	assert.Equal(t, rewards.InvalidScore, rewards.ClassOf(err))
+}
+
 func TestDisRMRatesTheWholeChatWhereThereIsOne(t *testing.T) {
 	t.Parallel()
 	e := &engine{answer: func(int, asked) string { return `{"data": [{"probs": [1]}]}` }}

@@ -112,6 +112,8 @@ func TestOptionsNameTheirFaults(t *testing.T) {
 		{"rubric", `{"rubrics": [{"name": "a", "text": "x"}], "min": 1, "max": 1}`, "min"},
 		{"disrm", `{"api": "tgi"}`, "api"},
 		{"disrm", `{"api": "sglang", "use_activation": true}`, "use_activation"},
+		{"disrm", `{"api": "score", "template": "chatml"}`, "template"},
+		{"disrm", `{"api": "score", "task": "classify"}`, "task"},
 		{"disrm", `{"template": "{prompt}"}`, "{response}"},
 		{"disrm", `{"template": "{response} {x}"}`, "{x}"},
 	} {
