@@ -22,6 +22,9 @@ type distribution struct {
 // sources are. Wheels may contain libraries under other licences, which they list.
 func pythonLicences() map[string][2]string {
 	return map[string][2]string{
+		"absl-py":                   {"Apache-2.0", "https://github.com/abseil/abseil-py"},
+		"diffusers":                 {"Apache-2.0", "https://github.com/huggingface/diffusers"},
+		"ml-collections":            {"Apache-2.0", "https://github.com/google/ml_collections"},
 		"accelerate":                {"Apache-2.0", "https://github.com/huggingface/accelerate"},
 		"aiohttp":                   {"Apache-2.0 AND MIT", "https://github.com/aio-libs/aiohttp"},
 		"contourpy":                 {"BSD-3-Clause", "https://github.com/contourpy/contourpy"},
