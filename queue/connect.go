@@ -95,10 +95,11 @@ func (b *bus) connectAs(url string, options []nats.Option) (*nats.Conn, error) {
 			return nc, err
 		}
 		// The server may have made its keys since ownKey looked for them.
-		again := error(nil)
-		if key, again = b.ownKey(); key == nil {
+		made, again := b.ownKey()
+		if made == nil {
 			return nil, errors.Join(err, again)
 		}
+		key = made
 	}
 	nc, err := nats.Connect(url, append(slices.Clone(options), key)...)
 	if errors.Is(err, nats.ErrNkeysNotSupported) {

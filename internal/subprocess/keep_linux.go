@@ -1,6 +1,7 @@
 package subprocess
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -73,7 +74,7 @@ func keep(args []string) int {
 	ended := make(chan int, 1)
 	gone := make(chan struct{})
 	go k.reap(ended, gone) // ends with the last child; sweep waits for it, or the process ends
-	code := 0
+	var code int
 	select {
 	case code = <-ended:
 	case <-asked:
@@ -96,7 +97,7 @@ func (k *keeping) reap(ended chan<- int, gone chan<- struct{}) {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // a bare errno
+		case errors.Is(err, syscall.EINTR):
 		case err != nil: // ECHILD
 			return
 		case pid == k.main && status.Signaled():

@@ -173,7 +173,7 @@ func TestASuspectIsAskedAQuestionAndEndedIfItDoesNotAnswer(t *testing.T) {
 	e.Suspect(url) // unjustly
 	require.NoError(t, canary(t.Context(), url))
 	assert.Equal(t, 1, e.Status()[0].Starts)
-	answer, err := http.Post(url+"/sleep", "", http.NoBody) //nolint:noctx // a test's
+	answer, err := http.Post(url+"/sleep", "", http.NoBody)
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	e.Suspect(url) // its health is good, and questions hang
@@ -194,7 +194,7 @@ func TestAnEngineThatCannotDoWhatIsAskedIsNotStartedAgain(t *testing.T) {
 	s := e.Status()[0]
 	assert.Equal(t, engines.Unable, s.State)
 	assert.Equal(t, 1, s.Starts)
-	_, err = http.Get(s.URL + "/health") //nolint:noctx,bodyclose // there is no answer
+	_, err = http.Get(s.URL + "/health") //nolint:bodyclose // there is no answer
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "it is ended: it would hold the cards for nothing")
 }
 

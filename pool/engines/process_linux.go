@@ -1,7 +1,6 @@
 package engines
 
 import (
-	"context"
 	"io"
 	"os/exec"
 	"syscall"
@@ -11,24 +10,21 @@ import (
 // process is a command that runs under its keeper.
 type process struct {
 	cmd  *exec.Cmd
-	over context.Context // ends when it has ended
-	end  context.CancelFunc
+	over chan struct{} // closed when it has ended
 }
 
 // startProcess starts a keeper's command. The caller's goroutine must be locked to a thread that outlives it.
 func startProcess(command, env []string, out io.Writer) (*process, error) {
-	p := &process{cmd: exec.Command(command[0], command[1:]...)} //nolint:gosec,noctx // the configuration's command; terminate ends it
-	p.over, p.end = context.WithCancel(context.Background())
+	p := &process{over: make(chan struct{}), cmd: exec.Command(command[0], command[1:]...)} //nolint:gosec,noctx // the configuration's command; terminate ends it
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = out, out, env
 	p.cmd.WaitDelay = time.Second // what nobody could end must not keep Wait
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := p.cmd.Start(); err != nil {
-		p.end()
 		return nil, err
 	}
 	go func() { // ends with the process
 		_ = p.cmd.Wait()
-		p.end()
+		close(p.over)
 	}()
 	return p, nil
 }

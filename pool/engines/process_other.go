@@ -3,15 +3,13 @@
 package engines
 
 import (
-	"context"
 	"errors"
 	"io"
 )
 
 // process is a command that runs under its keeper, which needs Linux.
 type process struct {
-	over context.Context
-	end  context.CancelFunc
+	over chan struct{}
 }
 
 func startProcess([]string, []string, io.Writer) (*process, error) {

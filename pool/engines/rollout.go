@@ -32,30 +32,34 @@ type argument struct {
 
 // arguments are the keys that have an effect, by name. The flags are those that verl gives the same keys
 // (verl/workers/rollout/{vllm_rollout/vllm_async_server,sglang_rollout/async_sglang_server}.py, 8a69493).
-var arguments = map[string]argument{
-	"dtype":                  {vllm: "dtype", sglang: "dtype", transformers: "dtype"},
-	"gpu_memory_utilization": {vllm: "gpu-memory-utilization", sglang: "mem-fraction-static"},
-	"enforce_eager":          {vllm: "enforce-eager", sglang: "disable-cuda-graph", onlyTrue: true},
-	"max_num_batched_tokens": {vllm: "max-num-batched-tokens"},
-	"max_model_len":          {vllm: "max-model-len", sglang: "context-length"},
-	"max_num_seqs":           {vllm: "max-num-seqs", sglang: "max-running-requests"},
-	"load_format":            {vllm: "load-format", sglang: "load-format"},
-	"scheduling_policy":      {vllm: "scheduling-policy"},
-	"enable_chunked_prefill": {vllm: "enable-chunked-prefill", onlyTrue: true, negated: true},
-	"enable_prefix_caching":  {vllm: "enable-prefix-caching", onlyTrue: true, negated: true},
-	"disable_log_stats":      {vllm: "disable-log-stats", onlyTrue: true},
-	"quantization":           {vllm: "quantization", sglang: "quantization"},
-	"seed":                   {vllm: "seed", sglang: "random-seed"},
+func arguments() map[string]argument {
+	return map[string]argument{
+		"dtype":                  {vllm: "dtype", sglang: "dtype", transformers: "dtype"},
+		"gpu_memory_utilization": {vllm: "gpu-memory-utilization", sglang: "mem-fraction-static"},
+		"enforce_eager":          {vllm: "enforce-eager", sglang: "disable-cuda-graph", onlyTrue: true},
+		"max_num_batched_tokens": {vllm: "max-num-batched-tokens"},
+		"max_model_len":          {vllm: "max-model-len", sglang: "context-length"},
+		"max_num_seqs":           {vllm: "max-num-seqs", sglang: "max-running-requests"},
+		"load_format":            {vllm: "load-format", sglang: "load-format"},
+		"scheduling_policy":      {vllm: "scheduling-policy"},
+		"enable_chunked_prefill": {vllm: "enable-chunked-prefill", onlyTrue: true, negated: true},
+		"enable_prefix_caching":  {vllm: "enable-prefix-caching", onlyTrue: true, negated: true},
+		"disable_log_stats":      {vllm: "disable-log-stats", onlyTrue: true},
+		"quantization":           {vllm: "quantization", sglang: "quantization"},
+		"seed":                   {vllm: "seed", sglang: "random-seed"},
+	}
 }
 
 // idle are the keys that say nothing of how an engine for judges is started, and why.
-var idle = map[string]string{
-	"temperature": judged, "top_k": judged, "top_p": judged, "do_sample": judged, "n": judged, "ignore_eos": judged, "response_length": judged,
-	"prompt_length":       "prompts are as long as judges make them; max_model_len bounds them",
-	"layered_summon":      trained,
-	"multi_stage_wake_up": trained,
-	"full_determinism":    "judges ask with temperature 0, or with seeds where loop.deterministic is true",
-	"free_cache_engine":   "the engine keeps its memory: it shares its cards with nobody",
+func idle() map[string]string {
+	return map[string]string{
+		"temperature": judged, "top_k": judged, "top_p": judged, "do_sample": judged, "n": judged, "ignore_eos": judged, "response_length": judged,
+		"prompt_length":       "prompts are as long as judges make them; max_model_len bounds them",
+		"layered_summon":      trained,
+		"multi_stage_wake_up": trained,
+		"full_determinism":    "judges ask with temperature 0, or with seeds where loop.deterministic is true",
+		"free_cache_engine":   "the engine keeps its memory: it shares its cards with nobody",
+	}
 }
 
 const (
@@ -67,20 +71,21 @@ const (
 // error names every one that asks for what cannot be had.
 func (r Rollout) Arguments(kind Kind) (args []string, notes map[string]string, err error) {
 	notes = map[string]string{}
+	known, without := arguments(), idle()
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(r)) {
 		value := r[key]
 		if value == nil {
 			continue
 		}
-		a, known := arguments[key]
+		a, has := known[key]
 		switch {
-		case known && a.flag(kind) == "":
+		case has && a.flag(kind) == "":
 			notes[key] = fmt.Sprintf("has no effect: %s has no such setting", kind)
-		case known:
+		case has:
 			args = append(args, a.of(kind, value)...)
-		case idle[key] != "":
-			notes[key] = "has no effect: " + idle[key]
+		case without[key] != "":
+			notes[key] = "has no effect: " + without[key]
 		default:
 			more, note, err := special(kind, key, value)
 			args, errs = append(args, more...), append(errs, err)
@@ -208,7 +213,10 @@ func written(value any) string {
 	case float64:
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	case map[string]any, []any:
-		text, _ := json.Marshal(v) // of what a configuration file can hold
+		text, err := json.Marshal(v)
+		if err != nil { // of what no configuration file can hold
+			return fmt.Sprint(v)
+		}
 		return string(text)
 	}
 	return fmt.Sprint(value)

@@ -39,9 +39,14 @@ type server struct {
 
 func address(port int) string { return "http://" + net.JoinHostPort(host, strconv.Itoa(port)) }
 
+// listen listens on a port of the loopback; 0: a free one. It waits for nothing.
+func listen(port int) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+}
+
 // freePort is one that nobody listens on.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", host+":0")
+	l, err := listen(0)
 	if err != nil {
 		return 0, fmt.Errorf("finding a free port: %w", err)
 	}
@@ -65,14 +70,14 @@ func (s *server) own(ctx context.Context) {
 		case ctx.Err() != nil:
 		case errors.Is(err, ErrUnable):
 			s.happened(refused, err.Error())
-			cfg.Log.Error("an engine cannot do what it is asked for and is not started again", "engine", cfg.Name, "server", s.name, "error", err, "log", out.path)
+			cfg.Log.ErrorContext(ctx, "an engine cannot do what it is asked for and is not started again", "engine", cfg.Name, "server", s.name, "error", err, "log", out.path)
 			<-ctx.Done()
 		default:
 			if ready >= cfg.PauseMax {
 				pause = cfg.PauseMin
 			}
 			s.happened(ended, err.Error())
-			cfg.Log.Warn("a server of an engine has ended and is started again", "engine", cfg.Name, "server", s.name, "error", err, "pause", pause, "log", out.path)
+			cfg.Log.WarnContext(ctx, "a server of an engine has ended and is started again", "engine", cfg.Name, "server", s.name, "error", err, "pause", pause, "log", out.path)
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
@@ -109,7 +114,6 @@ func (s *server) live(ctx context.Context, out *output) (ready time.Duration, er
 	if err != nil {
 		return 0, err
 	}
-	defer p.end()
 	defer s.kill(p)
 	begun := time.Now()
 	if err := s.rise(ctx, p); err != nil {
@@ -117,14 +121,14 @@ func (s *server) live(ctx context.Context, out *output) (ready time.Duration, er
 	}
 	risen := time.Now()
 	s.happened(answered, "")
-	s.engine.cfg.Log.Info("a server of an engine is ready", "engine", s.engine.cfg.Name, "server", s.name, "url", address(s.port), "after", risen.Sub(begun).Round(time.Millisecond))
+	s.engine.cfg.Log.InfoContext(ctx, "a server of an engine is ready", "engine", s.engine.cfg.Name, "server", s.name, "url", address(s.port), "after", risen.Sub(begun).Round(time.Millisecond))
 	err = s.watch(ctx, p)
 	return time.Since(risen), s.ending(p, out, err)
 }
 
 // ending is err, or where the command has ended how, with its last words.
 func (s *server) ending(p *process, out *output, err error) error {
-	if p.over.Err() == nil || errors.Is(err, ErrUnable) {
+	if !p.ended() || errors.Is(err, ErrUnable) {
 		return err
 	}
 	err = fmt.Errorf("the command ended: %s", p.how())
@@ -164,7 +168,7 @@ func (s *server) start(out *output) (*process, error) {
 
 // settle takes another port where somebody else has the server's.
 func (s *server) settle() error {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(s.port)))
+	l, err := listen(s.port)
 	if err == nil {
 		return l.Close()
 	}
@@ -240,10 +244,20 @@ func (s *server) watch(ctx context.Context, p *process) error {
 	}
 }
 
+// ended reports whether the process has.
+func (p *process) ended() bool {
+	select {
+	case <-p.over:
+		return true
+	default:
+		return false
+	}
+}
+
 // ends waits until the process has ended, for some time at most.
 func (p *process) ends(within time.Duration) bool {
 	select {
-	case <-p.over.Done():
+	case <-p.over:
 		return true
 	case <-time.After(within):
 		return false
@@ -256,11 +270,14 @@ func within(ctx context.Context, p *process, most time.Duration) (context.Contex
 	if most > 0 {
 		ctx, cancel = context.WithTimeout(ctx, most)
 	}
-	stop := context.AfterFunc(p.over, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
+	go func() { // ends with ctx, which whoever asked for it ends
+		select {
+		case <-p.over:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // healthy asks the health route.
@@ -298,12 +315,12 @@ func (s *server) canary(ctx context.Context) error {
 
 // kill ends the command, and waits until it and all that it has started are gone.
 func (s *server) kill(p *process) {
-	if p.over.Err() != nil {
+	if p.ended() {
 		return
 	}
 	p.terminate()
 	if !p.ends(s.engine.cfg.StopTimeout + killMargin) { // the keeper hangs, too
 		p.killGroup()
-		<-p.over.Done()
+		<-p.over
 	}
 }

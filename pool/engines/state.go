@@ -34,18 +34,20 @@ const (
 )
 
 // next is the table of states: what becomes of a server to which something happens.
-var next = map[State]map[event]State{
-	Stopped:  {started: Starting, closed: Stopped, ended: Paused},
-	Starting: {answered: Ready, refused: Unable, ended: Paused, closed: Stopped},
-	Ready:    {quiet: Silent, refused: Unable, ended: Paused, closed: Stopped, answered: Ready},
-	Silent:   {ended: Paused, closed: Stopped},
-	Paused:   {started: Starting, ended: Paused, closed: Stopped},
-	Unable:   {closed: Stopped},
+func next() map[State]map[event]State {
+	return map[State]map[event]State{
+		Stopped:  {started: Starting, closed: Stopped, ended: Paused},
+		Starting: {answered: Ready, refused: Unable, ended: Paused, closed: Stopped},
+		Ready:    {quiet: Silent, refused: Unable, ended: Paused, closed: Stopped, answered: Ready},
+		Silent:   {ended: Paused, closed: Stopped},
+		Paused:   {started: Starting, ended: Paused, closed: Stopped},
+		Unable:   {closed: Stopped},
+	}
 }
 
 // after is the state that follows.
 func (s State) after(e event) (State, error) {
-	if to, ok := next[s][e]; ok {
+	if to, ok := next()[s][e]; ok {
 		return to, nil
 	}
 	return s, fmt.Errorf("a server that is %s cannot have %s", s, e)

@@ -2,6 +2,7 @@
 package stubengine
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -73,14 +74,14 @@ func serve(args []string) error {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	if *orphans {
-		left := exec.Command("setsid", "sleep", "1000")
+		left := exec.CommandContext(context.Background(), "setsid", "sleep", "1000")
 		if err := left.Start(); err != nil {
 			return err
 		}
 		fmt.Println("left behind:", left.Process.Pid)
 	}
 	time.Sleep(*start)
-	l, err := net.Listen("tcp", net.JoinHostPort(*host, *port))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(*host, *port))
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (s *stub) routes() http.Handler {
 	}
 	handle("GET /health", func(http.ResponseWriter, *http.Request) {})
 	handle("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(map[string]any{"object": "list", "data": []any{map[string]any{"id": s.name}}})
+		answer(w, map[string]any{"object": "list", "data": []any{map[string]any{"id": s.name}}})
 	})
 	handle("POST /v1/chat/completions", s.chat)
 	handle("POST /sleep", func(http.ResponseWriter, *http.Request) { s.sleeping.Store(true) })
@@ -152,8 +153,14 @@ func (s *stub) chat(w http.ResponseWriter, r *http.Request) {
 		}
 		choices[i] = choice
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{
+	answer(w, map[string]any{
 		"id": "stub", "object": "chat.completion", "model": s.name, "choices": choices,
 		"usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
 	})
+}
+
+func answer(w http.ResponseWriter, v any) {
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		fmt.Fprintln(os.Stderr, "stub engine: the answer:", err)
+	}
 }
