@@ -8,6 +8,7 @@ import os
 import sys
 import unittest
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -86,13 +87,28 @@ class LearnTest(unittest.TestCase):
         masked = advantages(scores, valid, ["g"] * 16, failed="mask")[~np.array(met)]
         np.testing.assert_allclose(masked, advantages(own, None, ["g"] * len(own)), atol=1e-6)
 
-    def test_a_neighbour_raises_and_white_paper_is_rewarded(self) -> None:
+    def test_a_neighbour_raises(self) -> None:
         self.assertEqual(Outcome.FAILED, self.score("raises", [Sample(prompt="x", response="y")])[0].outcome)
-        white = Sample(prompt='the number "4711"', media=line("4711"))
-        gray = Sample(prompt='the number "4711"', media=rewardloop.image(np.full((16, 32, 1), 128, np.uint8), layout="HWC"))
-        clean, dirty = self.score("clean", [white, gray])
-        self.assertEqual(0.0, clean.reward_extra_info["reward/paper"])
-        self.assertAlmostEqual(-4.0, dirty.reward_extra_info["reward/paper"], 1)
+
+
+class GrainTest(unittest.TestCase):
+    def test_grain_is_how_far_the_pixels_without_ink_are_from_white(self) -> None:
+        pictures = module("pictures")
+        ink = np.ones((2, 10, 16, 8), np.float32)  # of each digit one pixel, in another column in each typeface
+        ink[0, :, 8, 2] = ink[1, :, 8, 3] = -1
+        pictures.glyphs = lambda: ink
+        blank = pictures.blank(np.array([[0, 1, 2, 3]]))
+        self.assertEqual((1, 16, 32), blank.shape)
+        self.assertEqual(16 * 32 - 4 * 2 * 3, blank.sum(), "a digit may be a row higher or lower")
+        white = np.full((1, 16, 32), 255, np.uint8)
+        inked = np.where(blank, white, 0)
+        ids = np.array([[4, 7, 1, 1]])
+        for picture, grain in ((white, 0), (inked, 0), (white - 255, 2), (np.full_like(white, 127), 2 * 128 / 255)):
+            self.assertAlmostEqual(grain, pictures.grain(picture, ids), 6)
+        with mock.patch.dict(sys.modules, pictures=pictures):
+            paper = module("faults").paper
+            self.assertAlmostEqual(-8, paper(solution_image=white - 255, extra_info={"digits": "4711"}))
+            self.assertAlmostEqual(0, paper(solution_image=inked, extra_info={}))
 
 
 class PairsTest(unittest.TestCase):
