@@ -89,7 +89,7 @@ test-pymodels: build ## models in Python with torch and transformers, in .cache/
 test-learn: build ## three minutes of FlowGRPO through a server: it learns, and the same weights however rewards come; .cache/learn (165 MB to download)
 	@scripts/learn.sh check
 
-learn: build ## FlowGRPO through a server, every experiment of examples/learn (half an hour): curves, pictures and .cache/learn/all/report.html; REWARDLOOP_RESULTS=1 writes docs/results/learn.json
+learn: build ## FlowGRPO through a server, every experiment of examples/learn (half an hour to an hour): curves, pictures and .cache/learn/all/report.html; REWARDLOOP_RESULTS=1 writes docs/results/learn.json
 	@scripts/learn.sh all
 
 docs-check: ## the commands, snippets and links of README.md and docs/; ONLINE=1 follows links to other sites
