@@ -305,7 +305,7 @@ def overlap(lab: Lab, report: Report) -> None:
         planned = next(row["step_s"] for row in said["rows"] if row["mode"] == mode)
         report.row(
             f"overlap/{mode}",
-            "what rewardloop plan says of a step is off by, of what it takes",
+            f"what rewardloop plan says of a step of {mode} is off by, of what it takes",
             abs(median["seconds"] / planned - 1),
             most=0.1,
             beside={"measured_s": median["seconds"], "planned_s": planned},

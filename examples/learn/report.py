@@ -22,6 +22,7 @@ SHEET = (6, 4)
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff }
 table { border-collapse: collapse; margin: 1rem 0 } td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top }
+td:first-child { min-width: 18rem }
 figure { margin: 1rem 0; display: inline-block; vertical-align: top } figcaption { color: #555; max-width: 26rem }
 img { image-rendering: pixelated; max-width: 100% } .missed { color: #a00; font-weight: 600 } code { font-size: .85em }
 """
