@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -182,17 +181,7 @@ func TestASecretOfAFailingRewardIsInNoAnswerAndNoLog(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		o := outputs{}
 		var stdout lockedBuffer
-		p := &process{Cmd: exec.Command(binary(t), "serve", "-c", cfg, "--log-level", "debug", "--log-format", format, "loop.num_examine=9"), stderr: watched(), exited: make(chan struct{})}
-		p.Dir, p.Env, p.Stdout, p.Stderr, p.WaitDelay = dir, append(os.Environ(), "LEAKY_KEY=from-env-4Rf"), &stdout, p.stderr, time.Second
-		require.NoError(t, p.Start())
-		go func() { // ends with the process
-			p.err = p.Wait()
-			close(p.exited)
-		}()
-		t.Cleanup(func() {
-			_ = p.Process.Kill()
-			<-p.exited
-		})
+		p := startIn(t, dir, append(os.Environ(), "LEAKY_KEY=from-env-4Rf"), nil, &stdout, "serve", "-c", cfg, "--log-level", "debug", "--log-format", format, "loop.num_examine=9")
 		p.stderr.await(t, "serving")
 		addr := after(p.stderr.String(), "serving", format)
 		ask := func(method, path, body string) string {

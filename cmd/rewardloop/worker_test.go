@@ -70,18 +70,7 @@ func TestANATSOfTheLoopbackTakesTheUsersOwnWorkersAndThoseThatHaveItsKey(t *test
 // startAt starts the program as a user whose configurations are in a folder.
 func startAt(t *testing.T, home string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(binary(t), args...), stderr: watched(), exited: make(chan struct{})}
-	p.Env, p.Stderr, p.WaitDelay = append(os.Environ(), "XDG_CONFIG_HOME="+home), p.stderr, time.Second
-	require.NoError(t, p.Start())
-	go func() { // ends with the process
-		p.err = p.Wait()
-		close(p.exited)
-	}()
-	t.Cleanup(func() {
-		_ = p.Process.Kill()
-		<-p.exited
-	})
-	return p
+	return startIn(t, "", append(os.Environ(), "XDG_CONFIG_HOME="+home), nil, nil, args...)
 }
 
 // On a fresh machine the NATS makes its user's keys when it starts, and whoever joins it may have started before.

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,7 +46,7 @@ func (c Config) Command(port int) ([]string, error) {
 			flag("--data-parallel-size", strconv.Itoa(c.Parallel.Data))
 		}
 	case SGLang:
-		args = []string{orElse(c.Python, "python3"), "-m", "sglang.launch_server", "--model-path", c.Model}
+		args = []string{cmp.Or(c.Python, "python3"), "-m", "sglang.launch_server", "--model-path", c.Model}
 		flag("--served-model-name", c.Served)
 		flag("--tp-size", strconv.Itoa(max(c.Parallel.Tensor, 1)))
 		if c.Parallel.Pipeline > 1 {
@@ -73,13 +74,6 @@ func (c Config) Command(port int) ([]string, error) {
 
 // host is the address on which servers listen: nobody beyond this machine reaches their routes.
 const host = "127.0.0.1"
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
 
 // validate names everything that is wrong with a configuration.
 func (c Config) validate() error {

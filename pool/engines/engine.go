@@ -99,8 +99,11 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Start starts the servers and returns before they are ready.
+// Start starts the servers and returns before they are ready. It is called once.
 func (e *Engine) Start() error {
+	if e.cancel != nil {
+		return fmt.Errorf("engine %s: it was started before", e.cfg.Name)
+	}
 	if err := os.MkdirAll(e.cfg.Folder, 0o700); err != nil {
 		return fmt.Errorf("engine %s: the folder for its logs: %w", e.cfg.Name, err)
 	}
@@ -110,7 +113,7 @@ func (e *Engine) Start() error {
 			return fmt.Errorf("engine %s: %w", e.cfg.Name, err)
 		}
 		s.port = port
-		s.said.URL = address(port)
+		e.note(func() { s.said.URL = address(port) })
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel

@@ -107,6 +107,7 @@ func eventually(t *testing.T, e *engines.Engine, as func(engines.Status) bool) e
 func TestServersStartAndAnswerAtTheirOwnAddresses(t *testing.T) {
 	t.Parallel()
 	e := begin(t, func(c *engines.Config) { c.Servers = 2 }, "--stub-start=200ms")
+	require.ErrorContains(t, e.Start(), "it was started before")
 	urls := e.URLs()
 	require.Len(t, urls, 2)
 	assert.NotEqual(t, urls[0], urls[1])

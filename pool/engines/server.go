@@ -188,8 +188,10 @@ func (s *server) settle() error {
 // rise waits until the server is healthy and has answered the canary.
 func (s *server) rise(ctx context.Context, p *process) error {
 	cfg := s.engine.cfg
-	ctx, cancel := within(ctx, p, cfg.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
+	ctx, stop := during(ctx, p)
+	defer stop()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := s.healthy(ctx)
 		if err == nil {
@@ -209,7 +211,7 @@ func (s *server) rise(ctx context.Context, p *process) error {
 // watch looks after a ready server until it is silent or ends.
 func (s *server) watch(ctx context.Context, p *process) error {
 	cfg := s.engine.cfg
-	ctx, cancel := within(ctx, p, 0)
+	ctx, cancel := during(ctx, p)
 	defer cancel()
 	tick := time.NewTicker(cfg.HealthEvery)
 	defer tick.Stop()
@@ -264,12 +266,9 @@ func (p *process) ends(within time.Duration) bool {
 	}
 }
 
-// within is a context that ends with ctx, with the process, and after a time; 0: none.
-func within(ctx context.Context, p *process, most time.Duration) (context.Context, context.CancelFunc) {
+// during is a context that ends with ctx and with the process.
+func during(ctx context.Context, p *process) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if most > 0 {
-		ctx, cancel = context.WithTimeout(ctx, most)
-	}
 	go func() { // ends with ctx, which whoever asked for it ends
 		select {
 		case <-p.over:
