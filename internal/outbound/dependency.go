@@ -10,7 +10,8 @@ import (
 var _ rewards.Reliant = (*Upstream)(nil)
 
 // Dependency is what scorers that ask the upstream depend on: it is down while the breakers of
-// all endpoints are open.
+// all endpoints are open, or nothing may be sent to them. One whose endpoints will never do what is
+// asked is not down: calls fail at once, and nobody is to wait.
 func (g *Upstream) Dependency() rewards.Dependency {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -18,15 +19,16 @@ func (g *Upstream) Dependency() rewards.Dependency {
 	d := rewards.Dependency{Name: g.cfg.Name, Down: true, Changed: g.changed, Unanswered: g.unanswered(now)}
 	for _, e := range g.endpoints {
 		b := &e.breaker
-		d.Down = d.Down && b.state != Closed
-		d.Probe = d.Probe || b.probeDue(now)
-		if b.state == Open && (d.Due.IsZero() || b.due.Before(d.Due)) {
+		d.Down = d.Down && !e.inService()
+		d.Probe = d.Probe || e.held == "" && b.probeDue(now)
+		if e.held == "" && b.state == Open && (d.Due.IsZero() || b.due.Before(d.Due)) {
 			d.Due = b.due
 		}
 		if d.Last == "" {
 			d.Last = e.why()
 		}
 	}
+	d.Down = d.Down && !g.unable()
 	if !d.Down {
 		d.Probe, d.Due = false, time.Time{}
 	}
@@ -62,7 +64,7 @@ func (g *Upstream) usable(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range g.endpoints {
-		if e.breaker.state == Closed || e.breaker.probeDue(now) {
+		if e.inService() || e.held == "" && e.breaker.probeDue(now) {
 			return true
 		}
 	}

@@ -38,6 +38,8 @@ type endpoint struct {
 	// busyUntil is what Retry-After asked for. Others are preferred until then.
 	busyUntil time.Time
 	unreached bool   // Nobody could connect to it, or connections broke, when it last failed.
+	held      string // Why it takes no requests until Release; "": it takes them.
+	unable    bool   // It will never take them.
 	last      string // Its last failure, redacted, for the error of a call that finds all out of service.
 }
 
@@ -108,8 +110,13 @@ func (g *Upstream) choose(ctx context.Context, t *try) (e *endpoint, probe bool,
 			return e, probe, nil
 		}
 		due, hope, last, known := g.nextProbe()
-		changed := g.changed
+		changed, unable := g.changed, g.unable()
 		g.mu.Unlock()
+		if unable {
+			f = &failure{text: fmt.Sprintf("all %d endpoints cannot do what is asked: %s", len(g.endpoints), last)}
+			f.stays()
+			return nil, false, f
+		}
 		if rewards.Returns(ctx) {
 			return nil, false, &failure{class: rewards.Unavailable, blame: rewards.BlameDependency, waits: true, text: fmt.Sprintf(
 				"all %d endpoints are out of service: %s", len(g.endpoints), last)}
@@ -158,6 +165,8 @@ func (g *Upstream) pick(now time.Time, t *try) *endpoint {
 	ties := 0
 	for _, e := range g.endpoints {
 		switch {
+		case e.held != "":
+			continue
 		case e.breaker.probeDue(now):
 			if due == nil || e.breaker.due.Before(due.breaker.due) {
 				due = e
@@ -218,7 +227,7 @@ func (g *Upstream) nextProbe() (due, hope time.Time, last string, known bool) {
 			last = e.why()
 		}
 		b := &e.breaker
-		if b.state != Open {
+		if b.state != Open || e.held != "" {
 			continue
 		}
 		if !known || b.due.Before(due) {
@@ -241,7 +250,7 @@ func (g *Upstream) down() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range g.endpoints {
-		if e.breaker.state == Closed {
+		if e.inService() {
 			return ""
 		}
 	}
@@ -250,6 +259,9 @@ func (g *Upstream) down() string {
 
 // why says what is wrong with the endpoint. The caller holds the upstream's mu.
 func (e *endpoint) why() string {
+	if e.held != "" {
+		return e.name + ": " + e.held
+	}
 	if e.breaker.told {
 		return e.name + ": another process found it out of service"
 	}
@@ -261,7 +273,7 @@ func (g *Upstream) elsewhere(now time.Time, e *endpoint) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, other := range g.endpoints {
-		if other != e && other.breaker.state == Closed && !other.busyUntil.After(now) {
+		if other != e && other.inService() && !other.busyUntil.After(now) {
 			return true
 		}
 	}

@@ -68,6 +68,9 @@ func (g *Upstream) Look(ctx context.Context) []Finding {
 
 func (g *Upstream) lookAt(ctx context.Context, e *endpoint) Finding {
 	found := Finding{Upstream: g.cfg.Name, Endpoint: e.name}
+	if g.held(e) { // whoever holds it knows
+		return found
+	}
 	if g.cfg.HealthPath == "" {
 		if err := g.connect(ctx, e.url); err != nil {
 			found.Err, found.Unreached = fmt.Errorf("%s: %w", e.name, err), true

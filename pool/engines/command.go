@@ -86,9 +86,7 @@ func (c Config) validate() error {
 	bad(c.Name == "" || strings.ContainsAny(c.Name, "/\\"), "its name is %q; it names the logs", c.Name)
 	bad(!slices.Contains(Kinds(), c.Kind), "its kind is %q, want one of %v", c.Kind, Kinds())
 	bad(c.Model == "", "it has no model")
-	bad(c.Folder == "", "it has no folder for its logs")
 	bad(c.Servers < 1 || c.Servers > 256, "it has %d servers, want 1 to 256", c.Servers)
-	bad(len(c.Cards) != 0 && len(c.Cards) != c.Servers, "cards are given for %d of %d servers", len(c.Cards), c.Servers)
 	for _, name := range []string{"--host", "--port", "--served-model-name", "--api-key"} {
 		bad(slices.ContainsFunc(c.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") }), "%s is chosen here and cannot be among its arguments", name)
 	}

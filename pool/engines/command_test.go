@@ -35,8 +35,8 @@ func TestTheCommandsAreThoseOfTheEnginesDocumentation(t *testing.T) {
 
 func TestAConfigurationNamesAllItsFaults(t *testing.T) {
 	t.Parallel()
-	_, err := engines.New(engines.Config{Name: "a/b", Kind: "x", Args: []string{"--port=1"}, Cards: [][]string{nil}})
-	for _, want := range []string{`its name is "a/b"`, `its kind is "x"`, "it has no model", "no folder for its logs", "it has 0 servers", "cards are given for 1 of 0 servers", "--port is chosen here"} {
+	_, err := engines.New(engines.Config{Name: "a/b", Kind: "x", Args: []string{"--port=1"}})
+	for _, want := range []string{`its name is "a/b"`, `its kind is "x"`, "it has no model", "it has 0 servers", "--port is chosen here"} {
 		require.ErrorContains(t, err, want)
 	}
 }

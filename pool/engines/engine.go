@@ -21,9 +21,8 @@ type Config struct {
 	// what the server loads, a folder or a name that its program knows.
 	Name, Served, Model string
 	Kind                Kind
-	// Servers is how many there are, and Cards which cards each of them sees, by UUID or index; nil: all that this process does.
+	// Servers is how many there are.
 	Servers  int
-	Cards    [][]string
 	Parallel Parallel
 	// Python has the program as a module; empty: the kind's own command is on PATH. Device is that of kinds that have to be told.
 	Python, Device string
@@ -90,34 +89,35 @@ func New(cfg Config) (*Engine, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	for i := range cfg.Servers {
-		s := &server{engine: e, name: fmt.Sprintf("%s-%d", cfg.Name, i), suspect: make(chan struct{}, 1), said: Status{State: Stopped, Since: time.Now()}}
-		if len(cfg.Cards) > 0 {
-			s.cards = cfg.Cards[i]
+		port, err := freePort()
+		if err != nil {
+			return nil, fmt.Errorf("engine %s: %w", cfg.Name, err)
 		}
-		e.servers = append(e.servers, s)
+		name := fmt.Sprintf("%s-%d", cfg.Name, i)
+		said := Status{Name: name, URL: address(port), State: Stopped, Since: time.Now()}
+		e.servers = append(e.servers, &server{engine: e, name: name, port: port, suspect: make(chan struct{}, 1), said: said})
 	}
 	return e, nil
 }
 
-// Start starts the servers and returns before they are ready. It is called once.
-func (e *Engine) Start() error {
-	if e.cancel != nil {
+// Start starts the servers and returns before they are ready. It is called once. cards are those that each of them sees, by UUID
+// or index; nil: all that this process does.
+func (e *Engine) Start(cards [][]string) error {
+	switch {
+	case e.cancel != nil:
 		return fmt.Errorf("engine %s: it was started before", e.cfg.Name)
+	case len(cards) != 0 && len(cards) != len(e.servers):
+		return fmt.Errorf("engine %s: cards are given for %d of %d servers", e.cfg.Name, len(cards), len(e.servers))
 	}
 	if err := os.MkdirAll(e.cfg.Folder, 0o700); err != nil {
 		return fmt.Errorf("engine %s: the folder for its logs: %w", e.cfg.Name, err)
 	}
-	for _, s := range e.servers {
-		port, err := freePort()
-		if err != nil {
-			return fmt.Errorf("engine %s: %w", e.cfg.Name, err)
-		}
-		s.port = port
-		e.note(func() { s.said.URL = address(port) })
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
-	for _, s := range e.servers {
+	for i, s := range e.servers {
+		if len(cards) > 0 {
+			s.cards = cards[i]
+		}
 		e.owners.Go(func() { s.own(ctx) })
 	}
 	return nil

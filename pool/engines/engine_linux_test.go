@@ -33,6 +33,14 @@ const patience = 30 * time.Second
 // begin starts an engine whose servers are stubs that misbehave as args say, and that ends with the test.
 func begin(t *testing.T, change func(*engines.Config), args ...string) *engines.Engine {
 	t.Helper()
+	e := made(t, change, args...)
+	require.NoError(t, e.Start(nil))
+	return e
+}
+
+// made is such an engine that is not started yet.
+func made(t *testing.T, change func(*engines.Config), args ...string) *engines.Engine {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it starts processes")
 	}
@@ -48,7 +56,6 @@ func begin(t *testing.T, change func(*engines.Config), args ...string) *engines.
 	}
 	e, err := engines.New(cfg)
 	require.NoError(t, err)
-	require.NoError(t, e.Start())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -107,7 +114,7 @@ func eventually(t *testing.T, e *engines.Engine, as func(engines.Status) bool) e
 func TestServersStartAndAnswerAtTheirOwnAddresses(t *testing.T) {
 	t.Parallel()
 	e := begin(t, func(c *engines.Config) { c.Servers = 2 }, "--stub-start=200ms")
-	require.ErrorContains(t, e.Start(), "it was started before")
+	require.ErrorContains(t, e.Start(nil), "it was started before")
 	urls := e.URLs()
 	require.Len(t, urls, 2)
 	assert.NotEqual(t, urls[0], urls[1])
@@ -251,12 +258,11 @@ func TestAnEngineThatIsStoppedWhileItStartsIsGone(t *testing.T) {
 
 func TestAServerSeesItsOwnCards(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	program := filepath.Join(dir, "python")
-	e := begin(t, func(c *engines.Config) {
-		c.Python, c.Servers, c.Cards = program, 2, [][]string{{"GPU-a", "GPU-b"}, {"GPU-c"}}
-		executable.Write(t, program, "#!/bin/sh\necho cards=$CUDA_VISIBLE_DEVICES\nexit 4\n")
-	})
+	program := filepath.Join(t.TempDir(), "python")
+	executable.Write(t, program, "#!/bin/sh\necho cards=$CUDA_VISIBLE_DEVICES\nexit 4\n")
+	e := made(t, func(c *engines.Config) { c.Python, c.Servers = program, 2 })
+	require.ErrorContains(t, e.Start([][]string{nil}), "cards are given for 1 of 2 servers")
+	require.NoError(t, e.Start([][]string{{"GPU-a", "GPU-b"}, {"GPU-c"}}))
 	eventually(t, e, func(engines.Status) bool {
 		status := e.Status()
 		return status[0].State == engines.Paused && status[1].State == engines.Paused

@@ -61,10 +61,9 @@ func (s *server) own(ctx context.Context) {
 	cfg := s.engine.cfg
 	out := openOutput(cfg.Folder, s.name, logBytes)
 	defer out.close()
-	s.engine.note(func() { s.said.Log, s.said.Name = out.path, s.name })
+	s.engine.note(func() { s.said.Log = out.path })
 	pause := cfg.PauseMin
 	for ctx.Err() == nil {
-		out.fresh()
 		ready, err := s.live(ctx, out)
 		switch {
 		case ctx.Err() != nil:
@@ -157,6 +156,8 @@ func (s *server) start(out *output) (*process, error) {
 	if len(s.cards) > 0 {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(s.cards, ","))
 	}
+	fmt.Fprintf(out, "--- %s rewardloop %d starts: %s\n", time.Now().Format(time.RFC3339), os.Getpid(), strings.Join(command, " "))
+	out.fresh()
 	p, err := startProcess(kept, env, out)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", command[0], err)
