@@ -219,7 +219,7 @@ func buildComponent(c *Config, p *Profile, t ComponentConfig, reg *rewards.Regis
 		return nil, group, err
 	}
 	shared := map[string]json.RawMessage{}
-	if e := c.Engines[p.Engine]; e != nil {
+	if e := c.Engines[p.EngineOf(t)]; e != nil {
 		shared["engine"], shared["model"] = encode(e.Name), encode(e.Model)
 	}
 	if p.Sandbox != nil && t.Scorer == sandboxScorer {
@@ -228,7 +228,7 @@ func buildComponent(c *Config, p *Profile, t ComponentConfig, reg *rewards.Regis
 		}
 	}
 	if t.Scorer == PythonScorer {
-		t.Options = withDefaults(t.Options, pythonKeywords(c, p))
+		t.Options = withDefaults(t.Options, pythonKeywords(c, p, t))
 	} else if spec, ok := reg.Spec(t.Scorer); ok {
 		if t.Steps && takesOption(spec, "steps") {
 			return nil, nil, errors.New(`steps: true does not say where a step ends; write the texts of the stop tokens, such as steps: ["<|im_end|>"]`)
@@ -294,9 +294,9 @@ const sandboxScorer = "sandbox_fusion"
 
 // pythonKeywords are what verl hands to a reward function besides its own keys: the
 // router and its model where there is a reward model on a server, and the sandbox.
-func pythonKeywords(c *Config, p *Profile) map[string]json.RawMessage {
+func pythonKeywords(c *Config, p *Profile, t ComponentConfig) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
-	if e := c.Engines[p.Engine]; e != nil && e.ONNX == "" && c.RouterAddress != "" {
+	if e := c.Engines[p.EngineOf(t)]; e != nil && e.ONNX == "" && c.RouterAddress != "" {
 		out["reward_router_address"], out["model_name"] = encode(c.RouterAddress), encode(e.Model)
 		out["reward_router_api_key"] = encode(c.RouterKey)
 	}

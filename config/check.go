@@ -130,7 +130,7 @@ func inspect(ctx context.Context, c *Config, p *Profile, t ComponentConfig, spec
 		return argumentFaults(t, nil), nil
 	}
 	called := t
-	called.Options = withDefaults(t.Options, pythonKeywords(c, p))
+	called.Options = withDefaults(t.Options, pythonKeywords(c, p, t))
 	groups := slices.ContainsFunc(p.Components, func(o ComponentConfig) bool { return o.PostProcess == t.Key })
 	sig, err := spec.Inspect(ctx, called.scorerOptions(), groups)
 	switch {

@@ -65,6 +65,8 @@ type Profile struct {
 	Components      []ComponentConfig
 	Aggregation     rewards.Aggregation
 	OnSampleFailure rewards.SamplePolicy
+	// Models are the engines of reward.models by their names there; nil: it has none.
+	Models map[string]string
 	// Engine names the engine of the profile's reward_model; "": it has none.
 	Engine string
 	// Cards is the reward_model's pool of cards; the zero value: it has none of its own.
@@ -118,6 +120,8 @@ type ComponentConfig struct {
 	// Path is what the file says, "builtin://ocr"; of a Python file it is absolute.
 	// Scorer names the scorer in the registry: "ocr", and "python" for Python.
 	Path, Scorer string
+	// Model names the engine among the profile's Models that the function asks; "": that of its key.
+	Model string
 	// Options is a JSON object with whatever else the entry holds; nil: nothing. A
 	// Python function is called with it, by keyword.
 	Options json.RawMessage

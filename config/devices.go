@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -16,8 +17,9 @@ import (
 
 // The kinds of what runs in this process's pool.
 const (
-	onnxModel   = "onnx model"
-	pythonModel = "python model"
+	onnxModel    = "onnx model"
+	engineServer = "engine"
+	pythonModel  = "python model"
 )
 
 // want is a model that is to run here, and where its device is written.
@@ -58,6 +60,9 @@ func (c *Config) wants(reg *rewards.Registry) (out []want) {
 	for _, name := range c.EngineNames() {
 		e := c.Engines[name]
 		if e.ONNX == "" {
+			for i := range e.cards() / e.Parallel.Cards() {
+				out = append(out, e.set(i))
+			}
 			continue
 		}
 		w := want{Want: cards.Want{Owner: "engine " + name, Kind: onnxModel, What: e.ONNX, Device: e.Device, Fraction: e.Fraction}, place: e.deviceAt, key: engineKey(name) + ".device"}
@@ -114,7 +119,7 @@ func (p *Profile) pythonWants(t ComponentConfig) (out []want) {
 
 // AsksForCards reports whether a model of this configuration is to run on a card.
 func (c *Config) AsksForCards(reg *rewards.Registry) bool {
-	return slices.ContainsFunc(c.wants(reg), func(w want) bool { return w.Device != infer.CPU })
+	return slices.ContainsFunc(c.wants(reg), func(w want) bool { return w.onCards() })
 }
 
 // PlanCards says which model has which of the cards that are there. The error is a FaultsError
@@ -126,7 +131,7 @@ func (c *Config) PlanCards(reg *rewards.Registry, there []cards.Card) (cards.Pla
 	for i, w := range wants {
 		bare[i] = w.Want
 	}
-	plan, err := cards.Make(there, c.PoolCards(), bare)
+	plan, err := cards.Make(there, c.modelCards(), bare)
 	unfit, _ := errors.AsType[cards.UnfitError](err)
 	var faults FaultsError
 	for _, u := range unfit {
@@ -141,7 +146,7 @@ func (c *Config) PlanCards(reg *rewards.Registry, there []cards.Card) (cards.Pla
 func (c *Config) UnknownCards(reg *rewards.Registry, why error) error {
 	var faults FaultsError
 	for _, w := range c.wants(reg) {
-		if w.Device != infer.CPU {
+		if w.onCards() {
 			faults = append(faults, Fault{Place: w.place, Key: w.key, Message: why.Error(), Lacking: true})
 		}
 	}
@@ -163,9 +168,36 @@ type Foreseen struct {
 func (c *Config) Foreseen() (out []Foreseen) {
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
 		p := c.Profiles[name]
-		if e, all := c.Engines[p.Engine], p.Cards.All(); e != nil && e.ONNX == "" && all > 0 {
+		if e, all := c.Engines[p.Engine], p.Cards.All(); e != nil && e.ONNX == "" && e.Managed == nil && all > 0 {
 			out = append(out, Foreseen{e.Name, e.Parallel.Replicas(all), e.Parallel.Cards(), all})
 		}
 	}
 	return out
+}
+
+// onCards reports whether a want is one of cards.
+func (w want) onCards() bool { return w.Count > 0 || w.Device != infer.CPU }
+
+// SetOwner names the server of an engine in the plan of cards.
+func SetOwner(engine string, server int) string {
+	return fmt.Sprintf("engine %s, server %d", engine, server)
+}
+
+// set are the cards of a server.
+func (e *Engine) set(i int) want {
+	w := want{Want: cards.Want{Owner: SetOwner(e.Name, i), Kind: engineServer, What: e.Model, Count: e.Parallel.Cards()}, place: e.Managed.deviceAt, key: engineKey(e.Name)}
+	if w.place == (Place{}) {
+		w.place = e.Place
+	}
+	return w
+}
+
+// modelCards is how many cards of the pool models have that run in this process's own pool: what
+// the engines leave of it; 0: every card that they leave.
+func (c *Config) modelCards() int {
+	n := c.PoolCards()
+	for _, e := range c.Engines {
+		n -= e.cards()
+	}
+	return max(n, 0)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/pool/engines"
 )
 
 // Engine is an upstream, servers that answer alike, such as the replicas of a vLLM.
@@ -29,7 +30,10 @@ type Engine struct {
 	Fraction     float64
 	// Parallel is over how many cards one server of a reward_model is spread.
 	Parallel Parallel
-	Place    Place
+	// Managed says how its servers are started here; nil: they run already, or there are none. With
+	// it URLs is empty.
+	Managed *Managed
+	Place   Place
 
 	local    bool  // of a reward_model whose model is to run here
 	deviceAt Place // of the device, where it is written
@@ -137,21 +141,8 @@ func engineOf(profile string) string {
 	return rewardModelEngine + "." + profile
 }
 
-// startAdvice says how to start what cannot be started here.
-func startAdvice(name string, model string) string {
-	if model == "" {
-		model = "MODEL"
-	}
-	start := "`vllm serve " + model + " --port 8000`"
-	if name == "sglang" {
-		start = "`python -m sglang.launch_server --model-path " + model + " --port 8000`"
-	}
-	return "engines are not started here yet: start it yourself, such as with " + start +
-		", then write external here and +reward.reward_model.rollout.base_urls=[http://127.0.0.1:8000]"
-}
-
-// rewardModel reads reward_model. Switched off, which is its default, it has no
-// effect; switched on, it names engines that run already.
+// rewardModel reads reward_model. Switched off, which is its default, it has no effect but on
+// reward.models; switched on, it is an engine that is started here, that runs already, or a model.
 func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 	v, ok := parent.take("reward_model")
 	if !ok || v.null() {
@@ -165,15 +156,19 @@ func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 	e := newEngine(engineOf(p.Name))
 	e.Place = r.place(v.node)
 	model, hasModel := o.take("model_path")
-	if hasModel && !model.null() {
+	if hasModel && !model.null() && (len(p.Models) == 0 || enabled) {
 		e.Model, _ = r.text(model)
 		r.unless(enabled, model)
 	}
 	rollout, hasRollout := o.take("rollout")
-	if hasRollout {
+	if hasRollout && (len(p.Models) == 0 || enabled) {
 		r.rollout(e, r.mapping(rollout), enabled)
 	}
 	r.resourcePool(p, o, enabled)
+	if e.Managed != nil {
+		pool, _ := o.peek("enable_resource_pool")
+		r.servers(e, p.Cards, pool)
+	}
 	for _, entry := range o.rest() {
 		r.withoutEffect(entry, entry.name, sectionNames("reward_model"), enabled)
 	}
@@ -188,9 +183,13 @@ func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 		if e.Model == "" {
 			r.fault(v, "is enabled and has no model_path: write the name or the folder of the model that is to run here")
 		}
+	case e.Managed != nil:
+		if e.Model == "" {
+			r.fault(v, "is enabled and has no model_path: write the name or the folder of the model that the engine serves")
+		}
 	case len(e.URLs) == 0:
 		if !r.faulty(v.path + ".rollout") {
-			r.fault(v, "is enabled and names no engine: write rollout.name=external and rollout.base_urls=[http://127.0.0.1:8000]")
+			r.fault(v, "is enabled and names no engine: write rollout.name=vllm (or sglang, transformers) to have it started, or rollout.name=external and rollout.base_urls=[http://127.0.0.1:8000] for servers that run already")
 		}
 	case e.Model == "":
 		r.fault(v, "is enabled and has no model_path: write the name that the engine knows its model by")
@@ -207,10 +206,11 @@ func (r *reader) faulty(path string) bool {
 // rollout reads reward_model.rollout.
 func (r *reader) rollout(e *Engine, o *object, enabled bool) {
 	if v, ok := o.take("name"); ok && !v.null() && v.node.Value != "???" {
-		if name, ok := r.choice(v, []string{"external", "onnx", "vllm", "sglang"}); ok && enabled && name == "onnx" {
+		if name, ok := r.choice(v, append([]string{"external", "onnx"}, kindWords()...)); ok && enabled && name == "onnx" {
 			e.local = true
 		} else if ok && enabled && name != "external" {
-			r.fault(v, "%s", startAdvice(name, e.Model))
+			r.managed(e, o, engines.Kind(name))
+			return
 		} else if ok {
 			r.unless(enabled, v)
 		}

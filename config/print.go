@@ -103,6 +103,9 @@ func (p *printer) profile(depth int, r *Profile) {
 			} else {
 				p.line(depth+2, "path: %s", quote(t.ShownPath()))
 			}
+			if t.Model != "" {
+				p.line(depth+2, "model: %s", quote(t.Model))
+			}
 			p.python(depth+2, t)
 			p.line(depth+2, "weight: %v", t.Weight)
 			p.line(depth+2, "required: %v", t.Required)
@@ -121,6 +124,7 @@ func (p *printer) profile(depth int, r *Profile) {
 
 // shared is what a profile says for all its components.
 func (p *printer) shared(depth int, c *Config, r *Profile) {
+	p.models(depth, c, r)
 	p.rewardModel(depth, c.Engines[r.Engine], r.Cards)
 	if o := r.Overlong; o != nil {
 		p.comment(depth, "verl's dapo manager adds a penalty for responses near their limit.")
@@ -174,6 +178,10 @@ func (p *printer) rewardModel(depth int, e *Engine, cards ResourcePool) {
 		p.device(depth+2, e)
 		return
 	}
+	if e.Managed != nil {
+		p.managed(depth+2, e)
+		return
+	}
 	p.line(depth+2, "name: external")
 	if e.Parallel != (Parallel{Tensor: defaultTensor, Pipeline: 1, Data: 1}) {
 		p.comment(depth+2, "Cards of one server. Nothing is started.")
@@ -197,7 +205,7 @@ func (p *printer) engines(c *Config) {
 	header := false
 	for _, name := range c.EngineNames() {
 		e := c.Engines[name]
-		if strings.HasPrefix(name, rewardModelEngine) {
+		if strings.HasPrefix(name, rewardModelEngine) { // reward_model and reward_models
 			continue
 		}
 		if !header {

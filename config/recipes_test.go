@@ -18,6 +18,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/pool/cards"
+	"github.com/rewardloop/rewardloop/pool/engines"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -92,7 +93,7 @@ func machine(n int) []cards.Card {
 const rewardEngine, noReward = "reward.reward_model.rollout.name", "reward"
 
 // Each recipe as it stands: what is refused is named, and nothing else. With that mended:
-// workers, pool, engines and their size are verl-omni's.
+// workers, pool, engines, their size and how many are started are verl-omni's.
 func TestRecipesOfVerlOmniHaveTheWorkersTheCardsAndTheEnginesThatVerlOmniGivesThem(t *testing.T) {
 	t.Parallel()
 	all := exampleRecipes(t)
@@ -110,10 +111,6 @@ func TestRecipesOfVerlOmniHaveTheWorkersTheCardsAndTheEnginesThatVerlOmniGivesTh
 			assert.Equal(t, x.Refused, refused, "%v", err)
 
 			mended := slices.Clone(overrides)
-			if slices.Contains(refused, rewardEngine) {
-				mended[slices.Index(mended, rewardEngine+"=vllm")] = rewardEngine + "=external"
-				mended = append(mended, "+reward.reward_model.rollout.base_urls=[http://127.0.0.1:8000]")
-			}
 			if slices.Contains(refused, noReward) {
 				mended = append(mended, "reward.custom_reward_function.path=builtin://ocr")
 			}
@@ -140,8 +137,28 @@ func TestRecipesOfVerlOmniHaveTheWorkersTheCardsAndTheEnginesThatVerlOmniGivesTh
 				world = x.Trainer.Cards * x.Trainer.Nodes
 			}
 			assert.Equal(t, x.Want.Replicas, e.Parallel.Replicas(world))
+			x.starts(t, c, e)
 			x.plans(t, overrides)
 		})
+	}
+}
+
+// starts has the recipe's engine started on a machine of eight cards.
+func (x example) starts(t *testing.T, c *config.Config, e *config.Engine) {
+	t.Helper()
+	require.NotNil(t, e.Managed)
+	assert.Equal(t, engines.VLLM, e.Managed.Kind)
+	servers := 1 // where the engine has the trainer's cards
+	if p := c.Profiles["default"].Cards; p.PerNode > 0 {
+		servers = x.Want.Replicas / p.Nodes
+	}
+	assert.Equal(t, servers, e.Managed.Servers)
+	plan, err := c.PlanCards(new(rewards.Registry), machine(8))
+	require.NoError(t, err)
+	require.Len(t, plan.Owners, servers)
+	for i, o := range plan.Owners {
+		assert.Equal(t, config.SetOwner("reward_model", i), o.Owner)
+		assert.Len(t, o.Devices, x.Want.Tensor)
 	}
 }
 

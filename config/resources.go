@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/pool/engines"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -115,6 +117,9 @@ func parallelKeys() []string {
 func (r *reader) parallel(e *Engine, o *object, enabled bool) {
 	if enabled && !e.local {
 		e.Parallel = Parallel{Tensor: defaultTensor, Pipeline: 1, Data: 1}
+		if m := e.Managed; m != nil && (m.Device == infer.CPU || m.Kind == engines.Transformers) {
+			e.Parallel.Tensor = 1
+		}
 	}
 	for i, to := range []*int{&e.Parallel.Tensor, &e.Parallel.Pipeline, &e.Parallel.Data} {
 		v, ok := o.take(parallelKeys()[i])
@@ -135,7 +140,7 @@ func (r *reader) parallel(e *Engine, o *object, enabled bool) {
 
 // foresee notes which servers verl would start, none of which is started here.
 func (r *reader) foresee(p *Profile, e *Engine, section string) {
-	if e.local {
+	if e.local || e.Managed != nil {
 		return
 	}
 	var keys []string // the size of an engine, where it is written

@@ -55,6 +55,8 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 		r.incomplete = true
 	}
 	p.Concurrency = r.concurrency(o)
+	r.models(c, p, o)
+	r.byName = len(p.Models) > 0
 	single, singlePath := r.customFunction(c, o)
 	several, severalPath := r.functions(c, o)
 	switch {
@@ -67,6 +69,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 		p.Components = several
 	}
 	manager := r.managerSection(o, several != nil, severalPath)
+	r.bindModels(p)
 	r.rewardModel(c, p, o)
 	if name == DefaultProfile && !counted {
 		c.NumWorkers = c.workersOf(p)
@@ -195,6 +198,11 @@ func (r *reader) function(c *Config, e entry) ComponentConfig {
 	r.common(o, &t, c.Loop.ClaimTimeout)
 	if v, ok := o.takeSwitch("steps"); ok { // a list is the judge's
 		t.Steps, _ = r.boolean(v)
+	}
+	if r.byName {
+		if v, ok := o.take("model"); ok && !v.null() {
+			t.Model, _ = r.text(v)
+		}
 	}
 	pathValue, ok := o.take("path")
 	own := takePython(o, ok && pathValue.node != nil && isPython(pathValue.node.Value))

@@ -40,7 +40,8 @@ func rewardSection() *keys.Section {
 	s.Other("aggregation", string(rewards.WeightedSum), "weighted_sum, weighted_mean, min, max or product", "How the values of several functions become one. verl-omni knows weighted_sum only.")
 	s.Other("on_sample_failure", string(rewards.PolicyNone), "none, zero, group_mean or value:<number>", "What stands beside the null score of a failed sample.")
 	managerKeys(s.Section("reward_manager", "The reward manager of a recipe of verl. It may be left out: one function or several are told apart by themselves."))
-	modelKeys(s.Section("reward_model", "The model that judges of this reward ask, on servers that run already, or here."))
+	s.Other("models", "", "engines by name", "Engines that functions ask by name, each with the keys of reward.models.<name>. A function asks the one of its own name, or of its key model.")
+	modelKeys(s.Section("reward_model", "The model that judges of this reward ask: on servers that are started here or run already, or in this process."))
 	sandbox := s.Section("sandbox_fusion", "The sandbox that runs code of this reward.")
 	sandbox.Other("url", "", "an address", "Where the sandbox is asked. Without it the other keys have no effect.")
 	sandbox.Other("max_concurrent", "", "1 or more", "Programs that run in the sandbox at a time.")
@@ -144,15 +145,15 @@ func modelKeys(s *keys.Section) {
 	s.Int(new(int), "nnodes", 0, "Machines of the pool; on each of them a process is to be started.")
 	s.Other("model_path", "", "a name", "The name that the engine knows its model by; with name: onnx, the name or the folder of the model.")
 	s.Keys = append(s.Keys, unset(target)...)
-	rolloutKeys(s.Section("rollout", "The engine of the reward_model. The other keys of verl's rollout are read and have no effect."))
+	rolloutKeys(s.Section("rollout", "The engine of the reward_model. The other keys of verl's rollout say how an engine is started; for one that runs already they have no effect."))
 }
 
 // rolloutKeys are those of verl's RolloutConfig as its reward.yaml lists them, and
 // ours: base_urls, the addresses of engines that run already, and how they are asked.
 func rolloutKeys(s *keys.Section) {
-	s.Other("name", "", "external, onnx, vllm or sglang", "external: servers that run already; onnx: the model runs here. vllm and sglang are answered with how to start one.")
+	s.Other("name", "", "external, onnx, vllm, sglang or transformers", "external: servers that run already; onnx: the model runs in this process's pool; the others are started by each process with workers, with these keys.")
 	for _, name := range parallelKeys() {
-		s.Int(new(int), name, 1, "Cards that one server of the engine is spread over, as verl starts it. Nothing is started here.").Between(1, math.MaxInt16)
+		s.Int(new(int), name, 1, "Cards that one server of the engine is spread over.").Between(1, math.MaxInt16)
 	}
 	s.Find(parallelKeys()[0]).Default = defaultTensor
 	for name := range strings.FieldsSeq(`
@@ -168,6 +169,7 @@ func rolloutKeys(s *keys.Section) {
 	s.Keys = append(s.Keys, unset(func(k *keys.Set) {
 		baseURLs(k)
 		localModel(k)
+		new(Managed).Keys(k)
 		newEngine("").Keys(k)
 		target(k)
 	})...)

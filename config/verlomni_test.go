@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -38,18 +39,29 @@ func TestRewardLinesOfVerlOmniRecipesPassWithAnEngineThatRunsAlready(t *testing.
 	}
 }
 
-// What is not started here is named, with what to start and what to write; nothing
-// else is reported.
-func TestRewardLinesOfVerlOmniRecipesAsTheyAreNameTheEngineToStart(t *testing.T) {
+// What is said of the engine's start becomes arguments of vllm; what is not said, verl-omni's defaults.
+func TestRewardLinesOfVerlOmniRecipesAsTheyAreStartTheirEngine(t *testing.T) {
 	t.Parallel()
 	for _, x := range withEngines(t) {
-		_, err := config.Load("", x.inCheckout(t), nil)
-		var all config.FaultsError
-		require.ErrorAs(t, err, &all)
-		require.Len(t, all, 1, "%v", err)
-		assert.Equal(t, rewardEngine, all[0].Key)
-		assert.Contains(t, all[0].Message, "`vllm serve ")
-		assert.Contains(t, all[0].Message, "write external here and +reward.reward_model.rollout.base_urls=")
+		overrides := x.inCheckout(t)
+		c := parse(t, "", overrides...)
+		e := c.Engines[c.Profiles["default"].Engine]
+		require.NotNil(t, e.Managed)
+		assert.Empty(t, e.URLs)
+		assert.Contains(t, overrides, "reward.reward_model.model_path="+e.Model)
+		args := strings.Join(e.Managed.Args, " ")
+		if !slices.ContainsFunc(overrides, func(line string) bool { return strings.Contains(line, "gpu_memory_utilization=") }) {
+			assert.Contains(t, args, "--gpu-memory-utilization 0.5")
+		}
+		assert.Contains(t, args, "--dtype bfloat16")
+		for _, line := range overrides {
+			if v, ok := strings.CutPrefix(line, "reward.reward_model.rollout.enforce_eager="); ok {
+				assert.Equal(t, strings.EqualFold(v, "true"), strings.Contains(args, "--enforce-eager"), x.File)
+			}
+		}
+		again := parse(t, printed(t, c))
+		assert.Equal(t, e.Managed.Args, again.Engines[e.Name].Managed.Args, "what is printed is read as the same")
+		assert.Equal(t, e.Managed.Servers, again.Engines[e.Name].Managed.Servers)
 	}
 }
 

@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/pool/engines"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/judge"
 	"github.com/rewardloop/rewardloop/rewards/remote"
@@ -28,14 +31,21 @@ type Engines struct {
 	judges    *vlm.Judges // for engines that are a model here
 	engines   []engine    // in the order of their names, reward_model's first
 
-	mu    sync.Mutex
-	chats map[chat.Endpoint]*chat.Client // guarded by mu; by engine and model
+	log         *slog.Logger
+	sides       []*outbound.Transport // by which servers that are started here are tried
+	stopTending []context.CancelFunc
+	tending     sync.WaitGroup
+
+	mu     sync.Mutex
+	chats  map[chat.Endpoint]*chat.Client // guarded by mu; by engine and model
+	trials []*trial                       // guarded by mu
 }
 
 // engine is one of the configuration.
 type engine struct {
 	cfg      *config.Engine
 	upstream *outbound.Switch // nil: a model that runs here
+	run      *engines.Engine  // nil: its servers are not started here
 }
 
 var (
@@ -46,12 +56,15 @@ var (
 
 // newEngines makes the upstreams of the configuration's engines, or says everything that
 // is wrong with them. Judges have the models that run here.
-func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
+func newEngines(c *config.Config, judges *vlm.Judges, log *slog.Logger) (*Engines, error) {
 	transport, err := outbound.NewTransport(c.Outbound)
 	if err != nil {
 		return nil, fmt.Errorf("the section outbound: %w", err)
 	}
-	e := &Engines{seeded: c.Loop.Deterministic, transport: transport, judges: judges, chats: map[chat.Endpoint]*chat.Client{}}
+	e := &Engines{seeded: c.Loop.Deterministic, transport: transport, judges: judges, chats: map[chat.Endpoint]*chat.Client{}, log: log}
+	if log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
 	var faults []error
 	for _, name := range c.EngineNames() {
 		cfg := c.Engines[name]
@@ -59,12 +72,12 @@ func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 			e.engines = append(e.engines, engine{cfg: cfg})
 			continue
 		}
-		upstream, err := transport.Upstream(upstreamOf(cfg))
+		x, err := e.server(c, cfg)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: engine %s: %w", cfg.Place, name, err))
 			continue
 		}
-		e.engines = append(e.engines, engine{cfg, outbound.NewSwitch(upstream)})
+		e.engines = append(e.engines, x)
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -73,9 +86,31 @@ func newEngines(c *config.Config, judges *vlm.Judges) (*Engines, error) {
 	return e, nil
 }
 
-// upstreamOf is how an engine is asked.
-func upstreamOf(cfg *config.Engine) outbound.UpstreamConfig {
+// server makes the upstream of an engine of servers, those that are started here among them.
+func (e *Engines) server(c *config.Config, cfg *config.Engine) (engine, error) {
+	x, urls := engine{cfg: cfg}, cfg.URLs
+	if cfg.Managed != nil {
+		run, err := e.run(c, cfg)
+		if err != nil {
+			return x, err
+		}
+		x.run, urls = run, run.URLs()
+	}
+	upstream, err := e.transport.Upstream(upstreamOf(cfg, urls))
+	if err != nil {
+		return x, err
+	}
+	x.upstream = outbound.NewSwitch(upstream)
+	if x.run != nil {
+		x.hold("engine " + cfg.Name + " is started by processes with workers, of which this is none yet")
+	}
+	return x, nil
+}
+
+// upstreamOf is how an engine is asked whose servers have these addresses.
+func upstreamOf(cfg *config.Engine, urls []string) outbound.UpstreamConfig {
 	g := cfg.UpstreamConfig
+	g.URLs = urls
 	g.MaxBytes, g.HealthPath = engineAnswer, "/v1/models"
 	return g
 }
@@ -83,11 +118,20 @@ func upstreamOf(cfg *config.Engine) outbound.UpstreamConfig {
 // replace has an engine be asked by another configuration from the next question on.
 func (e *Engines) replace(cfg *config.Engine) error {
 	x, err := e.find(cfg.Name)
+	urls := cfg.URLs
+	if err == nil && x.run != nil {
+		urls = x.run.URLs()
+	}
 	if err == nil {
-		err = e.transport.Replace(x.upstream, upstreamOf(cfg))
+		err = e.transport.Replace(x.upstream, upstreamOf(cfg, urls))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: engine %s: %w", cfg.Place, cfg.Name, err)
+	}
+	if x.run != nil {
+		for _, s := range x.run.Status() {
+			e.tell(x, s)
+		}
 	}
 	return nil
 }
@@ -123,7 +167,7 @@ func (e *Engines) find(name string) (engine, error) {
 }
 
 // Client implements chat.Clients: one client, with one memory, for each engine and model.
-func (e *Engines) Client(at chat.Endpoint) (chat.Chatter, error) {
+func (e *Engines) Client(at chat.Endpoint, sample chat.Request) (chat.Chatter, error) {
 	x, err := e.find(at.Engine)
 	if err != nil {
 		return nil, err
@@ -132,10 +176,25 @@ func (e *Engines) Client(at chat.Endpoint) (chat.Chatter, error) {
 		return e.judges.Judge(vlm.Options{Model: cmp.Or(at.Model, x.cfg.ONNX), Device: x.cfg.Device})
 	}
 	at = chat.Endpoint{Engine: x.cfg.Name, Model: cmp.Or(at.Model, x.cfg.Model)}
+	c, err := e.client(x, at)
+	if err != nil {
+		return nil, err
+	}
+	if len(sample.Messages) == 0 {
+		return e.chatter(c), nil
+	}
+	t := e.addTrial(&trial{at: at, what: "with log probabilities: " + strconv.FormatBool(sample.Logprobs), try: func(ctx context.Context, doer outbound.Doer) (lacks, err error) {
+		return chat.Try(ctx, doer, at.Model, sample)
+	}})
+	return able{c, e.chatter(c), t}, nil
+}
+
+// client is that of an engine and a model.
+func (e *Engines) client(x engine, at chat.Endpoint) (*chat.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c := e.chats[at]; c != nil {
-		return e.chatter(c), nil
+		return c, nil
 	}
 	cfg := x.cfg.Chat
 	cfg.Model, cfg.MaxAnswerBytes = at.Model, engineAnswer
@@ -147,7 +206,7 @@ func (e *Engines) Client(at chat.Endpoint) (chat.Chatter, error) {
 		return nil, fmt.Errorf("engine %s: %w", x.cfg.Name, err)
 	}
 	e.chats[at] = c
-	return e.chatter(c), nil
+	return c, nil
 }
 
 func (e *Engines) chatter(c *chat.Client) chat.Chatter {
@@ -158,7 +217,7 @@ func (e *Engines) chatter(c *chat.Client) chat.Chatter {
 }
 
 // Engine implements judge.Engines.
-func (e *Engines) Engine(at chat.Endpoint) (outbound.Doer, string, error) {
+func (e *Engines) Engine(at chat.Endpoint, sample func(model string) outbound.Call) (outbound.Doer, string, error) {
 	x, err := e.find(at.Engine)
 	if err != nil {
 		return nil, "", err
@@ -166,7 +225,12 @@ func (e *Engines) Engine(at chat.Endpoint) (outbound.Doer, string, error) {
 	if x.upstream == nil {
 		return nil, "", fmt.Errorf("engine %s is a model that runs here and chats only; this scorer needs a server: write its base_urls", x.cfg.Name)
 	}
-	return x.upstream, cmp.Or(at.Model, x.cfg.Model), nil
+	at = chat.Endpoint{Engine: x.cfg.Name, Model: cmp.Or(at.Model, x.cfg.Model)}
+	call := sample(at.Model)
+	t := e.addTrial(&trial{at: at, what: call.Path, try: func(ctx context.Context, doer outbound.Doer) (lacks, err error) {
+		return chat.TryCall(ctx, doer, call)
+	}})
+	return ableDoer{x.upstream, t}, at.Model, nil
 }
 
 // Upstream implements remote.Upstreams.
@@ -202,11 +266,11 @@ func (e *Engines) chatStats() map[chat.Endpoint]chat.Stats {
 
 // Close ends the questions under way and the connections.
 func (e *Engines) Close() error {
+	errs := []error{e.stop()}
 	e.mu.Lock()
 	chats := e.chats
 	e.chats = map[chat.Endpoint]*chat.Client{}
 	e.mu.Unlock()
-	var errs []error
 	for _, c := range chats {
 		errs = append(errs, c.Close())
 	}

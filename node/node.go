@@ -86,6 +86,9 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		}
 	}()
 	if n.cfg.NumWorkers > 0 { // else whoever scores readies its own
+		if err := n.scorers.Engines.start(n.scorers.Readers.Devices.book); err != nil {
+			return err
+		}
 		if err := n.warm(ctx); err != nil {
 			return err
 		}

@@ -254,7 +254,7 @@ func (p *parts) openRouter() error {
 func asksRouter(c *config.Config) bool {
 	for _, p := range c.Profiles {
 		for _, t := range p.Components {
-			if p.Engine != "" && t.Scorer == config.PythonScorer {
+			if p.EngineOf(t) != "" && t.Scorer == config.PythonScorer {
 				return true
 			}
 		}

@@ -39,7 +39,7 @@ func NewScorers(cfg *config.Config, log *slog.Logger) (*Scorers, error) {
 		return nil, err
 	}
 	readers.Devices.log = log
-	engines, err := newEngines(cfg, readers.Judges)
+	engines, err := newEngines(cfg, readers.Judges, log)
 	if err != nil {
 		return nil, errors.Join(err, readers.Close())
 	}

@@ -82,6 +82,9 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 	if w.member, err = queue.Join(ctx, cfg); err != nil {
 		return err
 	}
+	if err = w.scorers.Engines.start(w.scorers.Readers.Devices.book); err != nil {
+		return err
+	}
 	if err = w.warm(ctx); err != nil { // after Join: who is not let in need not load models
 		return err
 	}

@@ -31,15 +31,17 @@ type Endpoint struct {
 type Clients interface {
 	// Client returns the client for an endpoint, or an error that says what is
 	// missing. It connects nowhere. The client stays its owner's, who closes it, and
-	// asks the endpoint's model where a request names none.
-	Client(e Endpoint) (Chatter, error)
+	// asks the endpoint's model where a request names none. sample is a question with all
+	// that the scorer's questions ask for, with which the endpoint is tried when it starts;
+	// one without messages says that it need not be.
+	Client(e Endpoint, sample Request) (Chatter, error)
 }
 
-// ClientsFunc is a function that is Clients.
+// ClientsFunc is a function that is Clients, and tries nobody.
 type ClientsFunc func(e Endpoint) (Chatter, error)
 
 // Client implements Clients.
-func (f ClientsFunc) Client(e Endpoint) (Chatter, error) { return f(e) }
+func (f ClientsFunc) Client(e Endpoint, _ Request) (Chatter, error) { return f(e) }
 
 // ErrNoEngine is for a scorer that was given nobody to ask.
 var ErrNoEngine = errors.New("there is no engine to ask; configure reward_model.rollout.base_urls, or an engine and its name here")

@@ -87,8 +87,16 @@ func (c Config) validate() error {
 	bad(!slices.Contains(Kinds(), c.Kind), "its kind is %q, want one of %v", c.Kind, Kinds())
 	bad(c.Model == "", "it has no model")
 	bad(c.Servers < 1 || c.Servers > 256, "it has %d servers, want 1 to 256", c.Servers)
-	for _, name := range []string{"--host", "--port", "--served-model-name", "--api-key"} {
-		bad(slices.ContainsFunc(c.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") }), "%s is chosen here and cannot be among its arguments", name)
-	}
+	bad(CheckArguments(c.Args) != nil, "%v", CheckArguments(c.Args))
 	return errors.Join(errs...)
+}
+
+// CheckArguments refuses arguments that are made here.
+func CheckArguments(args []string) error {
+	for _, name := range []string{"--host", "--port", "--served-model-name", "--api-key"} {
+		if slices.ContainsFunc(args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") }) {
+			return fmt.Errorf("%s is chosen here and cannot be among its arguments", name)
+		}
+	}
+	return nil
 }

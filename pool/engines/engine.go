@@ -26,7 +26,7 @@ type Config struct {
 	Parallel Parallel
 	// Python has the program as a module; empty: the kind's own command is on PATH. Device is that of kinds that have to be told.
 	Python, Device string
-	// Args follow the arguments made here; Env is added to the environment, as NAME=value.
+	// Args follow the arguments made here; Env is the environment, as NAME=value; nil: this process's.
 	Args, Env []string
 	// Folder is where <Name>-<number>.log is written.
 	Folder string

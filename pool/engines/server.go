@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -152,7 +153,10 @@ func (s *server) start(out *output) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := append(os.Environ(), cfg.Env...)
+	env := slices.Clone(cfg.Env)
+	if env == nil {
+		env = os.Environ()
+	}
 	if len(s.cards) > 0 {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(s.cards, ","))
 	}

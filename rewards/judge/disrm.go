@@ -97,7 +97,7 @@ func disrmSpec(d Deps) rewards.Spec {
 				return nil, errNoEngine
 			}
 			var err error
-			if sc.engine, sc.model, err = d.Engines.Engine(o.Endpoint); err != nil {
+			if sc.engine, sc.model, err = d.Engines.Engine(o.Endpoint, sc.trial); err != nil {
 				return nil, fmt.Errorf("judge: %w", err)
 			}
 			if o.Model != "" {
@@ -195,23 +195,16 @@ func chatOf(s *rewards.Sample) ([]turn, error) {
 
 // Score asks the engine once; its attempts and limits are the engine's own.
 func (d *disrm) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
-	body, shown, err := d.body(s)
+	var raw float64
+	call, shown, err := d.call(s, d.model)
 	if err != nil {
 		return rewards.Score{}, err
 	}
-	data, err := json.Marshal(body)
-	if err != nil {
-		return rewards.Score{}, fmt.Errorf("%w: sample %q: %w", rewards.Internal, s.ID, err)
+	call.Check = func(a *outbound.Answer) (err error) {
+		raw, err = d.read(a.Body)
+		return err
 	}
-	var raw float64
-	_, err = d.engine.Do(ctx, &outbound.Call{
-		Path: d.api.path, Body: data, Tokens: len(shown) / 4, Header: http.Header{"Content-Type": {"application/json"}},
-		MaxBytes: 16 << 20, // an embedding of 100,000 dimensions takes 2
-		Check: func(a *outbound.Answer) (err error) {
-			raw, err = d.read(a.Body)
-			return err
-		},
-	})
+	_, err = d.engine.Do(ctx, call)
 	if err != nil {
 		return rewards.Score{}, fmt.Errorf("sample %q: %w", s.ID, err)
 	}
@@ -222,9 +215,38 @@ func (d *disrm) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, er
 	}, nil
 }
 
+// call is the question about a sample, and its text for people.
+func (d *disrm) call(s *rewards.Sample, model string) (c *outbound.Call, shown string, err error) {
+	body, shown, err := d.body(s, model)
+	if err != nil {
+		return nil, "", err
+	}
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w: sample %q: %w", rewards.Internal, s.ID, err)
+	}
+	return &outbound.Call{
+		Path: d.api.path, Body: data, Tokens: len(shown) / 4, Header: http.Header{"Content-Type": {"application/json"}},
+		MaxBytes: 16 << 20, // an embedding of 100,000 dimensions takes 2
+	}, shown, nil
+}
+
+// trial is a question about a sample that nobody sent.
+func (d *disrm) trial(model string) outbound.Call {
+	c, _, err := d.call(&rewards.Sample{ID: "trial", Prompt: "Is two more than one?", Response: "Yes"}, cmp.Or(d.options.Model, model))
+	if err != nil {
+		return outbound.Call{}
+	}
+	c.Check = func(a *outbound.Answer) error {
+		_, err := d.read(a.Body)
+		return err
+	}
+	return *c
+}
+
 // body is the request, and its text for people.
-func (d *disrm) body(s *rewards.Sample) (body map[string]any, shown string, err error) {
-	body = map[string]any{"model": d.model}
+func (d *disrm) body(s *rewards.Sample, model string) (body map[string]any, shown string, err error) {
+	body = map[string]any{"model": model}
 	switch use := d.options.UseActivation; {
 	case use != nil && d.options.API != apiSGLang:
 		body["use_activation"] = *use

@@ -58,7 +58,7 @@ func newGenRM(o *genrmOptions) (*scorer, error) {
 		return nil, fmt.Errorf("genrm_ocr: %w", err)
 	}
 	return &scorer{
-		asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures,
+		looks: true, asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures,
 		fields: numbers("distance", "target_len"),
 		prepare: func(s *rewards.Sample) (*inquiry, error) {
 			target, ok := s.Truth()

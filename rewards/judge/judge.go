@@ -131,7 +131,7 @@ func newJudge(o *judgeOptions) (*scorer, error) {
 		return reading{o.of(raw), map[string]float64{"raw_score": raw}}, nil
 	}
 	sc := &scorer{
-		asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures, fields: numbers("raw_score"),
+		looks: o.Show == showAlways, asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures, fields: numbers("raw_score"),
 		prepare: func(s *rewards.Sample) (*inquiry, error) {
 			inq := &inquiry{system: o.System, shows: o.choice(s), steps: len(o.Steps) > 0}
 			for i, part := range o.parts(s) {

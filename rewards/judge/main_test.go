@@ -158,7 +158,9 @@ func (d httpDoer) Do(ctx context.Context, c *outbound.Call) (*outbound.Answer, e
 // enginesFunc is a function that is judge.Engines.
 type enginesFunc func(e chat.Endpoint) (outbound.Doer, string, error)
 
-func (f enginesFunc) Engine(e chat.Endpoint) (outbound.Doer, string, error) { return f(e) }
+func (f enginesFunc) Engine(e chat.Endpoint, _ func(string) outbound.Call) (outbound.Doer, string, error) {
+	return f(e)
+}
 
 // deps serves e and wires scorers to it.
 func deps(t *testing.T, e http.Handler) judge.Deps {

@@ -99,7 +99,7 @@ func newRubric(o *rubricOptions) (*scorer, error) {
 		fields = append(fields, "rubric_"+r.Name)
 	}
 	sc := &scorer{
-		asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures, fields: numbers(fields...),
+		looks: o.Show == showAlways, asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures, fields: numbers(fields...),
 		prepare: func(s *rewards.Sample) (*inquiry, error) {
 			about, err := o.describe(s)
 			if err != nil {

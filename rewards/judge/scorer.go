@@ -23,6 +23,8 @@ type scorer struct {
 	// top is how many log probabilities each answer comes with; 0: none.
 	top    int
 	format *chat.Schema
+	// looks says that every question shows pictures.
+	looks  bool
 	fields []rewards.Field
 	// prepare makes the questions of a sample without looking at its pixels.
 	prepare func(s *rewards.Sample) (*inquiry, error)
@@ -143,6 +145,13 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 		score.Steps, score.Value = inSteps(results, len(groups))
 	}
 	return score, nil
+}
+
+// trial is a question with all that those of the scorer ask for.
+func (sc *scorer) trial() chat.Request {
+	r := chat.Trial(sc.asking, sc.sampling, sc.looks)
+	r.Logprobs, r.TopLogprobs, r.ResponseFormat = sc.top > 0, sc.top, sc.format
+	return r
 }
 
 // call sends one request, pictures before text.

@@ -12,8 +12,9 @@ import (
 // Engines gives disrm, which does not chat, its engine.
 type Engines interface {
 	// Engine returns what sends calls to the engine, and the name of its model. It
-	// connects nowhere.
-	Engine(e chat.Endpoint) (outbound.Doer, string, error)
+	// connects nowhere. sample makes a call for a model as the scorer's are, with which the
+	// engine is tried when it starts.
+	Engine(e chat.Endpoint, sample func(model string) outbound.Call) (outbound.Doer, string, error)
 }
 
 // Deps is what the scorers need from the process that runs them. What is nil is
@@ -59,7 +60,7 @@ func build[O validator](d Deps, defaults func() O, scorerOf func(O) (*scorer, er
 		if d.Clients == nil {
 			return nil, errNoEngine
 		}
-		if sc.client, err = d.Clients.Client(sc.asking.Endpoint); err != nil {
+		if sc.client, err = d.Clients.Client(sc.asking.Endpoint, sc.trial()); err != nil {
 			return nil, fmt.Errorf("judge: %w", err)
 		}
 		return sc, nil

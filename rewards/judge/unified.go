@@ -140,7 +140,7 @@ func unifiedDefaults(version string) *unifiedOptions {
 }
 
 func newUnified(o *unifiedOptions) (*scorer, error) {
-	sc := &scorer{asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures}
+	sc := &scorer{looks: true, asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures}
 	if o.Version == version15 {
 		sc.fields = numbers("raw_score")
 		sc.prepare = func(s *rewards.Sample) (*inquiry, error) {

@@ -57,7 +57,7 @@ func (o *likelihoodOptions) scorer(text string, fields []rewards.Field, read fun
 		return nil, err
 	}
 	return &scorer{
-		asking: o.Asking, pictures: o.Pictures, sampling: chat.Greedy(1), top: topTokens, fields: fields,
+		looks: true, asking: o.Asking, pictures: o.Pictures, sampling: chat.Greedy(1), top: topTokens, fields: fields,
 		prepare: func(s *rewards.Sample) (*inquiry, error) {
 			q, err := t.Fill(s)
 			if err != nil {

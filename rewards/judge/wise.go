@@ -76,7 +76,7 @@ func newWise(o *wiseOptions) (*scorer, error) {
 		ask = t.Fill
 	}
 	return &scorer{
-		asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures,
+		looks: true, asking: o.Asking, sampling: o.Sampling, pictures: o.Pictures,
 		fields: numbers("consistency", "realism", "aesthetic_quality"),
 		prepare: func(s *rewards.Sample) (*inquiry, error) {
 			q, err := ask(s)

@@ -67,9 +67,11 @@ func (silent) Do(context.Context, *outbound.Call) (*outbound.Answer, error) {
 	return nil, rewards.Unavailable
 }
 
-func (silent) Client(chat.Endpoint) (chat.Chatter, error) { return silent{}, nil }
+func (silent) Client(chat.Endpoint, chat.Request) (chat.Chatter, error) { return silent{}, nil }
 
-func (silent) Engine(chat.Endpoint) (outbound.Doer, string, error) { return silent{}, "m", nil }
+func (silent) Engine(chat.Endpoint, func(string) outbound.Call) (outbound.Doer, string, error) {
+	return silent{}, "m", nil
+}
 
 func (silent) Upstream([]string, remote.UpstreamOptions) (outbound.Doer, error) { return silent{}, nil }
 

@@ -11,15 +11,19 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 // Main is called first thing in TestMain with os.Args[1:]. If they are the command line of an engine that is started as a module
-// of Python ("-m vllm.entrypoints…") it serves, and ends the process with it.
+// of Python ("-m vllm.entrypoints…"), or by its own command ("serve MODEL …"), it serves, and ends the process with it.
 func Main(args []string) {
-	if len(args) < 2 || args[0] != "-m" {
+	switch {
+	case len(args) > 2 && args[0] == "serve" && args[2][0] == '-':
+		args = append([]string{"-m", "vllm", "--model", args[1]}, args[2:]...)
+	case len(args) < 2 || args[0] != "-m":
 		return
 	}
 	fmt.Println("stub engine:", args)
@@ -60,7 +64,7 @@ func serve(args []string) error {
 	stubborn := f.Bool("stub-ignores-sigterm", false, "ignores SIGTERM")
 	orphans := f.Bool("stub-leaves-a-process", false, "starts a process in a session of its own")
 	code := f.Int("stub-exits", -1, "the exit code with which it ends instead of starting")
-	if err := f.Parse(args); err != nil {
+	if err := f.Parse(known(f, args)); err != nil {
 		return err
 	}
 	if *code >= 0 {
@@ -89,6 +93,22 @@ func serve(args []string) error {
 		time.AfterFunc(s.flap, func() { os.Exit(9) })
 	}
 	return http.Serve(l, s.routes()) //nolint:gosec // a test's server on the loopback
+}
+
+// known are the arguments that f has, with their values; an engine has a hundred more.
+func known(f *flag.FlagSet, args []string) (out []string) {
+	take := false
+	for _, a := range args {
+		name, isFlag := strings.CutPrefix(a, "--")
+		if isFlag {
+			name, _, _ = strings.Cut(name, "=")
+			take = f.Lookup(name) != nil
+		}
+		if take {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 func (s *stub) routes() http.Handler {

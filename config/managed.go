@@ -1,0 +1,324 @@
+package config
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/pool/engines"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// This file reads how an engine is started here, in verl's words.
+
+// Managed says how the servers of an engine are started by the processes whose workers ask it.
+type Managed struct {
+	Kind engines.Kind
+	// Servers is how many equal ones each process starts. On cards each of them has Engine.Parallel.Cards
+	// of them.
+	Servers int
+	// Device is cpu, or cuda for cards.
+	Device string
+	// Interpreter is a Python that has the engine; "": the engine's own command is on PATH.
+	Interpreter string
+	// StartTimeout bounds a start, from the command to the answer to a first question.
+	StartTimeout time.Duration
+	// Rollout are the keys of verl's rollout that say how it is started, with verl-omni's defaults.
+	Rollout engines.Rollout
+	// Args are the arguments that they become.
+	Args []string
+
+	deviceAt Place
+}
+
+const (
+	onCards   = "cuda"
+	startTime = 15 * time.Minute
+)
+
+// Keys implements keys.Described.
+func (m *Managed) Keys(k *keys.Set) {
+	k.Int(&m.Servers, "replicas", 0, "Servers that each process with workers starts. 0: as many as its pool of cards has room for, or one where there is no pool or no card.").Max(256)
+	k.Text(&m.Interpreter, "interpreter", "", "A Python that has the engine, such as envs/vllm/bin/python. Left out: the engine's own command is on PATH.")
+	k.Duration(&m.StartTimeout, "start_timeout", startTime, "Time of a start, from the command to the answer to a first question.").Min(time.Second)
+}
+
+// managed reads how an engine is started. parallelWritten says that its size is in the file.
+func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
+	m := &Managed{Kind: kind, Device: onCards, Rollout: engines.VerlDefaults()}
+	keys.Fill(m)
+	e.Managed = m
+	var own keys.Set
+	m.Keys(&own)
+	r.decodeKeys(o, &own)
+	if v, ok := o.take("device"); ok && !v.null() {
+		m.Device, _ = r.choice(v, []string{infer.CPU, onCards})
+		m.deviceAt = r.place(v.node)
+	}
+	if v, ok := o.take("base_urls"); ok && !v.null() {
+		r.fault(v, "has no place beside name: %s, which starts the engine here; write name: external for servers that run already", kind)
+	}
+	r.engineSettings(o, e)
+	r.parallel(e, o, true)
+	known := sectionNames("reward_model", "rollout")
+	for _, entry := range o.rest() {
+		switch {
+		case !slices.Contains(known.names(), entry.name):
+			r.refuse(entry, known.visible())
+		case entry.name == "_target_", entry.null():
+		default:
+			r.startArgument(m, entry)
+		}
+	}
+	m.Args, _, _ = m.Rollout.Arguments(kind) // each key was checked
+}
+
+// startArgument reads one key of verl's rollout that says how an engine is started.
+func (r *reader) startArgument(m *Managed, e entry) {
+	var v any
+	if err := e.node.Decode(&v); err != nil {
+		r.fault(e.value, "%v", err)
+		return
+	}
+	args, notes, err := engines.Rollout{e.name: v}.Arguments(m.Kind)
+	if err == nil {
+		err = engines.CheckArguments(args)
+	}
+	if err != nil {
+		r.fault(e.value, "%s", strings.TrimPrefix(err.Error(), e.name+": "))
+		return
+	}
+	if note := notes[e.name]; note != "" {
+		r.note(e.value, note)
+	}
+	m.Rollout[e.name] = v
+}
+
+// servers says how many servers an engine has whose pool of cards is known: as many as fit.
+func (r *reader) servers(e *Engine, pool ResourcePool, at value) {
+	m := e.Managed
+	switch fit := e.Parallel.Replicas(pool.PerNode); {
+	case m.Servers > 0:
+	case m.Device == infer.CPU || pool.PerNode == 0:
+		m.Servers = 1
+	case fit == 0:
+		r.fault(at, "starts no engine: one has %s (tensor %d × pipeline %d × data %d), and the pool %d; write a larger n_gpus_per_node, or a smaller tensor_model_parallel_size",
+			rewards.Count(e.Parallel.Cards(), "card"), e.Parallel.Tensor, e.Parallel.Pipeline, e.Parallel.Data, pool.PerNode)
+		m.Servers = 1
+	default:
+		m.Servers = fit
+	}
+}
+
+// cards is how many cards the servers of the engine have together.
+func (e *Engine) cards() int {
+	if e.Managed == nil || e.Managed.Device == infer.CPU {
+		return 0
+	}
+	return e.Managed.Servers * e.Parallel.Cards()
+}
+
+// models reads reward.models, verl-omni's engines by name. A function asks the one that its key
+// model names, or that has its own name.
+func (r *reader) models(c *Config, p *Profile, parent *object) {
+	v, ok := parent.take("models")
+	if !ok || v.null() {
+		return
+	}
+	defaults, _ := parent.peek("reward_model")
+	common := r.mapping(defaults)
+	if on, _ := common.peek("enable"); on.node != nil && strings.EqualFold(on.node.Value, "true") {
+		r.fault(v, "has no place beside reward_model.enable: true, as in verl-omni; write enable: false, and the model of reward_model as one of these")
+	}
+	known := modelSection().Names()
+	for _, entry := range r.mapping(v).rest() {
+		o := r.mapping(entry.value)
+		backend, _ := o.take("backend")
+		switch {
+		case backend.null():
+			r.fault(entry.value, "has no backend: write engine")
+			continue
+		case backend.node.Value == "native":
+			r.fault(backend, "verl-omni's executors are not run here: write the reward function as a Python class that loads its model, with device: and batch: true beside its path (docs/adopt.md)")
+			_ = o.rest()
+			continue
+		}
+		if _, ok := r.choice(backend, []string{"engine"}); !ok {
+			continue
+		}
+		e := newEngine(modelEngine(p.Name, entry.name))
+		e.Place = r.place(entry.key)
+		if _, twice := c.Engines[e.Name]; twice {
+			r.fault(entry.value, "there is an engine %s already; write another name", e.Name)
+		}
+		r.namedModel(e, o, common)
+		o.refuseRest(known)
+		c.Engines[e.Name] = e
+		if p.Models == nil {
+			p.Models = map[string]string{}
+		}
+		p.Models[entry.name] = e.Name
+	}
+}
+
+// namedModel reads one of reward.models, whose common settings are those of reward_model.
+func (r *reader) namedModel(e *Engine, o, common *object) {
+	for _, from := range []*object{common, o} {
+		if model, ok := from.peek("model_path"); ok && !model.null() {
+			e.Model, _ = r.text(model)
+		}
+	}
+	_, _ = o.take("model_path")
+	if e.Model == "" {
+		r.faultAt(o.path, "has no model_path: write the name or the folder of the model that the engine serves")
+	}
+	if v, ok := o.take("offload"); ok && !v.null() {
+		if on, ok := r.boolean(v); ok && on {
+			r.note(v, "has no effect: the engine keeps its memory, because it shares its cards with nobody")
+		}
+	}
+	own, _ := o.take("rollout")
+	base, _ := common.peek("rollout")
+	rollout := r.merged(own, base)
+	kind, _ := rollout.take("name")
+	if s, ok := r.choice(kind, kindWords()); ok {
+		r.managed(e, rollout, engines.Kind(s))
+	} else {
+		_ = rollout.rest()
+		r.incomplete = true
+	}
+	if e.Managed == nil {
+		return
+	}
+	replicas, hasReplicas := o.take("replicas")
+	if hasReplicas && !replicas.null() {
+		e.Managed.Servers, _ = r.integer(replicas, 1, 256)
+	}
+	count := func(name string) int {
+		v, _ := o.take(name)
+		if v.null() {
+			return 0
+		}
+		n, _ := r.integer(v, 1, math.MaxInt32)
+		return n
+	}
+	perNode, nodes := count("n_gpus_per_node"), count("nnodes")
+	if perNode > 0 && nodes > 0 {
+		e.Managed.Servers = 0 // as many as fit, as in verl-omni
+		r.servers(e, ResourcePool{PerNode: perNode, Nodes: nodes}, value{path: o.path})
+	}
+	e.Managed.Servers = max(e.Managed.Servers, 1)
+}
+
+// merged are the keys of own, and those of base that it does not have.
+func (r *reader) merged(own, base value) *object {
+	o := r.mapping(own)
+	for _, e := range r.mapping(base).entries {
+		if !slices.ContainsFunc(o.entries, func(x entry) bool { return x.name == e.name }) && (e.node.Kind != yaml.ScalarNode || e.node.Value != "???") {
+			o.entries = append(o.entries, e)
+		}
+	}
+	return o
+}
+
+// peek is a key that stays to be read.
+func (o *object) peek(name string) (value, bool) {
+	for _, e := range o.entries {
+		if e.name == name {
+			return e.value, true
+		}
+	}
+	return value{path: join(o.path, name)}, false
+}
+
+// modelEngine names the engine of a model of a profile.
+func modelEngine(profile, model string) string {
+	if profile == DefaultProfile {
+		return rewardModelsEngine + "." + model
+	}
+	return rewardModelsEngine + "." + profile + "." + model
+}
+
+// rewardModelsEngine begins the names of the engines of reward.models.
+const rewardModelsEngine = "reward_models"
+
+func kindWords() (words []string) {
+	for _, k := range engines.Kinds() {
+		words = append(words, string(k))
+	}
+	return words
+}
+
+// EngineOf names the engine that a component asks; "": none.
+func (p *Profile) EngineOf(t ComponentConfig) string {
+	if len(p.Models) == 0 {
+		return p.Engine
+	}
+	if t.Model != "" {
+		return p.Models[t.Model]
+	}
+	return p.Models[t.Key]
+}
+
+// bindModels finds out which of reward.models each function asks.
+func (r *reader) bindModels(p *Profile) {
+	for i := range p.Components {
+		t := &p.Components[i]
+		at := p.key(*t) + ".model"
+		if t.Model != "" && p.Models[t.Model] == "" {
+			r.faultAt(at, "names the model %q, and reward.models has %s", t.Model, strings.Join(slices.Sorted(maps.Keys(p.Models)), ", "))
+		}
+	}
+}
+
+// managed prints how an engine is started, below its rollout.
+func (p *printer) managed(depth int, e *Engine) {
+	m := e.Managed
+	p.line(depth, "name: %s", m.Kind)
+	p.line(depth, "device: %s", m.Device)
+	for i, n := range []int{e.Parallel.Tensor, e.Parallel.Pipeline, e.Parallel.Data} {
+		p.line(depth, "%s: %d", parallelKeys()[i], n)
+	}
+	var own keys.Set
+	m.Keys(&own)
+	p.keys(depth, own.Keys)
+	for _, key := range slices.Sorted(maps.Keys(m.Rollout)) {
+		p.line(depth, "%s: %s", key, printable(encode(m.Rollout[key])))
+	}
+	p.keys(depth, e.described().Keys)
+}
+
+// models prints reward.models.
+func (p *printer) models(depth int, c *Config, r *Profile) {
+	if len(r.Models) == 0 {
+		return
+	}
+	p.line(depth, "models:")
+	for _, name := range slices.Sorted(maps.Keys(r.Models)) {
+		e := c.Engines[r.Models[name]]
+		p.line(depth+1, "%s:", quote(name))
+		p.line(depth+2, "backend: engine")
+		p.line(depth+2, "model_path: %s", quote(e.Model))
+		p.line(depth+2, "rollout:")
+		p.managed(depth+3, e)
+	}
+}
+
+// modelSection is what stands below reward.models.<name>.
+func modelSection() *keys.Section {
+	s := &keys.Section{Name: "reward.models.<name>", Doc: "An engine that functions of a reward ask, in the keys of verl-omni's named reward models. What it does not say of its rollout, reward_model.rollout says."}
+	s.Other("backend", "", "engine", "engine: servers that are started here. native, a model in verl-omni's executors, is answered with what to write.")
+	s.Other("model_path", "", "a name or a folder", "The model that the engine serves. Left out: that of reward_model.")
+	s.Other("replicas", "1", "1 or more", "Servers that each process with workers starts.")
+	s.Other("n_gpus_per_node", "", "1 or more", "Cards of the engine's servers on each machine, beside nnodes: as many servers as fit.")
+	s.Other("nnodes", "", "1 or more", "Machines with such servers.")
+	s.Other("offload", "true", "true or false", "The engine gives its memory back between steps, where it shares its cards with a trainer.")
+	s.Other("rollout", "", "keys of reward_model.rollout", "How the engine is started.")
+	return s
+}

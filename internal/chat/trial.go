@@ -1,0 +1,82 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"strings"
+
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// trialTokens is how long the answer to a trial may be.
+const trialTokens = 8
+
+// trialSchema admits one answer. It has no place for white space, in which a model that is held to a
+// larger schema may lose itself.
+const trialSchema = `{"type": "string", "enum": ["ok"]}`
+
+// Trial is a question with all that a scorer's questions ask for (Asking, Sampling, log probabilities, a schema, and with
+// pictures one), of which only the shape of the answer counts.
+func Trial(a Asking, s Sampling, pictures bool) Request {
+	var parts []Part
+	if pictures {
+		parts = []Part{{Image: whitePNG(), MIME: "image/png"}}
+	}
+	s.MaxTokens = trialTokens
+	return Question(a, s, "", parts, "Is two more than one? Answer Yes or No.")
+}
+
+// Try asks a trial. lacks says what the endpoint will never do; err why nothing is known.
+func Try(ctx context.Context, doer outbound.Doer, model string, r Request) (lacks, err error) {
+	c, err := New(Config{Model: model, CacheEntries: -1}, doer)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if r.ResponseFormat != nil {
+		r.ResponseFormat = &Schema{Name: "trial", Schema: json.RawMessage(trialSchema)}
+		r.MaxTokens *= 2
+	}
+	reply, err := c.Chat(ctx, &r)
+	switch {
+	case err == nil && r.ResponseFormat != nil && strings.TrimSpace(reply.Text) != `"ok"`:
+		return fmt.Errorf("it does not hold answers to a JSON schema: for %s it answered %s", trialSchema, Excerpt(reply.Text)), nil
+	case err == nil, errors.Is(err, rewards.InvalidScore): // it answers, if with nothing
+		return nil, nil
+	}
+	return Lacks(err)
+}
+
+// Lacks tells an error of a trial that every question would meet from one that may pass.
+func Lacks(err error) (lacks, passes error) {
+	if blame, permanent := rewards.BlameOf(err); permanent && blame == rewards.BlameDependency || errors.Is(err, rewards.BadInput) {
+		return err, nil
+	}
+	return nil, err
+}
+
+// TryCall sends a call of a scorer that does not chat, as Try.
+func TryCall(ctx context.Context, doer outbound.Doer, c outbound.Call) (lacks, err error) {
+	if _, err = doer.Do(ctx, &c); err == nil || errors.Is(err, rewards.InvalidScore) {
+		return nil, nil
+	}
+	return Lacks(err)
+}
+
+// whitePNG is a white picture of 56×56, which every family of models takes: two patches of 28 a side.
+func whitePNG() []byte {
+	const side = 56
+	white := image.NewGray(image.Rect(0, 0, side, side))
+	for i := range white.Pix {
+		white.Pix[i] = 255
+	}
+	var b bytes.Buffer
+	_ = png.Encode(&b, white) // a buffer takes everything
+	return b.Bytes()
+}

@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/pool/engines"
+)
+
+// stopEngines bounds how long engines have to end: 15 s of their own, and what their keepers have
+// beyond it.
+const stopEngines = 30 * time.Second
+
+// run makes an engine that is started here. Nothing runs yet.
+func (e *Engines) run(c *config.Config, cfg *config.Engine) (*engines.Engine, error) {
+	m := cfg.Managed
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "~"
+	}
+	model := cfg.Model
+	if rest, ok := strings.CutPrefix(model, "~/"); ok {
+		model = filepath.Join(home, rest)
+	}
+	device := ""
+	if m.Device == infer.CPU {
+		device = m.Device
+	}
+	side, err := outbound.NewTransport(c.Outbound)
+	if err != nil {
+		return nil, err
+	}
+	e.sides = append(e.sides, side)
+	return engines.New(engines.Config{
+		Name: cfg.Name, Served: cfg.Model, Model: model, Kind: m.Kind, Servers: m.Servers, Parallel: engines.Parallel(cfg.Parallel),
+		Python: m.Interpreter, Device: device, Args: m.Args, Env: engineEnvironment(c.HiddenEnv), Folder: engineLogs(), StartTimeout: m.StartTimeout,
+		Log: e.log,
+		Canary: func(ctx context.Context, url string) error {
+			doer, err := side.Upstream(outbound.UpstreamConfig{Name: cfg.Name, URLs: []string{url}, Attempts: 1, Timeout: time.Minute, MaxBytes: engineAnswer})
+			if err != nil {
+				return err
+			}
+			unable, err := e.try(ctx, cfg.Name, doer)
+			if unable != nil {
+				err = fmt.Errorf("%w: %w", engines.ErrUnable, unable)
+			}
+			return err
+		},
+		Moved: func(urls []string) { e.moved(cfg.Name, urls) },
+	})
+}
+
+// engineLogs is where engines write; processes of one user that have engines of one name share their logs.
+func engineLogs() string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	return filepath.Join(cache, "rewardloop", "engines")
+}
+
+// engineEnvironment is this process's, without what it has for itself alone.
+func engineEnvironment(hidden []string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return slices.Contains(hidden, name)
+	})
+	return append(env, "PYTHONUNBUFFERED=1")
+}
+
+// start starts the engines on the cards of a book, and looks after them until Close.
+func (e *Engines) start(book func() (Book, error)) error {
+	var errs []error
+	for _, x := range e.engines {
+		if x.run == nil {
+			continue
+		}
+		sets, err := serverCards(x.cfg, book)
+		if err == nil {
+			err = x.run.Start(sets)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: engine %s: %w", x.cfg.Place, x.cfg.Name, err))
+			continue
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		e.stopTending = append(e.stopTending, cancel)
+		e.tending.Go(func() { e.tend(ctx, x) }) // ends with Close
+	}
+	return errors.Join(errs...)
+}
+
+// serverCards are the cards of each server of an engine, as CUDA_VISIBLE_DEVICES has them.
+func serverCards(cfg *config.Engine, book func() (Book, error)) (sets [][]string, err error) {
+	if cfg.Managed.Device == infer.CPU {
+		return nil, nil
+	}
+	b, err := book()
+	if err != nil {
+		return nil, err
+	}
+	for i := range cfg.Managed.Servers {
+		var set []string
+		for _, held := range b.Plan.Owners {
+			if held.Owner == config.SetOwner(cfg.Name, i) {
+				for _, u := range b.Plan.Cards {
+					if slices.Contains(held.Devices, u.Device) {
+						set = append(set, u.Card.Visible())
+					}
+				}
+			}
+		}
+		if len(set) == 0 {
+			return nil, fmt.Errorf("the plan of cards has none for server %d", i)
+		}
+		sets = append(sets, set)
+	}
+	return sets, nil
+}
+
+// hold keeps questions from the servers of an engine that is started here.
+func (x engine) hold(why string) {
+	for _, url := range x.run.URLs() {
+		x.upstream.Hold(url, why, false)
+	}
+}
+
+// tend has questions go to the servers that are ready, and to no others, and has a server examined
+// that gave no answer.
+func (e *Engines) tend(ctx context.Context, x engine) {
+	before := map[string]engines.State{}
+	for {
+		changed, asked := x.run.Changed(), x.upstream.Dependency().Changed
+		for _, s := range x.run.Status() {
+			if was, known := before[s.URL]; !known || was != s.State {
+				e.tell(x, s)
+				before[s.URL] = s.State
+			}
+		}
+		for _, at := range x.upstream.Stats().Endpoints {
+			if at.Breaker != outbound.Closed && before[at.Endpoint] == engines.Ready {
+				x.run.Suspect(at.Endpoint)
+			}
+		}
+		select {
+		case <-changed:
+		case <-asked:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tell says to those who ask how a server is.
+func (e *Engines) tell(x engine, s engines.Status) {
+	if s.State == engines.Ready {
+		x.upstream.Release(s.URL)
+		return
+	}
+	x.upstream.Hold(s.URL, shortState(x.cfg.Managed.Kind, s), s.State == engines.Unable)
+}
+
+// shortState is a server's state on one line.
+func shortState(kind engines.Kind, s engines.Status) string {
+	text := map[engines.State]string{
+		engines.Stopped: "is not started", engines.Starting: "starts and does not answer yet", engines.Silent: "does not answer any more and is ended",
+		engines.Paused: "has ended and is started again", engines.Unable: "cannot do what is asked", engines.Ready: "is ready",
+	}[s.State]
+	text = fmt.Sprintf("the server %s (%s) %s", s.Name, kind, text)
+	if s.Why != "" && s.State != engines.Ready {
+		why := strings.Join(strings.Fields(s.Why), " ")
+		text += ": " + why[:min(len(why), 400)]
+	}
+	return text + "; its log is " + s.Log
+}
+
+// moved has questions go to the new addresses of an engine.
+func (e *Engines) moved(name string, urls []string) {
+	for _, x := range e.engines {
+		if x.cfg.Name == name {
+			if err := e.transport.Replace(x.upstream, upstreamOf(x.cfg, urls)); err != nil {
+				e.log.Error("an engine has moved to another port, and is not asked there", "engine", name, "error", err)
+			}
+		}
+	}
+}
+
+// stop ends what start has begun.
+func (e *Engines) stop() error {
+	for _, cancel := range e.stopTending {
+		cancel()
+	}
+	e.tending.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), stopEngines)
+	defer cancel()
+	var errs []error
+	for _, x := range e.engines {
+		if x.run != nil {
+			errs = append(errs, x.run.Stop(ctx))
+		}
+	}
+	for _, side := range e.sides {
+		side.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// Servers says how the servers are that are started here, by their engine.
+func (e *Engines) Servers() map[string][]engines.Status {
+	out := map[string][]engines.Status{}
+	for _, x := range e.engines {
+		if x.run != nil {
+			out[x.cfg.Name] = x.run.Status()
+		}
+	}
+	return out
+}
