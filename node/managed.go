@@ -14,6 +14,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/pool/engines"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 // stopEngines bounds how long engines have to end: 15 s of their own, and what their keepers have
@@ -214,12 +215,25 @@ func (e *Engines) stop() error {
 	return errors.Join(errs...)
 }
 
-// Servers says how the servers are that are started here, by their engine.
-func (e *Engines) Servers() map[string][]engines.Status {
-	out := map[string][]engines.Status{}
+// Servers says how the servers are that this process has started, in the order of their engines' names.
+func (e *Engines) Servers() (out []wire.EngineServer) {
 	for _, x := range e.engines {
-		if x.run != nil {
-			out[x.cfg.Name] = x.run.Status()
+		if x.run == nil {
+			continue
+		}
+		asked := map[string]outbound.EndpointStats{}
+		for _, at := range x.upstream.Stats().Endpoints {
+			asked[at.Endpoint] = at
+		}
+		for _, s := range x.run.Status() {
+			w := wire.EngineServer{
+				Engine: x.cfg.Name, Kind: string(x.cfg.Managed.Kind), Model: x.cfg.Model, Name: s.Name, URL: s.URL, State: string(s.State),
+				Since: s.Since, Starts: s.Starts, PID: s.PID, Why: s.Why, Log: s.Log, InFlight: asked[s.URL].InFlight, Requests: asked[s.URL].Requests,
+			}
+			for _, n := range asked[s.URL].Failures {
+				w.Failures += n
+			}
+			out = append(out, w)
 		}
 	}
 	return out

@@ -114,7 +114,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	o := server.Options{
 		Config: n.serverConfig(), Loop: n.Loop, Presence: n.queue, Profiles: n.profiles(), Gatherer: n.metrics,
 		Metrics: n.metrics, Log: n.log, Version: n.version,
-		SelfTest: n.SelfTest, Router: n.scorers.Engines.Router(),
+		SelfTest: n.SelfTest, Router: n.scorers.Engines.Router(), Engines: n.scorers.Engines.Servers,
 	}
 	if n.claims != nil {
 		o.Claims = n.claims

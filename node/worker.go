@@ -104,7 +104,7 @@ func (w *Worker) Start(ctx context.Context) (err error) {
 // in Python.
 func (w *Worker) face() (err error) {
 	w.server, err = server.NewWorker(server.Options{
-		Config: server.Config{TokenFile: w.cfg.Server.TokenFile, SelfTestEvery: time.Second}, SelfTest: w.ready, Router: w.scorers.Engines.Router(),
+		Config: server.Config{TokenFile: w.cfg.Server.TokenFile, SelfTestEvery: time.Second}, SelfTest: w.ready, Router: w.scorers.Engines.Router(), Engines: w.scorers.Engines.Servers,
 		Gatherer: w.metrics, Metrics: w.metrics, Log: w.log, Version: w.version,
 	})
 	if err != nil || w.local == nil {

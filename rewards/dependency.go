@@ -20,6 +20,9 @@ type Dependency struct {
 	Due   time.Time
 	// Last is the last failure there, without secrets; empty: there was none.
 	Last string
+	// Held is what whoever starts its servers says of the first one while no call may go to any;
+	// empty: nobody holds them.
+	Held string
 	// Unanswered is for how long nothing was answered while calls are there; 0: there are
 	// none.
 	Unanswered time.Duration

@@ -13,11 +13,12 @@ import (
 
 // Routes that more than one place must know.
 const (
-	routeRoot   = "/"
-	routeStream = "/v1/stream"
-	routeClaim  = "/v1/claim"
-	routeHealth = "/healthz"
-	routeReady  = "/readyz"
+	routeRoot    = "/"
+	routeStream  = "/v1/stream"
+	routeClaim   = "/v1/claim"
+	routeHealth  = "/healthz"
+	routeReady   = "/readyz"
+	routeEngines = "/v1/engines"
 )
 
 // ownPrefix begins the paths of our own.
@@ -82,6 +83,7 @@ func (s *Server) routes() http.Handler {
 	r.GET("/v1/runs/:run/steps/:step/rewards", s.stepRewards)
 	r.GET("/v1/runs/:run/steps/:step/trace", s.stepTrace)
 	r.GET("/v1/scorers", s.scorers)
+	r.GET(routeEngines, s.listEngines)
 	r.POST("/v1/reload", s.reloading)
 	r.GET(routeRoot, s.page)
 

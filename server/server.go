@@ -108,6 +108,8 @@ type Options struct {
 	// /v1/chat/completions, /v1/completions, /v1/embeddings, /classify and /v1/models.
 	// Nil: those paths say that there is none.
 	Router outbound.Doer
+	// Engines lists the servers of engines that this process has started. Nil: it starts none.
+	Engines func() []wire.EngineServer
 	// Claims answers GET /v1/claim, where workers of other processes claim what they score,
 	// and looks at who asks itself. Nil: there are none.
 	Claims http.Handler
@@ -144,6 +146,7 @@ type Server struct {
 	router      outbound.Doer                               // nil: no engines
 	reload      func(ctx context.Context) (Reloaded, error) // nil: there is none
 	rereads     sync.Mutex                                  // held by the reload that is under way
+	engines     func() []wire.EngineServer                  // nil: none is started
 	claims      http.Handler                                // nil: nobody claims from elsewhere
 	gatherer    prometheus.Gatherer
 	log         *slog.Logger
@@ -210,7 +213,7 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, loop: o.Loop, presence: o.Presence, reload: o.Reload, router: o.Router, claims: o.Claims, gatherer: o.Gatherer, log: o.Log,
+		cfg: cfg, loop: o.Loop, presence: o.Presence, reload: o.Reload, router: o.Router, engines: o.Engines, claims: o.Claims, gatherer: o.Gatherer, log: o.Log,
 		version: o.Version, begun: time.Now(), tokens: tok, crossOrigin: http.NewCrossOriginProtection(),
 		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		streams: gate{max: cfg.MaxStreams}, warnings: sparse{most: 10},

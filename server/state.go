@@ -69,6 +69,15 @@ func (s *Server) scorers(c *gin.Context) {
 	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{"rewards": s.named()}))
 }
 
+// listEngines answers GET /v1/engines: the servers of engines that this process has started.
+func (s *Server) listEngines(c *gin.Context) {
+	servers := []wire.EngineServer{}
+	if s.engines != nil {
+		servers = append(servers, s.engines()...)
+	}
+	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{"servers": servers}))
+}
+
 // defaultReward is the name that the default reward has beside the empty one.
 const defaultReward = "default"
 

@@ -35,13 +35,14 @@ func (s *Server) workerRoutes() http.Handler {
 	r.HEAD(routeHealth, s.health)
 	r.GET(routeReady, s.workerReady)
 	r.HEAD(routeReady, s.workerReady)
+	r.GET(routeEngines, s.listEngines)
 	r.GET("/metrics", gin.WrapH(promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{})))
 	r.NoRoute(s.noWorkerRoute)
 	return r
 }
 
 func (s *Server) noWorkerRoute(c *gin.Context) {
-	s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "this is a worker: samples go to a gateway; here are /healthz, /readyz and /metrics"})
+	s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "this is a worker: samples go to a gateway; here are /healthz, /readyz, /v1/engines and /metrics"})
 }
 
 // workerReady answers GET /readyz: 200 if the workers can take samples, else 503.

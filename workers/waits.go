@@ -106,6 +106,8 @@ func waitsFor(d rewards.Dependency) string {
 	switch {
 	case d.Name == "":
 		return ""
+	case d.Down && d.Held != "":
+		return "waiting for " + d.Name + ": " + d.Held
 	case d.Down:
 		return "waiting for " + d.Name
 	}

@@ -122,7 +122,7 @@ func isTerminal(w io.Writer) bool {
 func commands(e *env) []*cobra.Command {
 	return []*cobra.Command{
 		serveCommand(e), workerCommand(e), scoreCommand(e), tryCommand(e), demoCommand(e),
-		statusCommand(e), runsCommand(e), stepsCommand(e), traceCommand(e), failuresCommand(e), reloadCommand(e),
+		statusCommand(e), enginesCommand(e), runsCommand(e), stepsCommand(e), traceCommand(e), failuresCommand(e), reloadCommand(e),
 		configCommand(e), scorersCommand(e), modelsCommand(e), envCommand(e), devicesCommand(e), doctorCommand(e), planCommand(e), queueCommand(e),
 		versionCommand(e), completionCommand(e),
 	}

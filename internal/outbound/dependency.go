@@ -27,10 +27,13 @@ func (g *Upstream) Dependency() rewards.Dependency {
 		if d.Last == "" {
 			d.Last = e.why()
 		}
+		if d.Held == "" {
+			d.Held = e.held
+		}
 	}
 	d.Down = d.Down && !g.unable()
 	if !d.Down {
-		d.Probe, d.Due = false, time.Time{}
+		d.Probe, d.Due, d.Held = false, time.Time{}, ""
 	}
 	return d
 }

@@ -37,6 +37,7 @@ func TestAnEndpointThatIsHeldTakesNoRequestsUntilItIsReleased(t *testing.T) {
 		assert.True(t, d.Down)
 		assert.False(t, d.Probe, "nobody is to try")
 		assert.Equal(t, "http://a: it is starting", d.Last)
+		assert.Equal(t, "it is starting", d.Held)
 		for _, f := range g.Look(t.Context()) {
 			assert.NoError(t, f.Err, "whoever holds an endpoint knows")
 		}

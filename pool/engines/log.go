@@ -3,6 +3,7 @@ package engines
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/rewardloop/rewardloop/internal/subprocess"
@@ -76,6 +77,13 @@ func (o *output) lastWords() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.words.LastWords()
+}
+
+// lastLine is what the process said last, cut to a line of a log.
+func (o *output) lastLine() string {
+	words := strings.TrimSpace(o.lastWords())
+	line := words[strings.LastIndexByte(words, '\n')+1:]
+	return line[:min(len(line), 200)]
 }
 
 func (o *output) close() {

@@ -24,6 +24,9 @@ const misses = 3
 // refusedGrace is how long a command whose port is closed has to end by itself: its keeper ends a little later than it does.
 const refusedGrace = time.Second
 
+// tellEvery is how often a server that starts is told of.
+const tellEvery = 30 * time.Second
+
 // killMargin is what a keeper has beyond the grace of its command.
 const killMargin = 6 * time.Second
 
@@ -116,7 +119,7 @@ func (s *server) live(ctx context.Context, out *output) (ready time.Duration, er
 	}
 	defer s.kill(p)
 	begun := time.Now()
-	if err := s.rise(ctx, p); err != nil {
+	if err := s.rise(ctx, p, out); err != nil {
 		return 0, s.ending(p, out, fmt.Errorf("it was not ready after %v: %w", time.Since(begun).Round(time.Millisecond), err))
 	}
 	risen := time.Now()
@@ -191,12 +194,15 @@ func (s *server) settle() error {
 }
 
 // rise waits until the server is healthy and has answered the canary.
-func (s *server) rise(ctx context.Context, p *process) error {
+func (s *server) rise(ctx context.Context, p *process, out *output) error {
 	cfg := s.engine.cfg
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
 	ctx, stop := during(ctx, p)
 	defer stop()
+	begun := time.Now()
+	tell := time.NewTicker(tellEvery)
+	defer tell.Stop()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := s.healthy(ctx)
 		if err == nil {
@@ -208,6 +214,9 @@ func (s *server) rise(ctx context.Context, p *process) error {
 		select {
 		case <-ctx.Done():
 			return err
+		case <-tell.C:
+			cfg.Log.InfoContext(ctx, "a server of an engine still starts", "engine", cfg.Name, "server", s.name, "for", time.Since(begun).Round(time.Second),
+				"within", cfg.StartTimeout, "says", out.lastLine(), "log", out.path)
 		case <-time.After(wait):
 		}
 	}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rewardloop/rewardloop/client"
+	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/testkit/executable"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// quickStart are the reward lines of verl-omni's quick start that are about its engine (examples/flowgrpo_trainer/qwen_image/
+// run_qwen_image_ocr_lora.sh), as they are pasted; the engine has no card here.
+func quickStart() []string {
+	return []string{
+		"reward.num_workers=2", "reward.reward_model.enable=True", "reward.reward_model.model_path=Qwen/Qwen3-VL-8B-Instruct",
+		"reward.reward_model.rollout.name=vllm", "reward.custom_reward_function.path=builtin://genrm_ocr", "+reward.reward_model.rollout.device=cpu",
+	}
+}
+
+// engineServer starts the binary with a vllm on its PATH that is a stub and misbehaves as the arguments say. It returns the
+// process, where it listens, and the environment's cache.
+func engineServer(t *testing.T, stub string, overrides ...string) (*process, string) {
+	t.Helper()
+	folder := t.TempDir()
+	stubs, err := os.Executable()
+	require.NoError(t, err)
+	executable.Write(t, filepath.Join(folder, "vllm"), fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" %s\n", stubs, stub))
+	env := append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+folder)
+	addr := freePort(t)
+	p := startIn(t, folder, env, nil, nil, append([]string{"serve", "--listen", addr}, overrides...)...)
+	p.stderr.await(t, "msg=serving")
+	return p, addr
+}
+
+// startedServers are those of /v1/engines.
+func startedServers(t *testing.T, addr string) []wire.EngineServer {
+	t.Helper()
+	answer, err := http.Get("http://" + addr + "/v1/engines")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var list engineList
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&list))
+	return list.Servers
+}
+
+// awaitServers waits until the servers are as wanted.
+func awaitServers(t *testing.T, addr string, as func([]wire.EngineServer) bool) (list []wire.EngineServer) {
+	t.Helper()
+	require.Eventually(t, func() bool { list = startedServers(t, addr); return as(list) }, 30*time.Second, 20*time.Millisecond, "the servers never became that")
+	return list
+}
+
+func allReady(list []wire.EngineServer) bool {
+	return len(list) > 0 && countState(list, "ready") == len(list)
+}
+
+// picture is a sample whose text is that which the stub reads in every picture.
+func stubPicture(t *testing.T, id string, n int) *rewards.Sample {
+	t.Helper()
+	file, _ := drawing(t, n)
+	return &rewards.Sample{
+		ID: id, Prompt: `a sign that says "Yes"`, GroundTruth: json.RawMessage(`"Yes"`),
+		Media: []*rewards.Media{{Kind: rewards.Image, Encoding: rewards.PNG, DType: "U8", Shape: []int{len(file)}, Data: file}},
+	}
+}
+
+func TestTheQuickStartOfVerlOmniStartsItsEngineAndScoresAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	p, addr := engineServer(t, "--stub-start=300ms", quickStart()...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr, Run: "quick"})
+	require.NoError(t, err)
+	defer c.Close()
+	f, err := c.Submit(ctx, stubPicture(t, "a", 1), 0) // before the engine is ready
+	require.NoError(t, err)
+	r, err := f.Wait(ctx)
+	require.NoError(t, err)
+	require.NotNil(t, r.RewardScore, "%+v", r)
+	assert.InDelta(t, 1, *r.RewardScore, 1e-9)
+	list := awaitServers(t, addr, allReady)
+	require.Len(t, list, 1)
+	out := call(t, "", "engines", "--server", "http://"+addr)
+	assert.Zero(t, out.code, out.stderr)
+	assert.Contains(t, out.stdout, "reward_model-0  vllm  ready")
+
+	keeper := list[0].PID
+	require.NoError(t, syscall.Kill(keeper, 0))
+	require.NoError(t, p.Process.Kill())
+	require.Eventually(t, func() bool { return syscall.Kill(-keeper, 0) != nil }, 30*time.Second, 10*time.Millisecond, "the engine outlives its parent")
+	_, err = http.Get(list[0].URL + "/health") //nolint:bodyclose // there is no answer
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+// The engine is killed as the kernel would for memory.
+func TestAnEngineKilledThreeTimesUnderLoadYieldsOneResultForEachOf500Samples(t *testing.T) {
+	t.Parallel()
+	const samples, kills = 500, 3
+	_, addr := engineServer(t, "--stub-slow=20ms", append(quickStart(), "+reward.reward_model.rollout.concurrency=16")...)
+	awaitServers(t, addr, allReady)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr, Run: "kills"})
+	require.NoError(t, err)
+	defer c.Close()
+	futures := make([]*client.Future, samples)
+	for i := range futures {
+		futures[i], err = c.Submit(ctx, stubPicture(t, strconv.Itoa(i), i), 0)
+		require.NoError(t, err)
+	}
+	killed := 0
+	for i, f := range futures {
+		if killed < kills && i == 10+killed*samples/(kills+1) {
+			killed++
+			list := awaitServers(t, addr, func(list []wire.EngineServer) bool { return allReady(list) && list[0].Starts == killed })
+			require.NoError(t, syscall.Kill(-list[0].PID, syscall.SIGKILL))
+		}
+		r, err := f.Wait(ctx)
+		require.NoError(t, err)
+		require.NotNil(t, r.RewardScore, "sample %d: %+v", i, r)
+	}
+	list := awaitServers(t, addr, func(list []wire.EngineServer) bool { return allReady(list) && list[0].Starts == kills+1 })
+	assert.Contains(t, list[0].Why, "signal: killed")
+}
+
+// Whatever an engine does, whoever asks is told what and by whom, and a reward beside it is scored.
+func TestWhatAnEngineDoesWrongIsNamedAndHurtsNobodyElse(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stub, scorer string
+		state        string
+		why          string // of the server, or of the failed sample
+		fails        bool   // at once
+	}{
+		"it never starts":              {"--stub-exits=3", "genrm_ocr", "", "RuntimeError: no card has room for Qwen/Qwen3-VL-8B-Instruct", false},
+		"it flaps":                     {"--stub-flap=150ms", "genrm_ocr", "", "exit status 9", false},
+		"it knows another model":       {"--stub-name=another", "genrm_ocr", "unable", "does not exist", true},
+		"it gives no probabilities":    {"--stub-no-logprobs", "vqascore", "unable", "the engine gives no log probabilities", true},
+		"it needs an hour to start":    {"--stub-start=1h", "genrm_ocr", "starting", "", false},
+		"its command is not installed": {"", "genrm_ocr", "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			overrides := append(quickStart(), "reward.custom_reward_function.path=builtin://"+c.scorer, "+rewards.other.custom_reward_function.path=builtin://jpeg_incompressibility")
+			if name == "its command is not installed" {
+				overrides, c.why = append(overrides, "reward.reward_model.rollout.name=sglang", "+reward.reward_model.rollout.interpreter=/nowhere/python"), "/nowhere/python"
+			}
+			_, addr := engineServer(t, c.stub, overrides...)
+			list := awaitServers(t, addr, func(list []wire.EngineServer) bool {
+				return len(list) == 1 && strings.Contains(list[0].Why, c.why) && (c.state == "" || list[0].State == c.state)
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			cl, err := client.Dial(ctx, client.Config{URL: "ws://" + addr, Run: "wrong"})
+			require.NoError(t, err)
+			defer cl.Close()
+			asks := stubPicture(t, "asks", 1)
+			asking, err := cl.Submit(ctx, asks, 0)
+			require.NoError(t, err)
+			other := stubPicture(t, "other", 2)
+			other.Reward = "other"
+			f, err := cl.Submit(ctx, other, 0)
+			require.NoError(t, err)
+			r, err := f.Wait(ctx)
+			require.NoError(t, err)
+			assert.NotNil(t, r.RewardScore, "%+v", r)
+			if c.fails {
+				r, err = asking.Wait(ctx)
+				require.NoError(t, err)
+				require.Nil(t, r.RewardScore)
+				require.NotEmpty(t, r.Errors)
+				assert.Equal(t, rewards.BlameDependency, r.Errors[0].Blame)
+				assert.True(t, r.Errors[0].Permanent)
+				assert.Contains(t, r.Errors[0].Message, "engine reward_model")
+				assert.Contains(t, r.Errors[0].Message, c.why)
+				return
+			}
+			out := call(t, "", "engines", "--server", "http://"+addr)
+			assert.Equal(t, 1, out.code)
+			assert.Contains(t, out.stdout, "reward_model-0")
+			assert.Contains(t, out.stdout, strings.Split(c.why, ":")[0])
+			assert.NotEqual(t, "ready", list[0].State)
+		})
+	}
+}
