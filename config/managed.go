@@ -29,8 +29,8 @@ type Managed struct {
 	Interpreter string
 	// StartTimeout bounds a start, from the command to the answer to a first question.
 	StartTimeout time.Duration
-	// Rollout are the keys of verl's rollout that say how it is started, with verl-omni's defaults.
-	Rollout engines.Rollout
+	// rollout are the keys of verl's rollout that say how it is started, with verl-omni's defaults.
+	rollout engines.Rollout
 	// Args are the arguments that they become.
 	Args []string
 
@@ -51,7 +51,7 @@ func (m *Managed) Keys(k *keys.Set) {
 
 // managed reads how an engine is started. parallelWritten says that its size is in the file.
 func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
-	m := &Managed{Kind: kind, Device: onCards, Rollout: engines.VerlDefaults()}
+	m := &Managed{Kind: kind, Device: onCards, rollout: engines.VerlDefaults()}
 	keys.Fill(m)
 	e.Managed = m
 	var own keys.Set
@@ -76,7 +76,7 @@ func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
 			r.startArgument(m, entry)
 		}
 	}
-	m.Args, _, _ = m.Rollout.Arguments(kind) // each key was checked
+	m.Args, _, _ = m.rollout.Arguments(kind) // each key was checked
 }
 
 // startArgument reads one key of verl's rollout that says how an engine is started.
@@ -97,7 +97,7 @@ func (r *reader) startArgument(m *Managed, e entry) {
 	if note := notes[e.name]; note != "" {
 		r.note(e.value, note)
 	}
-	m.Rollout[e.name] = v
+	m.rollout[e.name] = v
 }
 
 // servers says how many servers an engine has whose pool of cards is known: as many as fit.
@@ -288,8 +288,8 @@ func (p *printer) managed(depth int, e *Engine) {
 	var own keys.Set
 	m.Keys(&own)
 	p.keys(depth, own.Keys)
-	for _, key := range slices.Sorted(maps.Keys(m.Rollout)) {
-		p.line(depth, "%s: %s", key, printable(encode(m.Rollout[key])))
+	for _, key := range slices.Sorted(maps.Keys(m.rollout)) {
+		p.line(depth, "%s: %s", key, printable(encode(m.rollout[key])))
 	}
 	p.keys(depth, e.described().Keys)
 }

@@ -100,3 +100,32 @@ func CheckArguments(args []string) error {
 	}
 	return nil
 }
+
+// sleep is the route by which a kind gives its memory back, wake the one by which it takes it again. Level 1 keeps the weights in
+// the machine's memory.
+func (k Kind) sleep() string {
+	if k == SGLang {
+		return "/release_memory_occupation"
+	}
+	return "/sleep?level=1"
+}
+
+func (k Kind) wake() string {
+	if k == SGLang {
+		return "/resume_memory_occupation"
+	}
+	return "/wake_up"
+}
+
+// CanSleep says whether servers of a kind can give their memory back on a device, and with which arguments and variables of the
+// environment they are started to.
+func (k Kind) CanSleep(device string) (args, env []string, can bool) {
+	switch {
+	case device == "cpu": // vLLM refuses --enable-sleep-mode there
+	case k == VLLM:
+		return []string{"--enable-sleep-mode"}, []string{"VLLM_SERVER_DEV_MODE=1"}, true
+	case k == SGLang:
+		return []string{"--enable-memory-saver"}, nil, true
+	}
+	return nil, nil, false
+}

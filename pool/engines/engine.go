@@ -41,6 +41,11 @@ type Config struct {
 	// as long as no server stays ready for that long.
 	PauseMin, PauseMax time.Duration
 
+	// Asleep has the servers not started before Wake. Sleeps says that Sleep asks them to give their memory back, which their kind
+	// and device can; else it ends them. SleepTimeout bounds what they have for it, default 1 minute: who takes longer is ended.
+	Asleep, Sleeps bool
+	SleepTimeout   time.Duration
+
 	// Canary asks a server, at its address, what will be asked of it; nil: its health is enough.
 	Canary func(ctx context.Context, url string) error
 	// Moved is called when a server got another address, because its port was taken, with those of all; nil: nobody asks. It
@@ -56,6 +61,7 @@ func (c Config) withDefaults() Config {
 	def(&c.HealthEvery, 5*time.Second)
 	def(&c.HealthTimeout, 10*time.Second)
 	def(&c.CanaryTimeout, time.Minute)
+	def(&c.SleepTimeout, time.Minute)
 	def(&c.PauseMin, time.Second)
 	def(&c.PauseMax, time.Minute)
 	c.Served = cmp.Or(c.Served, c.Model)
@@ -73,6 +79,8 @@ type Engine struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // guarded by mu; closed at the next change of a state
+	awake   bool          // guarded by mu; what Sleep and Wake want
+	wanted  chan struct{} // guarded by mu; closed when awake is another
 }
 
 // New makes an engine; nothing runs yet.
@@ -84,7 +92,7 @@ func New(cfg Config) (*Engine, error) {
 	if _, err := cfg.Command(1); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, changed: make(chan struct{}), http: &http.Client{
+	e := &Engine{cfg: cfg, changed: make(chan struct{}), awake: !cfg.Asleep, wanted: make(chan struct{}), http: &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -209,6 +217,49 @@ func (e *Engine) Ready(ctx context.Context, n int) error {
 			return fmt.Errorf("engine %s: %d of %d servers are ready: %w", e.cfg.Name, ready, e.cfg.Servers, context.Cause(ctx))
 		}
 	}
+}
+
+// Sleep has the servers give their memory back and returns when all have, or with ctx: those that sleep answer nothing. Whoever asks
+// them is to have stopped before.
+func (e *Engine) Sleep(ctx context.Context) error {
+	e.want(false)
+	for {
+		changed := e.Changed()
+		held := 0
+		for _, s := range e.Status() {
+			if s.State != Asleep && s.State != Stopped && s.State != Unable {
+				held++
+			}
+		}
+		if held == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("engine %s: %d of %d servers have not given their memory back: %w", e.cfg.Name, held, e.cfg.Servers, context.Cause(ctx))
+		}
+	}
+}
+
+// Wake has the servers take their memory again, and returns before they are ready.
+func (e *Engine) Wake() { e.want(true) }
+
+func (e *Engine) want(awake bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.awake != awake {
+		e.awake = awake
+		close(e.wanted)
+		e.wanted = make(chan struct{})
+	}
+}
+
+// orders says what is wanted, and is closed when that is another thing.
+func (e *Engine) orders() (awake bool, other <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.awake, e.wanted
 }
 
 // Suspect has a server be asked the canary at once: its caller has had no good answer of it. It does not wait.

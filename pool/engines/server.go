@@ -68,9 +68,19 @@ func (s *server) own(ctx context.Context) {
 	s.engine.note(func() { s.said.Log = out.path })
 	pause := cfg.PauseMin
 	for ctx.Err() == nil {
+		if awake, other := s.engine.orders(); !awake {
+			s.happened(slept, "")
+			s.engine.note(func() { s.said.PID = 0 })
+			select {
+			case <-other:
+			case <-ctx.Done():
+			}
+			continue
+		}
 		ready, err := s.live(ctx, out)
 		switch {
 		case ctx.Err() != nil:
+		case errors.Is(err, errSleeps): // its command has ended, and it is asleep
 		case errors.Is(err, ErrUnable):
 			s.happened(refused, err.Error())
 			cfg.Log.ErrorContext(ctx, "an engine cannot do what it is asked for and is not started again", "engine", cfg.Name, "server", s.name, "error", err, "log", out.path)
@@ -81,8 +91,10 @@ func (s *server) own(ctx context.Context) {
 			}
 			s.happened(ended, err.Error())
 			cfg.Log.WarnContext(ctx, "a server of an engine has ended and is started again", "engine", cfg.Name, "server", s.name, "error", err, "pause", pause, "log", out.path)
+			_, other := s.engine.orders()
 			select {
 			case <-time.After(pause):
+			case <-other:
 			case <-ctx.Done():
 			}
 			pause = min(2*pause, cfg.PauseMax)
@@ -90,6 +102,9 @@ func (s *server) own(ctx context.Context) {
 	}
 	s.happened(closed, "")
 }
+
+// errSleeps ends a command that cannot sleep, or does not.
+var errSleeps = errors.New("it is put to sleep")
 
 // happened moves the server through the table of states.
 func (s *server) happened(e event, why string) {
@@ -105,7 +120,7 @@ func (s *server) happened(e event, why string) {
 		if why != "" {
 			s.said.Why = why
 		}
-		if to != Starting && to != Ready && to != Silent {
+		if to != Starting && to != Ready && to != Silent && to != Asleep {
 			s.said.PID = 0
 		}
 	})
@@ -118,6 +133,8 @@ func (s *server) live(ctx context.Context, out *output) (ready time.Duration, er
 		return 0, err
 	}
 	defer s.kill(p)
+	ctx, done := during(ctx, p)
+	defer done()
 	begun := time.Now()
 	if err := s.rise(ctx, p, out); err != nil {
 		return 0, s.ending(p, out, fmt.Errorf("it was not ready after %v: %w", time.Since(begun).Round(time.Millisecond), err))
@@ -125,13 +142,70 @@ func (s *server) live(ctx context.Context, out *output) (ready time.Duration, er
 	risen := time.Now()
 	s.happened(answered, "")
 	s.engine.cfg.Log.InfoContext(ctx, "a server of an engine is ready", "engine", s.engine.cfg.Name, "server", s.name, "url", address(s.port), "after", risen.Sub(begun).Round(time.Millisecond))
-	err = s.watch(ctx, p)
+	for err == nil {
+		if err = s.watch(ctx, p); err == nil {
+			err = s.doze(ctx, p, out)
+		}
+	}
 	return time.Since(risen), s.ending(p, out, err)
+}
+
+// doze has a server sleep until it is wanted, and wakes it.
+func (s *server) doze(ctx context.Context, p *process, out *output) error {
+	cfg := s.engine.cfg
+	if !cfg.Sleeps {
+		return errSleeps
+	}
+	if err := s.post(ctx, cfg.Kind.sleep(), cfg.SleepTimeout); err != nil {
+		cfg.Log.WarnContext(ctx, "a server of an engine does not sleep and is ended", "engine", cfg.Name, "server", s.name, "error", err)
+		return errSleeps
+	}
+	s.happened(slept, "")
+	for {
+		awake, other := s.engine.orders()
+		if awake {
+			break
+		}
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	s.happened(woken, "")
+	if err := s.post(ctx, cfg.Kind.wake(), cfg.StartTimeout); err != nil {
+		return fmt.Errorf("it did not wake: %w", err)
+	}
+	if err := s.rise(ctx, p, out); err != nil {
+		return fmt.Errorf("it did not answer when it was woken: %w", err)
+	}
+	s.happened(answered, "")
+	return nil
+}
+
+// post calls a route without a body.
+func (s *server) post(ctx context.Context, route string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address(s.port)+route, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := s.engine.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 500))
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("POST %s: %s: %s", route, answer.Status, text)
+	}
+	return nil
 }
 
 // ending is err, or where the command has ended how, with its last words.
 func (s *server) ending(p *process, out *output, err error) error {
-	if !p.ended() || errors.Is(err, ErrUnable) {
+	if !p.ended() || errors.Is(err, ErrUnable) || errors.Is(err, errSleeps) {
 		return err
 	}
 	err = fmt.Errorf("the command ended: %s", p.how())
@@ -198,8 +272,6 @@ func (s *server) rise(ctx context.Context, p *process, out *output) error {
 	cfg := s.engine.cfg
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
-	ctx, stop := during(ctx, p)
-	defer stop()
 	begun := time.Now()
 	tell := time.NewTicker(tellEvery)
 	defer tell.Stop()
@@ -211,7 +283,12 @@ func (s *server) rise(ctx context.Context, p *process, out *output) error {
 		if err == nil || errors.Is(err, ErrUnable) {
 			return err
 		}
+		awake, other := s.engine.orders()
+		if !awake {
+			return errSleeps
+		}
 		select {
+		case <-other:
 		case <-ctx.Done():
 			return err
 		case <-tell.C:
@@ -222,18 +299,21 @@ func (s *server) rise(ctx context.Context, p *process, out *output) error {
 	}
 }
 
-// watch looks after a ready server until it is silent or ends.
+// watch looks after a ready server until it is silent or ends, or is to sleep, which is no error.
 func (s *server) watch(ctx context.Context, p *process) error {
 	cfg := s.engine.cfg
-	ctx, cancel := during(ctx, p)
-	defer cancel()
 	tick := time.NewTicker(cfg.HealthEvery)
 	defer tick.Stop()
 	for missed := 0; ; {
 		var err error
+		awake, other := s.engine.orders()
+		if !awake {
+			return nil
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-other:
 		case <-s.suspect:
 			if err = s.canary(ctx); err != nil {
 				missed = misses

@@ -15,6 +15,8 @@ const (
 	Ready State = "ready"
 	// Silent: it was ready and does not answer; it is being ended.
 	Silent State = "silent"
+	// Asleep: it has given its memory back (Engine.Sleep); its command runs where its kind can sleep, and has ended where not.
+	Asleep State = "asleep"
 	// Paused: its command has ended, and it is started again when a pause is over.
 	Paused State = "paused"
 	// Unable: it runs and cannot do what it is asked for; it is not started again.
@@ -30,18 +32,21 @@ const (
 	refused  event = "refused"  // the canary, for good
 	quiet    event = "quiet"    // it missed its health checks, or a canary that it once answered
 	ended    event = "ended"    // its command, by itself or by us
+	slept    event = "slept"    // it has given its memory back
+	woken    event = "woken"    // it takes its memory again, and has not answered yet
 	closed   event = "closed"   // the engine stops
 )
 
 // next is the table of states: what becomes of a server to which something happens.
 func next() map[State]map[event]State {
 	return map[State]map[event]State{
-		Stopped:  {started: Starting, closed: Stopped, ended: Paused},
-		Starting: {answered: Ready, refused: Unable, ended: Paused, closed: Stopped},
-		Ready:    {quiet: Silent, refused: Unable, ended: Paused, closed: Stopped, answered: Ready},
-		Silent:   {ended: Paused, closed: Stopped},
-		Paused:   {started: Starting, ended: Paused, closed: Stopped},
-		Unable:   {closed: Stopped},
+		Stopped:  {started: Starting, closed: Stopped, ended: Paused, slept: Asleep},
+		Starting: {answered: Ready, refused: Unable, ended: Paused, closed: Stopped, slept: Asleep},
+		Ready:    {quiet: Silent, refused: Unable, ended: Paused, closed: Stopped, answered: Ready, slept: Asleep},
+		Silent:   {ended: Paused, closed: Stopped, slept: Asleep},
+		Asleep:   {started: Starting, woken: Starting, ended: Asleep, slept: Asleep, closed: Stopped},
+		Paused:   {started: Starting, ended: Paused, closed: Stopped, slept: Asleep},
+		Unable:   {closed: Stopped, slept: Unable, woken: Unable},
 	}
 }
 
