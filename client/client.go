@@ -110,7 +110,8 @@ type Client struct {
 	steps    map[stepKey]*stepNote // the latest of them; guarded by mu
 	stepLog  []stepKey             // the keys of steps, oldest first; guarded by mu
 	fetches  map[uint64]*fetch     // questions without an answer, by number; guarded by mu
-	req      uint64                // of the latest question; guarded by mu
+	req      uint64                // of the latest question or phase; guarded by mu
+	latest   *phase                // the latest that was told; nil: none was; guarded by mu
 	err      error                 // why everything failed; guarded by mu
 }
 

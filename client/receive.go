@@ -57,6 +57,8 @@ func (l *link) Text(msg []byte) error {
 		c.mu.Unlock()
 	case *wire.Rewards:
 		c.rewards(m)
+	case *wire.Phased:
+		c.phased(m)
 	case *wire.Error:
 		l.complaint(m)
 	}
@@ -90,6 +92,7 @@ func (l *link) greet(w *wire.Welcome) {
 	c.queue = append(again, c.queue...)
 	c.restate(l, w.Resumed)
 	c.askAgain(l)
+	c.sayPhase(l)
 	close(l.greeted)
 	c.stir()
 }

@@ -105,6 +105,9 @@ func (r *reader) top(c *Config, v value) {
 	if c.NumWorkers == 0 && !c.Queue.Networked() {
 		r.faultAt("reward.num_workers", "without workers here queue.nats or queue.nats_listen must say how others join")
 	}
+	if c.NumWorkers == 0 && c.Pool.Colocated {
+		r.faultAt("pool.colocated", "is of a process with workers: write a reward.num_workers of 1 or more, and start it on the machine of the trainer's cards")
+	}
 	r.checkSections(sections)
 }
 

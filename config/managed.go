@@ -29,6 +29,9 @@ type Managed struct {
 	Interpreter string
 	// StartTimeout bounds a start, from the command to the answer to a first question.
 	StartTimeout time.Duration
+	// Frees says that it gives its memory back between the reward phases of a trainer (verl's
+	// free_cache_engine), where pool.colocated is on.
+	Frees bool
 	// rollout are the keys of verl's rollout that say how it is started, with verl-omni's defaults.
 	rollout engines.Rollout
 	// Args are the arguments that they become.
@@ -51,7 +54,7 @@ func (m *Managed) Keys(k *keys.Set) {
 
 // managed reads how an engine is started. parallelWritten says that its size is in the file.
 func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
-	m := &Managed{Kind: kind, Device: onCards, rollout: engines.VerlDefaults()}
+	m := &Managed{Kind: kind, Device: onCards, Frees: true, rollout: engines.VerlDefaults()}
 	keys.Fill(m)
 	e.Managed = m
 	var own keys.Set
@@ -63,6 +66,9 @@ func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
 	}
 	if v, ok := o.take("base_urls"); ok && !v.null() {
 		r.fault(v, "has no place beside name: %s, which starts the engine here; write name: external for servers that run already", kind)
+	}
+	if v, ok := o.take("free_cache_engine"); ok && !v.null() {
+		m.Frees, _ = r.boolean(v)
 	}
 	r.engineSettings(o, e)
 	r.parallel(e, o, true)
@@ -178,12 +184,22 @@ func (r *reader) namedModel(e *Engine, o, common *object) {
 	if e.Model == "" {
 		r.faultAt(o.path, "has no model_path: write the name or the folder of the model that the engine serves")
 	}
+	offload := true
 	if v, ok := o.take("offload"); ok && !v.null() {
 		if on, ok := r.boolean(v); ok && on {
-			r.note(v, "has no effect: the engine keeps its memory, because it shares its cards with nobody")
+			offload = true
+		} else if ok {
+			offload = false
 		}
 	}
 	own, _ := o.take("rollout")
+	if own.node != nil && own.node.Kind == yaml.MappingNode {
+		for _, x := range r.mapping(own).entries {
+			if x.name == "free_cache_engine" || x.name == "enable_sleep_mode" {
+				r.fault(x.value, "has no place below reward.models, as in verl-omni: write offload")
+			}
+		}
+	}
 	base, _ := common.peek("rollout")
 	rollout := r.merged(own, base)
 	kind, _ := rollout.take("name")
@@ -196,6 +212,7 @@ func (r *reader) namedModel(e *Engine, o, common *object) {
 	if e.Managed == nil {
 		return
 	}
+	e.Managed.Frees = offload
 	replicas, hasReplicas := o.take("replicas")
 	if hasReplicas && !replicas.null() {
 		e.Managed.Servers, _ = r.integer(replicas, 1, 256)
@@ -278,10 +295,13 @@ func (r *reader) bindModels(p *Profile) {
 }
 
 // managed prints how an engine is started, below its rollout.
-func (p *printer) managed(depth int, e *Engine) {
+func (p *printer) managed(depth int, e *Engine, named bool) {
 	m := e.Managed
 	p.line(depth, "name: %s", m.Kind)
 	p.line(depth, "device: %s", m.Device)
+	if !named {
+		p.line(depth, "free_cache_engine: %v", m.Frees)
+	}
 	for i, n := range []int{e.Parallel.Tensor, e.Parallel.Pipeline, e.Parallel.Data} {
 		p.line(depth, "%s: %d", parallelKeys()[i], n)
 	}
@@ -305,8 +325,9 @@ func (p *printer) models(depth int, c *Config, r *Profile) {
 		p.line(depth+1, "%s:", quote(name))
 		p.line(depth+2, "backend: engine")
 		p.line(depth+2, "model_path: %s", quote(e.Model))
+		p.line(depth+2, "offload: %v", e.Managed.Frees)
 		p.line(depth+2, "rollout:")
-		p.managed(depth+3, e)
+		p.managed(depth+3, e, true)
 	}
 }
 

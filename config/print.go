@@ -179,7 +179,7 @@ func (p *printer) rewardModel(depth int, e *Engine, cards ResourcePool) {
 		return
 	}
 	if e.Managed != nil {
-		p.managed(depth+2, e)
+		p.managed(depth+2, e, false)
 		return
 	}
 	p.line(depth+2, "name: external")

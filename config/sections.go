@@ -66,6 +66,8 @@ type Pool struct {
 	// Isolation is one of the values of ort.Isolation, which are those of tesseract.Isolation.
 	Isolation string
 	ModelsDir string
+	// Colocated says that a trainer has the memory of the cards between its reward phases.
+	Colocated bool
 	ONNX      ort.Config
 	Tesseract tesseract.Config
 	Python    python.Config
@@ -77,6 +79,8 @@ func (p *Pool) Keys(k *keys.Set) {
 	k.Choice(&p.Isolation, "isolation", []string{string(ort.Process), string(ort.Inline)},
 		"process: engines that can crash run in child processes. inline: in this one, for debugging.")
 	k.Text(&p.ModelsDir, "models_dir", "", "Folder of model files. Empty: REWARDLOOP_MODELS, else the clone's .cache/models, else rewardloop/models in the user's cache folder.")
+	k.Bool(&p.Colocated, "colocated", "Engines and models share their cards with one trainer: nothing is scored, and their memory is given back, until the trainer says that its reward phase has begun "+
+		"(`loop.phase(\"reward\")` in Python, which the plug-ins of verl say). Of a process with workers that is its own gateway.")
 	k.Section("onnx", "ONNX Runtime, which runs models such as PP-OCR.", &p.ONNX)
 	k.Section("tesseract", "The text reader of builtin://ocr.", &p.Tesseract)
 	k.Section("python", "Processes that run Python reward functions (Linux only).", &p.Python)

@@ -30,9 +30,10 @@ type Manager struct {
 	buffers  *wire.Buffers
 	metrics  *metrics
 
-	stepArrived func()         // nil: nobody asks
-	examine     func(Examined) // likewise
-	spool       Spool          // likewise: nothing outlives the process
+	stepArrived func()                                                    // nil: nobody asks
+	phase       func(ctx context.Context, run, client, name string) error // nil: a phase asks for nothing
+	examine     func(Examined)                                            // likewise
+	spool       Spool                                                     // likewise: nothing outlives the process
 
 	// The dispatcher's own: when it last said that the queue takes no tickets, and how
 	// many these were since.
@@ -68,6 +69,9 @@ type Options struct {
 	// were declared have arrived, and for each that comes after: the moment from
 	// which waiting for more helps nobody. It must return at once. nil: nobody asks.
 	StepArrived func()
+	// Phase does what follows from a phase (wire.PhaseRollout, wire.PhaseReward) that a client of a run has
+	// begun, and returns when it is done. nil: nothing does.
+	Phase func(ctx context.Context, run, client, name string) error
 	// Examine is called, from several goroutines, with the first Config.NumExamine
 	// samples of a step as they are answered, for people to look at; nil: nobody does.
 	Examine func(Examined)
@@ -87,7 +91,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, queue: o.Queue, presence: o.Presence, log: o.Log, buffers: o.Buffers,
-		stepArrived: o.StepArrived, examine: o.Examine, spool: o.Spool,
+		stepArrived: o.StepArrived, phase: o.Phase, examine: o.Examine, spool: o.Spool,
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
 		writing: map[sampleKey]chan struct{}{},
 

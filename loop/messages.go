@@ -58,6 +58,28 @@ func (m *Manager) grant(change func(now time.Time) stream.Grants) {
 	grants.Send()
 }
 
+// Phase implements stream.Gateway.
+func (m gateway) Phase(ctx context.Context, s *stream.Session, name string) error {
+	if m.phase == nil { // nothing here has memory that a trainer waits for
+		return nil
+	}
+	return m.phase(ctx, s.Run(), s.ID().Client, name)
+}
+
+// Connected reports whether a client of a run has a connection.
+func (m *Manager) Connected(run, client string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.core.runs[run]; r != nil {
+		for id, s := range r.sessions {
+			if id.Client == client && s.Live() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Rewards implements stream.Gateway.
 func (m gateway) Rewards(ctx context.Context, s *stream.Session, t *wire.Fetch) (*wire.Rewards, error) {
 	res, err := m.Manager.Rewards(ctx, s.Run(), s.Epoch(), *t)

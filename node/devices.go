@@ -286,6 +286,14 @@ func (d *Devices) Flush() {
 	}
 }
 
+// Rest has models on cards give their memory back; see pool.Pool.Rest.
+func (d *Devices) Rest(ctx context.Context) error {
+	if p := d.made(); p != nil {
+		return p.Rest(ctx)
+	}
+	return nil
+}
+
 func (d *Devices) made() *pool.Pool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rewardloop/rewardloop/config"
@@ -41,9 +42,15 @@ func (e *Engines) run(c *config.Config, cfg *config.Engine) (*engines.Engine, er
 		return nil, err
 	}
 	e.sides = append(e.sides, side)
+	args, env := m.Args, engineEnvironment(c.HiddenEnv)
+	sleeps := false
+	if c.Pool.Colocated && m.Frees {
+		more, variables, can := m.Kind.CanSleep(m.Device)
+		args, env, sleeps = slices.Concat(args, more), append(env, variables...), can
+	}
 	return engines.New(engines.Config{
 		Name: cfg.Name, Served: cfg.Model, Model: model, Kind: m.Kind, Servers: m.Servers, Parallel: engines.Parallel(cfg.Parallel),
-		Python: m.Interpreter, Device: device, Args: m.Args, Env: engineEnvironment(c.HiddenEnv), Folder: engineLogs(), StartTimeout: m.StartTimeout,
+		Python: m.Interpreter, Device: device, Args: args, Env: env, Asleep: c.Pool.Colocated && m.Frees, Sleeps: sleeps, Folder: engineLogs(), StartTimeout: m.StartTimeout,
 		Log: e.log,
 		Canary: func(ctx context.Context, url string) error {
 			doer, err := side.Upstream(outbound.UpstreamConfig{Name: cfg.Name, URLs: []string{url}, Attempts: 1, Timeout: time.Minute, MaxBytes: engineAnswer})
@@ -174,7 +181,7 @@ func (e *Engines) tell(x engine, s engines.Status) {
 func shortState(kind engines.Kind, s engines.Status) string {
 	text := map[engines.State]string{
 		engines.Stopped: "is not started", engines.Starting: "starts and does not answer yet", engines.Silent: "does not answer any more and is ended",
-		engines.Paused: "has ended and is started again", engines.Unable: "cannot do what is asked", engines.Ready: "is ready",
+		engines.Asleep: "sleeps until the reward phase of the trainer", engines.Paused: "has ended and is started again", engines.Unable: "cannot do what is asked", engines.Ready: "is ready",
 	}[s.State]
 	text = fmt.Sprintf("the server %s (%s) %s", s.Name, kind, text)
 	if s.Why != "" && s.State != engines.Ready {
@@ -182,6 +189,64 @@ func shortState(kind engines.Kind, s engines.Status) string {
 		text += ": " + why[:min(len(why), 400)]
 	}
 	return text + "; its log is " + s.Log
+}
+
+// drainTime is how long questions that are under way may take before their engine sleeps all the same.
+const drainTime = time.Minute
+
+// sleep has the engines give their memory back: no more questions go to them, those that are under way
+// have drainTime to be answered. It returns when all memory is free.
+func (e *Engines) sleep(ctx context.Context) error {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for _, x := range e.engines {
+		if x.run == nil || !x.cfg.Managed.Frees {
+			continue
+		}
+		x.hold("engine " + x.cfg.Name + " sleeps: it has given its memory back until the reward phase of the trainer")
+		all.Go(func() { // ends with ctx
+			x.drain(ctx)
+			if err := x.run.Sleep(ctx); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// drain waits until no question is under way, or for drainTime.
+func (x engine) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		asked := 0
+		for _, at := range x.upstream.Stats().Endpoints {
+			asked += at.InFlight
+		}
+		if asked == 0 {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// wake has the engines take their memory again, and returns before they are ready.
+func (e *Engines) wake() {
+	for _, x := range e.engines {
+		if x.run != nil {
+			x.run.Wake()
+		}
+	}
 }
 
 // moved has questions go to the new addresses of an engine.

@@ -74,7 +74,7 @@ func New(o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.calls = !o.NoServer
+	p.calls = !o.NoServer && !o.Config.Pool.Colocated
 	return &Node{parts: p, noServer: o.NoServer, examined: o.Examine}, nil
 }
 
@@ -89,8 +89,10 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		if err := n.scorers.Engines.start(n.scorers.Readers.Devices.book); err != nil {
 			return err
 		}
-		if err := n.warm(ctx); err != nil {
-			return err
+		if n.colocated == nil { // else the trainer has the memory
+			if err := n.warm(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	if err := n.openQueue(ctx); err != nil {
@@ -194,11 +196,20 @@ func (n *Node) startLoop(ctx context.Context) error {
 	if n.cfg.Loop.Deterministic {
 		cfg.Dispatch.BackupAfter = 0 // of two answers the one that is first would count
 	}
-	err := n.newLoop(ctx, loop.Options{Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
+	var phase func(ctx context.Context, run, client, name string) error
+	if n.colocated != nil {
+		phase = n.colocated.enter
+	}
+	err := n.newLoop(ctx, loop.Options{Phase: phase, Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
 	if err != nil {
 		return err
 	}
 	n.presence = n.queue
+	if c := n.colocated; c != nil {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		c.connected, c.stop = n.Loop.Connected, cancel
+		c.forgetting.Go(func() { c.forget(ctx) }) // ends with Stop
+	}
 	n.Loop.Start(ctx)
 	return nil
 }
@@ -303,6 +314,10 @@ func (n *Node) Stop() {
 		if err := n.server.Stop(ctx); err != nil {
 			n.log.Warn("stopping the HTTP server", "error", err)
 		}
+	}
+	if c := n.colocated; c != nil && c.stop != nil {
+		c.stop()
+		c.forgetting.Wait()
 	}
 	if n.Loop != nil {
 		n.Loop.Stop()

@@ -44,8 +44,10 @@ type parts struct {
 	lookout  lookout
 	presence loop.Presence // nil: there is no gateway in this process
 	load     func() (*config.Config, error)
-	calls    bool         // functions of users are called with known samples at start
-	fleet    *queue.Fleet // nil: nothing is asked by HTTP, or there are no other processes
+	// colocated shares the memory of the cards with a trainer; nil: nobody does.
+	colocated *colocated
+	calls     bool         // functions of users are called with known samples at start
+	fleet     *queue.Fleet // nil: nothing is asked by HTTP, or there are no other processes
 	// local is where functions in Python find the reward router, and its key; nil
 	// where none of them may ask. The server closes it once it serves it.
 	local    net.Listener
@@ -68,7 +70,15 @@ func newParts(o Options) (*parts, error) {
 		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
 	}
 	var err error
-	if p.scorers, err = NewScorers(o.Config, p.log); err != nil {
+	if o.beside && p.cfg.Pool.Colocated {
+		return nil, errors.New("pool.colocated is of a process with workers that is its own gateway: start rewardloop serve on the machine of the trainer's cards, in place of rewardloop worker")
+	}
+	if o.NoServer && p.cfg.Pool.Colocated { // nobody can tell it of a phase
+		cfg := *p.cfg
+		cfg.Pool.Colocated = false
+		p.cfg = &cfg
+	}
+	if p.scorers, err = NewScorers(p.cfg, p.log); err != nil {
 		return nil, err
 	}
 	for _, spec := range o.Scorers {
@@ -89,6 +99,13 @@ func newParts(o Options) (*parts, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
 	}
+	if err == nil && p.cfg.Pool.Colocated {
+		p.colocated = newColocated(p.log, p.restAll, p.scorers.Engines.wake, p.cfg.Loop.ResumeGrace)
+		err = p.gate(p.colocated)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
+	}
 	extraMetrics(p.metrics, p.managers)
 	if m := p.managers[config.DefaultProfile]; m != nil {
 		p.managers[""] = m // a sample that names no reward means the default one
@@ -98,6 +115,18 @@ func newParts(o Options) (*parts, error) {
 	}
 	p.managers[selfTestProfile] = p.test.manager
 	return p, nil
+}
+
+// gate has every reward wait for something besides what its components ask.
+func (p *parts) gate(what rewards.Reliant) error {
+	for name, m := range p.managers {
+		gated, err := m.With(func(c *rewards.ManagerConfig) { c.Gate = what })
+		if err != nil {
+			return fmt.Errorf("reward %q: %w", name, err)
+		}
+		p.managers[name] = gated
+	}
+	return nil
 }
 
 // goCollector is what Go's runtime tells of itself, with the memory that the latest collection

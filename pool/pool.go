@@ -235,6 +235,19 @@ func (p *Pool) Flush() {
 	}
 }
 
+// Rest unloads every model on a card that nobody needs, so that its memory is free for others; the next
+// sample loads it again. It waits for models that were loaded a moment ago.
+func (p *Pool) Rest(ctx context.Context) error {
+	var errs []error
+	for _, d := range p.sorted() {
+		if d.name != infer.CPU {
+			_, err := d.clear(ctx, nil)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // sorted are the devices, by name.
 func (p *Pool) sorted() []*device {
 	p.mu.Lock()

@@ -96,6 +96,9 @@ func (m *Manager) Dependencies() (all []Needed) {
 		}
 		all = append(all, Needed{d, always})
 	}
+	if m.cfg.Gate != nil {
+		add(m.cfg.Gate, true)
+	}
 	if m.cfg.Prepare != nil {
 		add(m.cfg.Prepare, true)
 	}
@@ -109,6 +112,7 @@ func (m *Manager) Dependencies() (all []Needed) {
 // Relies reports whether a component may have a dependency, now or later.
 func (m *Manager) Relies() bool {
 	_, relies := m.cfg.Prepare.(Reliant)
+	relies = relies || m.cfg.Gate != nil
 	for i := range m.cfg.Components {
 		_, one := m.cfg.Components[i].implementation().(Reliant)
 		relies = relies || one

@@ -91,6 +91,9 @@ type ManagerConfig struct {
 	// GroupByPrompt makes one group of the samples of a step that have the same prompt, a
 	// group_size and no uid. The gateway must be told the same (loop.Config).
 	GroupByPrompt bool
+	// Gate is something that every sample waits for besides what its components ask, such as that a
+	// trainer has given its memory back; nil: there is nothing.
+	Gate Reliant
 	// Prepare is asked before a sample is scored; nil: nobody is. Its failure is the
 	// sample's.
 	Prepare Preparer

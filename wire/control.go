@@ -27,12 +27,14 @@ var controlKinds = kinds{
 	message[Hello]("hello", byClient),
 	message[Step]("step", byClient),
 	message[EndOfStep]("end_of_step", byClient),
+	message[Phase]("phase", byClient),
 	message[Cancel]("cancel", byClient),
 	message[Confirm]("confirm", byClient),
 	message[Want]("want", byClient),
 	message[Yield]("yield", byClient),
 	message[Fetch]("fetch", byClient),
 	message[Rewards]("rewards", byGateway),
+	message[Phased]("phased", byGateway),
 	message[Welcome]("welcome", byGateway),
 	message[Credit]("credit", byGateway),
 	message[Reclaim]("reclaim", byGateway),
@@ -120,6 +122,40 @@ type EndOfStep struct {
 
 func (m *EndOfStep) check() (f faults) {
 	f.split(m.Split)
+	return f
+}
+
+// The phases of a trainer that shares its memory with what scores (pool.colocated).
+const (
+	// PhaseRollout is all the time in which the trainer has the memory: nothing is scored.
+	PhaseRollout = "rollout"
+	// PhaseReward is the time in which samples are scored.
+	PhaseReward = "reward"
+)
+
+// Phase says which phase of its training the client's run has begun.
+type Phase struct {
+	// Req is the client's number of the message; the answer has the same.
+	Req  uint64 `json:"req"`
+	Name string `json:"name"`
+}
+
+func (m *Phase) check() (f faults) {
+	f.need(m.Name == PhaseRollout || m.Name == PhaseReward, "the phase is %q, want %s or %s", m.Name, PhaseRollout, PhaseReward)
+	return f
+}
+
+// Phased answers Phase: what the phase asks for is done. In rollout the memory is given back; in reward
+// it is being taken, and samples are scored from now on.
+type Phased struct {
+	Req  uint64 `json:"req"`
+	Name string `json:"name"`
+	// Why says what was not done; empty: all was.
+	Why string `json:"why,omitempty"`
+}
+
+func (m *Phased) check() (f faults) {
+	f.need(m.Name == PhaseRollout || m.Name == PhaseReward, "the phase is %q, want %s or %s", m.Name, PhaseRollout, PhaseReward)
 	return f
 }
 

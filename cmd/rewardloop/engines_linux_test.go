@@ -31,14 +31,16 @@ func quickStart() []string {
 	}
 }
 
-// engineServer starts the binary with a vllm on its PATH that is a stub and misbehaves as the arguments say. It returns the
-// process, where it listens, and the environment's cache.
+// engineServer starts the binary on a machine of one card with a vllm on its PATH that is a stub and misbehaves as the arguments
+// say. It returns the process and where it listens.
 func engineServer(t *testing.T, stub string, overrides ...string) (*process, string) {
 	t.Helper()
 	folder := t.TempDir()
 	stubs, err := os.Executable()
 	require.NoError(t, err)
 	executable.Write(t, filepath.Join(folder, "vllm"), fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" %s\n", stubs, stub))
+	list := "cat <<'END'\n0, GPU-0, NVIDIA H100, 81920, 80000, 0, Disabled\nEND"
+	executable.Write(t, filepath.Join(folder, "nvidia-smi"), "#!/bin/sh\ncase \"$1\" in --query-gpu=*) "+list+"\n;; *) ;; esac\n")
 	env := append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+folder)
 	addr := freePort(t)
 	p := startIn(t, folder, env, nil, nil, append([]string{"serve", "--listen", addr}, overrides...)...)

@@ -55,6 +55,33 @@ func (q *fetches) fetch(s *Session, t *wire.Fetch) error {
 	return nil
 }
 
+// phase answers that a phase has begun when what it asks for is done.
+func (q *fetches) phase(s *Session, p *wire.Phase) error {
+	if q.open.Add(1) > maxFetches {
+		q.open.Add(-1)
+		return q.phased(p, fmt.Errorf("%w: %d questions are open on this connection", rewards.Unavailable, maxFetches))
+	}
+	q.running.Go(func() { // ends with what the phase asks for, or with the connection
+		defer q.open.Add(-1)
+		if err := q.gateway.Phase(q.ctx, s, p.Name); q.ctx.Err() == nil {
+			_ = q.phased(p, err) // the reader sees a connection that ends
+		}
+	})
+	return nil
+}
+
+func (q *fetches) phased(p *wire.Phase, why error) error {
+	answer := &wire.Phased{Req: p.Req, Name: p.Name}
+	if why != nil {
+		answer.Why = rewards.MessageOf(why)
+	}
+	b, err := wire.EncodeControl(answer)
+	if err != nil {
+		return err
+	}
+	return q.conn.Send(b)
+}
+
 // refuse answers a question that has no answer.
 func (q *fetches) refuse(t *wire.Fetch, err error) error {
 	class := rewards.ClassOf(err)

@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -113,6 +114,7 @@ type gateway struct {
 	rewards  func(ctx context.Context, t *wire.Fetch) (*wire.Rewards, error)
 
 	left     int
+	phases   []string
 	said     []any           // messages, but for declarations
 	messages []rewards.Class // refused
 	samples  []rewards.Class // likewise
@@ -139,6 +141,14 @@ func (g *gateway) Message(_ *stream.Session, msg any) error {
 
 func (g *gateway) Rewards(ctx context.Context, _ *stream.Session, t *wire.Fetch) (*wire.Rewards, error) {
 	return g.rewards(ctx, t)
+}
+
+func (g *gateway) Phase(_ context.Context, s *stream.Session, name string) error {
+	g.phases = append(g.phases, s.ID().Client+" "+name)
+	if name == wire.PhaseReward {
+		return nil
+	}
+	return fmt.Errorf("%w: an engine holds memory", rewards.Unavailable)
 }
 
 func (g *gateway) Refused(class rewards.Class, sample bool) {

@@ -30,6 +30,9 @@ type Gateway interface {
 	// Rewards waits for a chunk of a step's rewards. Neither an answer nor an error means
 	// that the gateway has stopped: it ends the connection, and the next one answers.
 	Rewards(ctx context.Context, s *Session, t *wire.Fetch) (*wire.Rewards, error)
+	// Phase does what the phase that a client's run has begun asks for, and returns when it is done;
+	// the error says what was not.
+	Phase(ctx context.Context, s *Session, name string) error
 	// Refused counts what was answered with an error: a sample, or another message.
 	Refused(class rewards.Class, sample bool)
 }
@@ -100,6 +103,9 @@ func (h *handler) Text(msg []byte) error {
 	}
 	if question, ok := v.(*wire.Fetch); ok {
 		return h.fetches.fetch(h.session, question)
+	}
+	if phase, ok := v.(*wire.Phase); ok {
+		return h.fetches.phase(h.session, phase)
 	}
 	if err := h.gateway.Message(h.session, v); err != nil {
 		return h.complain(err)

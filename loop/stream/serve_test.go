@@ -211,3 +211,25 @@ func TestQuestionsForRewardsAreBoundedAndEndWithTheConnection(t *testing.T) {
 		require.Equal(t, want, codes)
 	})
 }
+
+func TestAPhaseIsAnsweredWhenWhatItAsksForIsDone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gateway{}
+		p, err := talk(t, g, func(_ *peer, h wsconn.Handler) error {
+			for i, name := range []string{wire.PhaseReward, wire.PhaseRollout} {
+				if err := h.Text(text(t, &wire.Phase{Req: uint64(i) + 1, Name: name})); err != nil {
+					return err
+				}
+				synctest.Wait()
+			}
+			return h.Text([]byte(`{"type":"phase","req":3,"name":"sleep"}`))
+		})
+		require.NoError(t, err)
+		require.Equal(t, []string{"a reward", "a rollout"}, g.phases)
+		answers := got[*wire.Phased](p)
+		require.Equal(t, &wire.Phased{Req: 1, Name: wire.PhaseReward}, answers[0])
+		require.Equal(t, &wire.Phased{Req: 2, Name: wire.PhaseRollout, Why: "an engine holds memory"}, answers[1])
+		require.Contains(t, got[*wire.Error](p)[0].Message, `the phase is "sleep", want rollout or reward`)
+	})
+}

@@ -58,7 +58,6 @@ func idle() map[string]string {
 		"layered_summon":      trained,
 		"multi_stage_wake_up": trained,
 		"full_determinism":    "judges ask with temperature 0, or with seeds where loop.deterministic is true",
-		"free_cache_engine":   "the engine keeps its memory: it shares its cards with nobody",
 	}
 }
 

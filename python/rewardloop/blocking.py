@@ -19,11 +19,11 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .config import Config, takes
 from .core import Core, check_fork
-from .errors import ClosedError, ForkedError, QueueFullError, RewardloopError, UnreadError
+from .errors import ClosedError, ForkedError, PhaseError, QueueFullError, RewardloopError, UnreadError
 from .fetches import ANSWER_GRACE
 from .loop import MAX_UNREAD
 from .result import Result
@@ -178,6 +178,24 @@ class Client:
     def end_of_step(self, step: int, *, split: str = "train") -> None:
         """As Loop.end_of_step."""
         self._call(lambda core: core.end_of_step(step, split))
+
+    def phase(self, name: Literal["rollout", "reward"], *, timeout: float | None = 300.0) -> None:
+        """Says which phase of its training the run has begun; see Loop.phase."""
+        told: concurrent.futures.Future[str] = concurrent.futures.Future()
+
+        def done(outcome: str | RewardloopError) -> None:
+            if isinstance(outcome, str):
+                told.set_result(outcome)
+            else:
+                told.set_exception(outcome)
+
+        self._call(lambda core: core.begin_phase(name, done))
+        try:
+            why = told.result(timeout)
+        except concurrent.futures.TimeoutError as err:
+            raise TimeoutError(f"phase {name}: no answer for {timeout:g} s") from err
+        if why:
+            raise PhaseError(f"phase {name}: {why}")
 
     def rewards(
         self,

@@ -42,6 +42,7 @@ from .errors import (
     InFlightError,
     InputError,
     LostError,
+    PhaseError,
     QueueFullError,
     RewardloopError,
     TakenOverError,
@@ -89,6 +90,21 @@ def _pause(n: int) -> float:
     return min(0.05 * 2.0 ** min(n, 6), 2.0) * (0.5 + random.random())  # noqa: S311 - jitter
 
 
+class _Phase:
+    """A phase that was told, until it is answered."""
+
+    def __init__(self, req: int, name: str, done: Callable[[str | RewardloopError], None]) -> None:
+        self.req = req
+        self.name = name
+        self._done: Callable[[str | RewardloopError], None] | None = done
+
+    def settle(self, outcome: str | RewardloopError) -> None:
+        """Tells once what was not done, or why that is not known."""
+        done, self._done = self._done, None
+        if done is not None:
+            done(outcome)
+
+
 class Core:
     """The state machine behind Loop and Client."""
 
@@ -122,6 +138,8 @@ class Core:
         #: The server's latest complaints that named no sample.
         self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)
         self._steps = Steps(self.problems)
+        self._phases = itertools.count(1)
+        self._phase: _Phase | None = None  # the latest that was told
         #: Whether the server takes nothing new.
         self.draining = False
         #: Why everything failed.
@@ -218,6 +236,18 @@ class Core:
         self.check()
         return self._steps.ask(self._link_for(question.split, question.step), self._linked, question, wait, done)
 
+    def begin_phase(self, name: str, done: Callable[[str | RewardloopError], None]) -> None:
+        """Says which phase has begun, now and over every new connection; done is called once, with what was not done."""
+        self.check()
+        if name not in ("rollout", "reward"):
+            raise InputError(f"{name!r}, want rollout or reward", field="phase")
+        if self._phase is not None:
+            self._phase.settle(PhaseError(f"phase {self._phase.name}: another phase was told meanwhile"))
+        self._phase = _Phase(next(self._phases), name, done)
+        link = self._lanes[0].link
+        if link is not None:
+            link.say(messages.phase(self._phase.req, name))
+
     def drop(self, req: int) -> None:
         """Nobody waits for that answer any more."""
         self._steps.drop(req)
@@ -285,6 +315,8 @@ class Core:
         for call in calls.values():
             self._settle(call, type(err)(f"sample {call.id!r}: {err}"))
         self._steps.fail(err)
+        if self._phase is not None:
+            self._phase.settle(err)
         if first:
             self._on_end(self.err)
 
@@ -421,6 +453,8 @@ class Core:
         """Runs a link until it ends; TakenOverError if somebody else has its place."""
         lane = link.lane
         lane.link = link
+        if lane.number == 0 and self._phase is not None:  # a server that was started anew knows of none
+            link.say(messages.phase(self._phase.req, self._phase.name))
         self._stir()
         link.ticker = self._loop.call_later(_TICK, self._tick, link)
         sender = asyncio.create_task(self._send(link))
@@ -612,6 +646,10 @@ class Core:
         self._steps.answer(m)
         link.wake.set()  # it may have been the last thing that kept the client at a draining server
 
+    def _phased(self, link: Link, m: Message) -> None:
+        if self._phase is not None and self._phase.req == int(m["req"]):
+            self._phase.settle(str(m.get("why", "")))
+
     def _answer(self, link: Link, r: Result) -> None:
         """Takes a result. A refusal for want of credit, or because the server is draining, is none: the
         sample is sent again."""
@@ -702,6 +740,7 @@ _HEARD: dict[str, Callable[[Core, Link, Message], None]] = {
     "credit": Core._credit,
     "reclaim": lambda core, link, m: link.yield_credit(core._queue_of_lane(link)),
     "rewards": Core._rewards,
+    "phased": Core._phased,
     "error": Core._complaint,
     "draining": lambda core, link, m: core._drain(link),
 }

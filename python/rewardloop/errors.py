@@ -31,6 +31,10 @@ class QueueFullError(RewardloopError):
     """As many samples are without a result as the client may hold; wait for room()."""
 
 
+class PhaseError(RewardloopError):
+    """A phase of training has begun without all that it asks for, such as that an engine still holds memory."""
+
+
 class ConnectError(RewardloopError, ConnectionError):
     """A connection could not be made. ``hint`` says what to do about it."""
 

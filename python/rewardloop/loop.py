@@ -8,11 +8,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from .config import Config, takes
 from .core import Core
-from .errors import ClosedError, RewardloopError, UnreadError
+from .errors import ClosedError, PhaseError, RewardloopError, UnreadError
 from .result import Result
 from .sample import Sample
 from .steps import PAUSE, OnDeadline, Order, Question, Rewards, checked, early, waits
@@ -130,6 +130,35 @@ class Loop:
         """Says that this client sends no more samples of the step."""
         self._check()
         self._core.end_of_step(step, split)
+
+    async def phase(self, name: Literal["rollout", "reward"], *, timeout: float | None = 300.0) -> None:
+        """Says which phase of its training the run has begun, to a server with ``pool.colocated``.
+
+        ``reward``: this process has given the memory of its cards back; samples are scored from now on, those that
+        were sent before among them. ``rollout``: nothing is scored until ``reward``; when this returns, the server's
+        engines and models have given their memory back. Any other server answers at once. It is said again over
+        every new connection.
+
+        Raises PhaseError if something still holds memory or other runs are in rollout, and TimeoutError after
+        ``timeout`` seconds (None: never).
+        """
+        self._check()
+        told: asyncio.Future[str] = self._loop.create_future()
+
+        def done(outcome: str | RewardloopError) -> None:
+            if not told.done():  # else it was cancelled
+                if isinstance(outcome, str):
+                    told.set_result(outcome)
+                else:
+                    told.set_exception(outcome)
+
+        self._core.begin_phase(name, done)
+        try:
+            why = await asyncio.wait_for(told, timeout)
+        except asyncio.TimeoutError as err:
+            raise TimeoutError(f"phase {name}: no answer for {timeout:g} s") from err
+        if why:
+            raise PhaseError(f"phase {name}: {why}")
 
     async def rewards(
         self,

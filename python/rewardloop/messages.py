@@ -57,6 +57,11 @@ def end_of_step(split: str, step: int) -> Message:
     return _message("end_of_step", {"split": split, "step": step})
 
 
+def phase(req: int, name: str) -> Message:
+    """Says which phase of its training the run has begun: rollout or reward."""
+    return _message("phase", {"req": req, "name": name})
+
+
 def cancel(ids: Sequence[str]) -> Message:
     """Takes samples back."""
     return _message("cancel", {"ids": ids})

@@ -45,6 +45,7 @@ type stub struct {
 	answers  atomic.Int64
 	sleeping atomic.Bool
 	wakeDies bool
+	memory   *os.File // its lock is the memory of a card; nil: it needs none
 }
 
 func serve(args []string) error {
@@ -63,6 +64,7 @@ func serve(args []string) error {
 	other := f.String("stub-name", "", "the name that its requests have to have in truth")
 	stubborn := f.Bool("stub-ignores-sigterm", false, "ignores SIGTERM")
 	orphans := f.Bool("stub-leaves-a-process", false, "starts a process in a session of its own")
+	memory := f.String("stub-memory", "", "a file whose lock is the memory of a card: it is taken at the start and at a wake, and a line is written into FILE.conflict where somebody has it")
 	code := f.Int("stub-exits", -1, "the exit code with which it ends instead of starting")
 	if err := f.Parse(known(f, args)); err != nil {
 		return err
@@ -83,6 +85,15 @@ func serve(args []string) error {
 			return err
 		}
 		fmt.Println("left behind:", left.Process.Pid)
+	}
+	if *memory != "" {
+		var err error
+		if s.memory, err = os.OpenFile(*memory, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+			return err
+		}
+		if err := s.takeMemory(); err != nil {
+			return err
+		}
 	}
 	time.Sleep(*start)
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(*host, *port))
@@ -127,14 +138,41 @@ func (s *stub) routes() http.Handler {
 		answer(w, map[string]any{"object": "list", "data": []any{map[string]any{"id": s.name}}})
 	})
 	handle("POST /v1/chat/completions", s.chat)
-	handle("POST /sleep", func(http.ResponseWriter, *http.Request) { s.sleeping.Store(true) })
+	handle("POST /sleep", func(http.ResponseWriter, *http.Request) {
+		s.sleeping.Store(true)
+		if s.memory != nil {
+			_ = syscall.Flock(int(s.memory.Fd()), syscall.LOCK_UN)
+		}
+	})
 	handle("POST /wake_up", func(http.ResponseWriter, *http.Request) {
 		if s.wakeDies {
 			os.Exit(8)
 		}
+		if err := s.takeMemory(); err != nil {
+			fmt.Fprintln(os.Stderr, "stub engine:", err)
+			os.Exit(7)
+		}
 		s.sleeping.Store(false)
 	})
 	return m
+}
+
+// takeMemory takes the memory of the card, or says who has it.
+func (s *stub) takeMemory() error {
+	if s.memory == nil {
+		return nil
+	}
+	err := syscall.Flock(int(s.memory.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return nil
+	}
+	conflict, open := os.OpenFile(s.memory.Name()+".conflict", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if open != nil {
+		return open
+	}
+	defer conflict.Close()
+	fmt.Fprintln(conflict, "an engine starts or wakes while somebody has the memory")
+	return fmt.Errorf("out of memory: %w", err)
 }
 
 // chat answers Yes to everything, with log probabilities where they are asked for.
