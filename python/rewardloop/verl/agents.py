@@ -94,6 +94,7 @@ class Streaming:
         self.rewardloop = Settings.from_config(config)
         if self.workers is not None or isinstance(self, StreamingTQ):
             self.rewardloop.need_no_steps(type(self).__name__)
+        self.rewardloop.need_no_phase(type(self).__name__)
         self._masks(config)
         self.group_sizes = group_sizes(config)
         model = get(config, "actor_rollout_ref.model")

@@ -63,6 +63,8 @@ class AsyncRewardAgent:
         self._news = threading.Condition()
         self._requests: deque[Request] = deque()  # guarded by _news
         self._steps = 0  # guarded by _news; requests so far
+        self._phase = threading.Lock()
+        self._rewarding = False  # guarded by _phase
 
     def compute_reward_pipeline(self, data: Any, group_size: int = 1) -> int:
         """Takes a DataProto and returns its number of rows; a thread of its own sends them.
@@ -102,6 +104,8 @@ class AsyncRewardAgent:
             request = self._requests[0]
             if not 0 < chunk_size <= request.left:
                 raise ValueError(f"chunk_size {chunk_size}: {request.left} rows of the oldest batch are left")
+        self._begin_phase(True)
+        with self._news:
 
             def ready() -> bool:
                 return request.error is not None or sum(map(len, request.finished)) >= chunk_size
@@ -110,15 +114,27 @@ class AsyncRewardAgent:
                 raise TimeoutError(f"no {chunk_size} rows of complete groups within {timeout} s")
             if request.error is not None:
                 self._requests.popleft()
-                raise request.error
             taken: list[Row] = []
-            while len(taken) < chunk_size:
+            while request.error is None and len(taken) < chunk_size:
                 taken.extend(request.finished.popleft())
             request.left -= len(taken)
             if not request.left:
                 self._requests.popleft()
+            over = not self._requests
+        if over:
+            self._begin_phase(False)
+        if request.error is not None:
+            raise request.error
         found = assemble(sorted(taken, key=lambda r: r.at), request.length)
         return found if hook_func is None else hook_func(*found, **kwargs)
+
+    def _begin_phase(self, reward: bool) -> None:
+        """Tells the server of another phase, where it shares the trainer's cards."""
+        if self.settings.colocated:
+            with self._phase:
+                if self._rewarding != reward:
+                    self._session.client().phase("reward" if reward else "rollout")
+                    self._rewarding = reward
 
     def _send(self, request: Request, data: Any, groups: list[Any], sizes: Counter[Any], step: int) -> None:
         """Submits all rows. Runs in a thread of its own; whatever it raises goes to get."""

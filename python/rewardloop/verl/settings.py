@@ -38,6 +38,9 @@ class Settings:
     #: Ids of the tokens that end a turn. With them the step scores of training rows stand where step_mask says,
     #: and a row that has not as many raises. For AgentLoopManager and AsyncRewardAgent, with text.
     stop_ids: tuple[int, ...] = ()
+    #: The server shares the trainer's cards (pool.colocated): get() of AsyncRewardAgent begins the reward phase, and
+    #: ends it with the last row of the last batch. Whoever calls get() has given the memory of the cards back.
+    colocated: bool = False
     #: Seconds for a sample, from its arrival at the server.
     deadline: float = 900.0
     #: Seconds for a connection to be made.
@@ -83,6 +86,15 @@ class Settings:
             raise InputError(
                 f"{who} cannot mask a failed sample; AgentLoopManager, DiffusionAgentLoopManager and AsyncRewardAgent can",
                 field=f"{SECTION}.on_failed",
+            )
+
+    def need_no_phase(self, who: str) -> None:
+        """Refuses colocated where verl asks for rewards while its rollout has the memory."""
+        if self.colocated:
+            raise InputError(
+                f"{who} scores while the rollout has the memory of the cards; AsyncRewardAgent scores after it, "
+                "or the trainer calls phase() of rewardloop.Client itself",
+                field=f"{SECTION}.colocated",
             )
 
     def connection(self) -> dict[str, Any]:
