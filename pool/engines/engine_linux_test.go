@@ -271,3 +271,75 @@ func TestAServerSeesItsOwnCards(t *testing.T) {
 		assert.Contains(t, e.Status()[i].Why, cards)
 	}
 }
+
+func asleep(s engines.Status) bool { return s.State == engines.Asleep }
+
+func TestAnEngineSleepsAndWakesWithItsCommandOrWithout(t *testing.T) {
+	t.Parallel()
+	for name, sleeps := range map[string]bool{"it can sleep": true, "it cannot": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			memory := filepath.Join(t.TempDir(), "memory")
+			e := begin(t, func(c *engines.Config) { c.Asleep, c.Sleeps = true, sleeps }, "--stub-memory="+memory)
+			s := eventually(t, e, asleep)
+			assert.Zero(t, s.Starts, "nothing has memory before it is wanted")
+			starts := 0
+			for range 3 {
+				e.Wake()
+				ready(t, e, 1)
+				s := e.Status()[0]
+				require.NoError(t, canary(t.Context(), s.URL))
+				if starts++; sleeps {
+					starts = 1
+				}
+				assert.Equal(t, starts, s.Starts)
+				require.NoError(t, e.Sleep(t.Context()))
+				require.NoError(t, e.Sleep(t.Context()), "twice is as good as once")
+				assert.Equal(t, engines.Asleep, e.Status()[0].State)
+				f, err := os.OpenFile(memory, os.O_RDWR, 0)
+				require.NoError(t, err)
+				require.NoError(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), "its memory is free")
+				require.NoError(t, f.Close())
+				if s.PID != 0 {
+					assert.Equal(t, sleeps, syscall.Kill(s.PID, 0) == nil)
+				}
+			}
+		})
+	}
+}
+
+func TestAnEngineThatDiesOnWakeIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	e := begin(t, func(c *engines.Config) { c.Sleeps = true }, "--stub-dies-on-wake")
+	ready(t, e, 1)
+	require.NoError(t, e.Sleep(t.Context()))
+	e.Wake()
+	s := eventually(t, e, func(s engines.Status) bool { return s.State == engines.Ready && s.Starts == 2 })
+	assert.Contains(t, s.Why, "exit status 8")
+	require.NoError(t, canary(t.Context(), s.URL))
+}
+
+func TestAnEngineIsPutToSleepWhileItStartsOrPauses(t *testing.T) {
+	t.Parallel()
+	starting := begin(t, func(c *engines.Config) { c.Sleeps = true }, "--stub-start=1h")
+	s := eventually(t, starting, func(s engines.Status) bool { return s.PID != 0 })
+	require.NoError(t, starting.Sleep(t.Context()))
+	require.ErrorIs(t, syscall.Kill(s.PID, 0), syscall.ESRCH)
+	pausing := begin(t, func(c *engines.Config) { c.PauseMin, c.PauseMax = time.Hour, time.Hour }, "--stub-exits=1")
+	eventually(t, pausing, func(s engines.Status) bool { return s.State == engines.Paused })
+	require.NoError(t, pausing.Sleep(t.Context()))
+	pausing.Wake()
+	eventually(t, pausing, func(s engines.Status) bool { return s.Starts == 2 })
+}
+
+// One that holds its memory in spite of Sleep is ended.
+func TestAnEngineThatDoesNotSleepIsEnded(t *testing.T) {
+	t.Parallel()
+	e := begin(t, func(c *engines.Config) {
+		c.Sleeps, c.SleepTimeout, c.HealthEvery = true, 200*time.Millisecond, time.Hour
+	}, "--stub-hang-after=1") // the canary's
+	ready(t, e, 1)
+	pid := e.Status()[0].PID
+	require.NoError(t, e.Sleep(t.Context()))
+	require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
+}

@@ -91,11 +91,12 @@ func (s *server) own(ctx context.Context) {
 			}
 			s.happened(ended, err.Error())
 			cfg.Log.WarnContext(ctx, "a server of an engine has ended and is started again", "engine", cfg.Name, "server", s.name, "error", err, "pause", pause, "log", out.path)
-			_, other := s.engine.orders()
-			select {
-			case <-time.After(pause):
-			case <-other:
-			case <-ctx.Done():
+			if awake, other := s.engine.orders(); awake {
+				select {
+				case <-time.After(pause):
+				case <-other:
+				case <-ctx.Done():
+				}
 			}
 			pause = min(2*pause, cfg.PauseMax)
 		}
