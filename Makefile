@@ -41,7 +41,7 @@ export GO PYTHON INSTALL FUZZTIME COUNT VERSION
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-pymodels test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +85,10 @@ test-ray: build ## workers on a real Ray cluster of two nodes here, in .cache/ra
 test-pymodels: build ## models in Python with torch and transformers, in .cache/pymodels (4.2 GB to download, 7.2 GB on disk, a quarter of an hour)
 	@scripts/deps.sh go
 	@scripts/test-pymodels.sh
+
+test-engines: build ## real engines (vLLM for CPUs, transformers serve) that serve starts, in .cache/engines (5.9 GB on disk, 25 minutes)
+	@scripts/deps.sh go
+	@scripts/test-engines.sh
 
 test-learn: build ## three minutes of FlowGRPO through a server: it learns, and the same weights however rewards come; .cache/learn (165 MB to download)
 	@scripts/learn.sh check

@@ -175,6 +175,9 @@ func (s *server) doze(ctx context.Context, p *process, out *output) error {
 	}
 	s.happened(woken, "")
 	if err := s.post(ctx, cfg.Kind.wake(), cfg.StartTimeout); err != nil {
+		if p.ends(refusedGrace) {
+			return context.Cause(ctx)
+		}
 		return fmt.Errorf("it did not wake: %w", err)
 	}
 	if err := s.rise(ctx, p, out); err != nil {
