@@ -76,12 +76,19 @@ func (r *reader) top(c *Config, v value) {
 	o := r.mapping(v)
 	sections := c.sections()
 	r.decodeSections(o, sections)
+	r.colocated = c.Pool.Colocated
 
 	if v, ok := o.take("engines"); ok {
 		r.engines(c, v)
 	}
 	var described []string
-	if v, ok := o.take("reward"); ok {
+	reward, ok := o.take("reward")
+	if v, written := o.take(rlFactory); written && !v.null() {
+		before := reward.node
+		reward = r.rewardRollout(v, reward)
+		ok = ok || reward.node != before
+	}
+	if v := reward; ok {
 		described = append(described, "reward")
 		if p := r.profile(c, DefaultProfile, v); p != nil {
 			c.Profiles[DefaultProfile] = p

@@ -68,7 +68,9 @@ func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
 		r.fault(v, "has no place beside name: %s, which starts the engine here; write name: external for servers that run already", kind)
 	}
 	if v, ok := o.take("free_cache_engine"); ok && !v.null() {
-		m.Frees, _ = r.boolean(v)
+		if m.Frees, _ = r.boolean(v); m.Frees {
+			r.freesNothing(v)
+		}
 	}
 	r.engineSettings(o, e)
 	r.parallel(e, o, true)
@@ -83,6 +85,13 @@ func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
 		}
 	}
 	m.Args, _, _ = m.rollout.Arguments(kind) // each key was checked
+}
+
+// freesNothing notes that an engine keeps its memory which shares its cards with nobody.
+func (r *reader) freesNothing(v value) {
+	if !r.colocated {
+		r.note(v, "has no effect without pool.colocated: true: the engine keeps its memory, because it shares its cards with nobody")
+	}
 }
 
 // startArgument reads one key of verl's rollout that says how an engine is started.
@@ -187,7 +196,7 @@ func (r *reader) namedModel(e *Engine, o, common *object) {
 	offload := true
 	if v, ok := o.take("offload"); ok && !v.null() {
 		if on, ok := r.boolean(v); ok && on {
-			offload = true
+			r.freesNothing(v)
 		} else if ok {
 			offload = false
 		}

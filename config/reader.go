@@ -37,6 +37,8 @@ type reader struct {
 	// incomplete says that a fault took something out of the tree, so that what
 	// is missing now may only be missing because of it.
 	incomplete bool
+	// colocated is pool.colocated.
+	colocated bool
 	// byName says that the profile that is being read has engines by name.
 	byName bool
 }

@@ -21,6 +21,9 @@ func schema() tree {
 	for _, s := range append(Default().sections(), rewardSection()) {
 		root[s.Name] = treeOf(&s.Set)
 	}
+	rollout := maps.Clone(root["reward"]["reward_model"]["rollout"])
+	rollout["model_name"] = nil
+	root[rlFactory] = tree{"if_use_reward_rollout": nil, "rollout": rollout}
 	return root
 }
 

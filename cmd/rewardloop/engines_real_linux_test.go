@@ -74,7 +74,7 @@ func everyJudge(python, models string, colocated bool) string {
 		"  models:\n    see:\n      backend: engine\n      " + vision + "\n    class:\n      backend: engine\n      " + classifier + "\n" +
 		"rewards:\n"
 	for name, options := range map[string]string{
-		"genrm_ocr": "{}", "vqascore": "{}", "digit": "{prompt: 'Rate it from 0 to 9.'}", "disrm": "{}", "unified_reward": "{}", "wise": "{}",
+		"genrm_ocr": "{}", "vqascore": "{}", "digit": "{}", "disrm": "{}", "unified_reward": "{}", "wise": "{}",
 	} {
 		engine := "reward_models.see"
 		if name == "disrm" {
