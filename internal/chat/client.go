@@ -72,6 +72,7 @@ type question struct {
 	body     []byte
 	tokens   int
 	logprobs bool
+	near     string // of Alike
 }
 
 // Chat asks, or finds the answer without asking. Errors wrap a rewards.Class: those
@@ -106,7 +107,7 @@ func (c *Client) askAlone(ctx context.Context, r *Request, params []byte) (*Repl
 	if closed {
 		return nil, errClosed()
 	}
-	reply, err := c.ask(ctx, c.question(r, params))
+	reply, err := c.ask(ctx, c.question(ctx, r, params))
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func (c *Client) askShared(ctx context.Context, r *Request, params []byte) (*Rep
 	if first {
 		// Built here and not by the flight, which may outlive this call and the
 		// sample whose pictures the request holds.
-		c.start(k, f, c.question(r, params))
+		c.start(k, f, c.question(ctx, r, params))
 	}
 	if asked, err := rewards.Await(ctx, f.began, f.done); err != nil {
 		return nil, rewards.Ended(ctx, asked, rewards.BlameDependency, fmt.Errorf("waiting for the answer of a judge: %w", err))
@@ -165,8 +166,9 @@ func (c *Client) accepted(r *Request, reply *Reply) error {
 	return err
 }
 
-func (c *Client) question(r *Request, params []byte) *question {
-	return &question{body: body(params, r.Messages), tokens: r.tokens(c.config.ImageTokens), logprobs: r.Logprobs}
+func (c *Client) question(ctx context.Context, r *Request, params []byte) *question {
+	near, _ := ctx.Value(alikeKey{}).(string)
+	return &question{near: near, body: body(params, r.Messages), tokens: r.tokens(c.config.ImageTokens), logprobs: r.Logprobs}
 }
 
 // ask sends a question and reads the answer.
@@ -177,6 +179,7 @@ func (c *Client) ask(ctx context.Context, q *question) (*Reply, error) {
 		Header:   http.Header{"Content-Type": {"application/json"}},
 		Body:     q.body,
 		Tokens:   q.tokens,
+		Near:     q.near,
 		MaxBytes: c.config.MaxAnswerBytes,
 		Check: func(a *outbound.Answer) (err error) {
 			reply, err = decode(a.Body, q.logprobs)

@@ -111,6 +111,15 @@ func About(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, subjectKey{}, id)
 }
 
+// alikeKey is the context key of Alike.
+type alikeKey struct{}
+
+// Alike says that questions asked with contexts of the same name begin alike, as those about the members
+// of a prompt group do, and had better go to one server, which remembers the beginning.
+func Alike(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, alikeKey{}, name)
+}
+
 // Seeded asks with a seed that follows from whom the question is about (About) where a
 // request has none: whoever asks, and however often, draws the same answer. A further
 // attempt at an answer adds 1, as with a seed of the configuration. A question about

@@ -37,7 +37,9 @@ type endpoint struct {
 	others            gossip
 	// busyUntil is what Retry-After asked for. Others are preferred until then.
 	busyUntil time.Time
-	unreached bool   // Nobody could connect to it, or connections broke, when it last failed.
+	unreached bool // Nobody could connect to it, or connections broke, when it last failed.
+	pace      pace
+	slow      bool   // It was clearly slower than others when pick looked last.
 	held      string // Why it takes no requests until Release; "": it takes them.
 	unable    bool   // It will never take them.
 	last      string // Its last failure, redacted, for the error of a call that finds all out of service.
@@ -158,11 +160,18 @@ func (g *Upstream) waitForProbe(ctx context.Context, d time.Duration, known bool
 //
 // A probe that is due goes first, because nothing else brings an endpoint back, but
 // only to a call that has not failed yet, while others are in service. Among these the
-// order is: not asked to be left alone, fewest attempts of this call, least in flight,
-// chance.
+// order is: not asked to be left alone, fewest attempts of this call, not slow, that which
+// the calls that are near have unless it has clearly more to do, least in flight, chance.
 func (g *Upstream) pick(now time.Time, t *try) *endpoint {
 	var best, due *endpoint
 	ties := 0
+	var fastest time.Duration
+	for _, e := range g.endpoints {
+		if e.inService() {
+			fastest = e.pace.faster(fastest)
+		}
+	}
+	explores := rand.IntN(exploreEvery) == 0 // no secret
 	for _, e := range g.endpoints {
 		switch {
 		case e.held != "":
@@ -175,6 +184,7 @@ func (g *Upstream) pick(now time.Time, t *try) *endpoint {
 		case e.breaker.state != Closed:
 			continue
 		}
+		e.slow = !explores && e.pace.slow(fastest)
 		switch c := t.compare(now, e, best); {
 		case c < 0:
 			best, ties = e, 1
@@ -187,8 +197,41 @@ func (g *Upstream) pick(now time.Time, t *try) *endpoint {
 	if due != nil && (best == nil || t.sent == 0) {
 		return due
 	}
+	if near := g.near(t, best); near != nil {
+		return near
+	}
 	return best
 }
+
+// near is the endpoint that calls like this one have, if it is as good as best and has not
+// clearly more to do: each endpoint that is there draws a number for the name, and the highest
+// wins. Those of an endpoint that is lost are spread over the others. The caller holds mu.
+func (g *Upstream) near(t *try, best *endpoint) (near *endpoint) {
+	if t.call.Near == "" || best == nil || t.sent > 0 || len(g.endpoints) == 1 {
+		return nil
+	}
+	var most uint64
+	for _, e := range g.endpoints {
+		if !e.inService() || e.slow {
+			continue
+		}
+		var h maphash.Hash
+		h.SetSeed(g.seed)
+		_, _ = h.WriteString(e.name) // never fails
+		_, _ = h.WriteString(t.call.Near)
+		if n := h.Sum64(); near == nil || n > most {
+			near, most = e, n
+		}
+	}
+	if near == nil || near.inFlight > best.inFlight+best.inFlight/4+nearSlack {
+		return nil
+	}
+	return near
+}
+
+// nearSlack is how many more requests than the least loaded endpoint one may have and still get
+// the calls that are near to it, beside a quarter of those.
+const nearSlack = 2
 
 // compare is negative where a is the better choice.
 func (t *try) compare(now time.Time, a, b *endpoint) int {
@@ -203,6 +246,12 @@ func (t *try) compare(now time.Time, a, b *endpoint) int {
 	}
 	if x, y := t.times(a), t.times(b); x != y {
 		return x - y
+	}
+	if a.slow != b.slow {
+		if b.slow {
+			return -1
+		}
+		return 1
 	}
 	return a.inFlight - b.inFlight
 }
@@ -295,7 +344,9 @@ func (g *Upstream) settle(e *endpoint, probe bool, t *try, answer *Answer, f *fa
 	defer g.mu.Unlock()
 	now := time.Now()
 	e.inFlight--
-	e.flights.Remove(t.flight)
+	if at, ok := e.flights.Remove(t.flight).(time.Time); ok && f == nil && !probe {
+		e.pace.took(now.Sub(at))
+	}
 	if f == nil || f.status != 0 {
 		e.answered = now
 	}

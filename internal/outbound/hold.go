@@ -16,6 +16,7 @@ func (g *Upstream) Release(url string) {
 	g.change(url, func(e *endpoint) {
 		e.held, e.unable, e.unreached = "", false, false
 		e.breaker.close()
+		e.pace = pace{} // it may be another server
 	})
 }
 

@@ -249,6 +249,9 @@ type Call struct {
 	Header http.Header
 	// Body is sent again with every attempt; it must not change until Do returns.
 	Body []byte
+	// Near names calls that had better go to one endpoint, because they have a beginning in common that it
+	// remembers, such as those about one prompt group; "": the call is like no other.
+	Near string
 	// Tokens is what the call is booked with in the upstream's tokens per minute, an
 	// estimate; Spent corrects it. 0: the upstream has no such limit, or nobody knows.
 	Tokens int

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -108,7 +109,7 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 	if err != nil {
 		return rewards.Score{}, err
 	}
-	ctx = chat.About(ctx, s.ID)
+	ctx = chat.Alike(chat.About(ctx, s.ID), cmp.Or(s.UID, s.Prompt))
 	groups := [][]int{nil}
 	var v *view
 	if inq.shows != (choice{}) {
