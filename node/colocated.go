@@ -24,7 +24,7 @@ type colocated struct {
 	log       *slog.Logger
 	rest      func(ctx context.Context) error // gives all memory back
 	wake      func()                          // has it taken again
-	connected func(run, client string) bool           // set before it is asked
+	connected func(run, client string) bool   // set before it is asked
 
 	stop       context.CancelFunc // of forget; nil: it does not run
 	forgetting sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/pool/engines"
-	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/server"
 )
 
 // stopEngines bounds how long engines have to end: 15 s of their own, and what their keepers have
@@ -281,7 +281,7 @@ func (e *Engines) stop() error {
 }
 
 // Servers says how the servers are that this process has started, in the order of their engines' names.
-func (e *Engines) Servers() (out []wire.EngineServer) {
+func (e *Engines) Servers() (out []server.EngineServer) {
 	for _, x := range e.engines {
 		if x.run == nil {
 			continue
@@ -291,7 +291,7 @@ func (e *Engines) Servers() (out []wire.EngineServer) {
 			asked[at.Endpoint] = at
 		}
 		for _, s := range x.run.Status() {
-			w := wire.EngineServer{
+			w := server.EngineServer{
 				Engine: x.cfg.Name, Kind: string(x.cfg.Managed.Kind), Model: x.cfg.Model, Name: s.Name, URL: s.URL, State: string(s.State),
 				Since: s.Since, Starts: s.Starts, PID: s.PID, Why: s.Why, Log: s.Log, InFlight: asked[s.URL].InFlight, Requests: asked[s.URL].Requests,
 			}

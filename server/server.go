@@ -109,7 +109,7 @@ type Options struct {
 	// Nil: those paths say that there is none.
 	Router outbound.Doer
 	// Engines lists the servers of engines that this process has started. Nil: it starts none.
-	Engines func() []wire.EngineServer
+	Engines func() []EngineServer
 	// Claims answers GET /v1/claim, where workers of other processes claim what they score,
 	// and looks at who asks itself. Nil: there are none.
 	Claims http.Handler
@@ -146,7 +146,7 @@ type Server struct {
 	router      outbound.Doer                               // nil: no engines
 	reload      func(ctx context.Context) (Reloaded, error) // nil: there is none
 	rereads     sync.Mutex                                  // held by the reload that is under way
-	engines     func() []wire.EngineServer                  // nil: none is started
+	engines     func() []EngineServer                       // nil: none is started
 	claims      http.Handler                                // nil: nobody claims from elsewhere
 	gatherer    prometheus.Gatherer
 	log         *slog.Logger

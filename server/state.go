@@ -71,7 +71,7 @@ func (s *Server) scorers(c *gin.Context) {
 
 // listEngines answers GET /v1/engines: the servers of engines that this process has started.
 func (s *Server) listEngines(c *gin.Context) {
-	servers := []wire.EngineServer{}
+	servers := []EngineServer{}
 	if s.engines != nil {
 		servers = append(servers, s.engines()...)
 	}

@@ -1,4 +1,4 @@
-package main
+package main_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
+	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
+	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -127,7 +129,7 @@ func TestATrainerThatDiesLeavesNothingHeld(t *testing.T) {
 			}
 			r.give() // as its death does
 			require.NoError(t, r.Close())
-			awaitServers(t, addr, func(list []wire.EngineServer) bool { return len(list) == 1 && list[0].State == "asleep" })
+			awaitServers(t, addr, func(list []server.EngineServer) bool { return len(list) == 1 && list[0].State == "asleep" })
 			next := newTrainer(t, addr, memory)
 			next.phase(wire.PhaseRollout)
 			next.take()
@@ -155,8 +157,8 @@ func TestASampleThatWaitsForTheRewardPhaseSaysSo(t *testing.T) {
 	f, err := r.Submit(t.Context(), stubPicture(t, "waits", 1), 0)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		out := call(t, "", "status", "--server", "http://"+addr)
-		return strings.Contains(out.stdout, "waiting for the reward phase of the trainer")
+		_, out := main.Call(t, "status", "--server", "http://"+addr)
+		return strings.Contains(out, "waiting for the reward phase of the trainer")
 	}, 30*time.Second, 50*time.Millisecond)
 	require.NoError(t, r.Cancel("waits"))
 	got, err := f.Wait(t.Context())

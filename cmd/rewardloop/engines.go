@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/server"
 )
 
 const enginesText = `
@@ -36,12 +36,12 @@ func enginesCommand(e *env) *cobra.Command {
 		Short: "list the servers of engines that a process has started",
 		Long:  enginesText, Example: "rewardloop engines --server http://127.0.0.1:8080\nrewardloop engines --wait",
 	}
-	server, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)
+	at, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)
 	wait := cmd.Flags().Bool("wait", false, "wait until all servers are ready, or one is unable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()
-		list, err := enginesOf(ctx, e, server, *wait)
+		list, err := enginesOf(ctx, e, at, *wait)
 		if err != nil {
 			return failed(interrupted(ctx, err, ""))
 		}
@@ -60,14 +60,14 @@ func enginesCommand(e *env) *cobra.Command {
 
 // engineList is what GET /v1/engines answers.
 type engineList struct {
-	Servers []wire.EngineServer `json:"servers"`
+	Servers []server.EngineServer `json:"servers"`
 }
 
 // enginesOf asks for the servers, with wait until all are ready or one never will be.
-func enginesOf(ctx context.Context, e *env, server *serverFlags, wait bool) (list engineList, err error) {
+func enginesOf(ctx context.Context, e *env, at *serverFlags, wait bool) (list engineList, err error) {
 	for last := ""; ; {
-		list = engineList{Servers: []wire.EngineServer{}}
-		if err := server.get(ctx, "/v1/engines", &list, 0); err != nil {
+		list = engineList{Servers: []server.EngineServer{}}
+		if err := at.get(ctx, "/v1/engines", &list, 0); err != nil {
 			return list, err
 		}
 		ready := countState(list.Servers, "ready")
@@ -87,7 +87,7 @@ func enginesOf(ctx context.Context, e *env, server *serverFlags, wait bool) (lis
 }
 
 // countState counts the servers that are in a state.
-func countState(servers []wire.EngineServer, state string) (n int) {
+func countState(servers []server.EngineServer, state string) (n int) {
 	for _, s := range servers {
 		if s.State == state {
 			n++
@@ -96,7 +96,7 @@ func countState(servers []wire.EngineServer, state string) (n int) {
 	return n
 }
 
-func printEngines(e *env, servers []wire.EngineServer) {
+func printEngines(e *env, servers []server.EngineServer) {
 	if len(servers) == 0 {
 		fmt.Fprintln(e.stdout, "this process has started no engine: an engine is started where reward_model.rollout.name is vllm, sglang or transformers, by processes with workers")
 		return

@@ -1,4 +1,4 @@
-package main
+package main_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,10 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
+	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/testkit/executable"
-	"github.com/rewardloop/rewardloop/wire"
+	"github.com/rewardloop/rewardloop/testkit/stubengine"
 )
+
+// An engine that the binary starts is this program.
+func init() { stubengine.Main(os.Args[1:]) }
 
 // quickStart are the reward lines of verl-omni's quick start that are about its engine (examples/flowgrpo_trainer/qwen_image/
 // run_qwen_image_ocr_lora.sh), as they are pasted; the engine has no card here.
@@ -33,7 +39,7 @@ func quickStart() []string {
 
 // engineServer starts the binary on a machine of one card with a vllm on its PATH that is a stub and misbehaves as the arguments
 // say. It returns the process and where it listens.
-func engineServer(t *testing.T, stub string, overrides ...string) (*process, string) {
+func engineServer(t *testing.T, stub string, overrides ...string) (*os.Process, string) {
 	t.Helper()
 	folder := t.TempDir()
 	stubs, err := os.Executable()
@@ -42,38 +48,36 @@ func engineServer(t *testing.T, stub string, overrides ...string) (*process, str
 	list := "cat <<'END'\n0, GPU-0, NVIDIA H100, 81920, 80000, 0, Disabled\nEND"
 	executable.Write(t, filepath.Join(folder, "nvidia-smi"), "#!/bin/sh\ncase \"$1\" in --query-gpu=*) "+list+"\n;; *) ;; esac\n")
 	env := append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+folder)
-	addr := freePort(t)
-	p := startIn(t, folder, env, nil, nil, append([]string{"serve", "--listen", addr}, overrides...)...)
-	p.stderr.await(t, "msg=serving")
-	return p, addr
+	addr := main.FreePort(t)
+	return main.StartAt(t, folder, env, append([]string{"serve", "--listen", addr}, overrides...)...), addr
 }
 
 // startedServers are those of /v1/engines.
-func startedServers(t *testing.T, addr string) []wire.EngineServer {
+func startedServers(t *testing.T, addr string) []server.EngineServer {
 	t.Helper()
 	answer, err := http.Get("http://" + addr + "/v1/engines")
 	require.NoError(t, err)
 	defer answer.Body.Close()
-	var list engineList
+	var list struct{ Servers []server.EngineServer }
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&list))
 	return list.Servers
 }
 
 // awaitServers waits until the servers are as wanted.
-func awaitServers(t *testing.T, addr string, as func([]wire.EngineServer) bool) (list []wire.EngineServer) {
+func awaitServers(t *testing.T, addr string, as func([]server.EngineServer) bool) (list []server.EngineServer) {
 	t.Helper()
 	require.Eventually(t, func() bool { list = startedServers(t, addr); return as(list) }, 30*time.Second, 20*time.Millisecond, "the servers never became that")
 	return list
 }
 
-func allReady(list []wire.EngineServer) bool {
-	return len(list) > 0 && countState(list, "ready") == len(list)
+func allReady(list []server.EngineServer) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(s server.EngineServer) bool { return s.State != "ready" })
 }
 
 // picture is a sample whose text is that which the stub reads in every picture.
 func stubPicture(t *testing.T, id string, n int) *rewards.Sample {
 	t.Helper()
-	file, _ := drawing(t, n)
+	file, _ := main.Drawing(t, n)
 	return &rewards.Sample{
 		ID: id, Prompt: `a sign that says "Yes"`, GroundTruth: json.RawMessage(`"Yes"`),
 		Media: []*rewards.Media{{Kind: rewards.Image, Encoding: rewards.PNG, DType: "U8", Shape: []int{len(file)}, Data: file}},
@@ -96,13 +100,13 @@ func TestTheQuickStartOfVerlOmniStartsItsEngineAndScoresAndLeavesNothingBehind(t
 	assert.InDelta(t, 1, *r.RewardScore, 1e-9)
 	list := awaitServers(t, addr, allReady)
 	require.Len(t, list, 1)
-	out := call(t, "", "engines", "--server", "http://"+addr)
-	assert.Zero(t, out.code, out.stderr)
-	assert.Contains(t, out.stdout, "reward_model-0  vllm  ready")
+	code, out := main.Call(t, "engines", "--server", "http://"+addr)
+	assert.Zero(t, code)
+	assert.Contains(t, out, "reward_model-0  vllm  ready")
 
 	keeper := list[0].PID
 	require.NoError(t, syscall.Kill(keeper, 0))
-	require.NoError(t, p.Process.Kill())
+	require.NoError(t, p.Kill())
 	require.Eventually(t, func() bool { return syscall.Kill(-keeper, 0) != nil }, 30*time.Second, 10*time.Millisecond, "the engine outlives its parent")
 	_, err = http.Get(list[0].URL + "/health") //nolint:bodyclose // there is no answer
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
@@ -128,14 +132,14 @@ func TestAnEngineKilledThreeTimesUnderLoadYieldsOneResultForEachOf500Samples(t *
 	for i, f := range futures {
 		if killed < kills && i == 10+killed*samples/(kills+1) {
 			killed++
-			list := awaitServers(t, addr, func(list []wire.EngineServer) bool { return allReady(list) && list[0].Starts == killed })
+			list := awaitServers(t, addr, func(list []server.EngineServer) bool { return allReady(list) && list[0].Starts == killed })
 			require.NoError(t, syscall.Kill(-list[0].PID, syscall.SIGKILL))
 		}
 		r, err := f.Wait(ctx)
 		require.NoError(t, err)
 		require.NotNil(t, r.RewardScore, "sample %d: %+v", i, r)
 	}
-	list := awaitServers(t, addr, func(list []wire.EngineServer) bool { return allReady(list) && list[0].Starts == kills+1 })
+	list := awaitServers(t, addr, func(list []server.EngineServer) bool { return allReady(list) && list[0].Starts == kills+1 })
 	assert.Contains(t, list[0].Why, "signal: killed")
 }
 
@@ -162,7 +166,7 @@ func TestWhatAnEngineDoesWrongIsNamedAndHurtsNobodyElse(t *testing.T) {
 				overrides, c.why = append(overrides, "reward.reward_model.rollout.name=sglang", "+reward.reward_model.rollout.interpreter=/nowhere/python"), "/nowhere/python"
 			}
 			_, addr := engineServer(t, c.stub, overrides...)
-			list := awaitServers(t, addr, func(list []wire.EngineServer) bool {
+			list := awaitServers(t, addr, func(list []server.EngineServer) bool {
 				return len(list) == 1 && strings.Contains(list[0].Why, c.why) && (c.state == "" || list[0].State == c.state)
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -191,10 +195,10 @@ func TestWhatAnEngineDoesWrongIsNamedAndHurtsNobodyElse(t *testing.T) {
 				assert.Contains(t, r.Errors[0].Message, c.why)
 				return
 			}
-			out := call(t, "", "engines", "--server", "http://"+addr)
-			assert.Equal(t, 1, out.code)
-			assert.Contains(t, out.stdout, "reward_model-0")
-			assert.Contains(t, out.stdout, strings.Split(c.why, ":")[0])
+			code, out := main.Call(t, "engines", "--server", "http://"+addr)
+			assert.Equal(t, 1, code)
+			assert.Contains(t, out, "reward_model-0")
+			assert.Contains(t, out, strings.Split(c.why, ":")[0])
 			assert.NotEqual(t, "ready", list[0].State)
 		})
 	}

@@ -1,4 +1,4 @@
-package main
+package main_test
 
 import (
 	"context"
@@ -17,7 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
+	main "github.com/rewardloop/rewardloop/cmd/rewardloop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/server"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -42,19 +44,17 @@ func realEngines(t *testing.T, needVLLM bool) (python, models string) {
 }
 
 // realServer starts the binary with a configuration.
-func realServer(t *testing.T, cfg string) (*process, string) {
+func realServer(t *testing.T, cfg string) (*os.Process, string) {
 	t.Helper()
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "cfg.yaml"), []byte(cfg), 0o600))
-	addr := freePort(t)
+	addr := main.FreePort(t)
 	env := append(os.Environ(), "XDG_CACHE_HOME="+folder, "HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=2", "VLLM_CPU_KVCACHE_SPACE=1")
-	p := startIn(t, folder, env, nil, nil, "serve", "-c", "cfg.yaml", "--listen", addr)
-	p.stderr.await(t, "msg=serving")
-	return p, addr
+	return main.StartAt(t, folder, env, "serve", "-c", "cfg.yaml", "--listen", addr), addr
 }
 
 // awaitReal waits for real servers, which take minutes to load.
-func awaitReal(t *testing.T, addr string, as func([]wire.EngineServer) bool) (list []wire.EngineServer) {
+func awaitReal(t *testing.T, addr string, as func([]server.EngineServer) bool) (list []server.EngineServer) {
 	t.Helper()
 	for end := time.Now().Add(15 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
 		if list = startedServers(t, addr); as(list) {
@@ -125,7 +125,7 @@ func TestEnginesRealVLLMAnswersEveryJudgeAndSurvivesThreeKillsOf500SamplesAndEnd
 	for i, f := range futures {
 		if killed < kills && i == 10+killed*samples/(kills+1) {
 			killed++
-			list := awaitReal(t, addr, func(list []wire.EngineServer) bool { return allReady(list) && list[1].Starts == killed })
+			list := awaitReal(t, addr, func(list []server.EngineServer) bool { return allReady(list) && list[1].Starts == killed })
 			require.NoError(t, syscall.Kill(-list[1].PID, syscall.SIGKILL))
 		}
 		r, err := f.Wait(ctx)
@@ -138,14 +138,14 @@ func TestEnginesRealVLLMAnswersEveryJudgeAndSurvivesThreeKillsOf500SamplesAndEnd
 }
 
 // endsWithItsParent kills the server, and looks for what it has started.
-func endsWithItsParent(t *testing.T, p *process, list []wire.EngineServer) {
+func endsWithItsParent(t *testing.T, p *os.Process, list []server.EngineServer) {
 	t.Helper()
 	var all []string
 	for _, s := range list {
 		all = append(all, descendants(s.PID)...)
 	}
 	require.NotEmpty(t, all)
-	require.NoError(t, p.Process.Kill())
+	require.NoError(t, p.Kill())
 	require.Eventually(t, func() bool {
 		for _, pid := range all {
 			if n, err := strconv.Atoi(pid); err == nil && syscall.Kill(n, 0) == nil {

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // Binary is the built program, for tests that may use testkit: those of the
 // external test package.
@@ -20,4 +23,25 @@ func Serving(t *testing.T, yaml string) (pid int, addr string) {
 func Drawing(t *testing.T, n int) (file []byte, reward float64) {
 	t.Helper()
 	return drawing(t, n)
+}
+
+// StartAt starts the program in a folder, with an environment, and returns when it serves. It ends with the test.
+func StartAt(t *testing.T, dir string, env []string, args ...string) *os.Process {
+	t.Helper()
+	p := startIn(t, dir, env, nil, nil, args...)
+	p.stderr.await(t, "msg=serving")
+	return p.Process
+}
+
+// Call runs a command in this process and returns its exit code and what it says.
+func Call(t *testing.T, args ...string) (code int, stdout string) {
+	t.Helper()
+	got := call(t, "", args...)
+	return got.code, got.stdout
+}
+
+// FreePort is an address that nobody listens on.
+func FreePort(t *testing.T) string {
+	t.Helper()
+	return freePort(t)
 }

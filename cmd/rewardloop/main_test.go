@@ -25,13 +25,11 @@ import (
 	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards/jpeg"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
-	"github.com/rewardloop/rewardloop/testkit/stubengine"
 )
 
-// TestMain lets this test binary be the child process that runs Tesseract, or an engine, and
+// TestMain lets this test binary be the child process that runs Tesseract, and
 // removes the binary that the tests built.
 func TestMain(m *testing.M) {
-	stubengine.Main(os.Args[1:])
 	if code, child := subprocess.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}

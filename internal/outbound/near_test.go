@@ -51,24 +51,24 @@ func askMany(t *testing.T, g *outbound.Upstream, n int, near func(i int) string)
 	return by, took
 }
 
-func TestCallsOfOneGroupGoToOneEndpointWhileItHasNotClearlyMoreToDo(t *testing.T) {
+func TestCallsThatAreNearGoToOneEndpointWhileItHasNotClearlyMoreToDo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := three(t, nil)
 		chosen := map[string]bool{}
-		for group := range 30 {
+		for n := range 30 {
 			by := map[string]int{}
 			for range 8 { // One after the other.
-				once, _ := askMany(t, g, 1, func(int) string { return fmt.Sprint("group ", group) })
+				once, _ := askMany(t, g, 1, func(int) string { return fmt.Sprint("prompt ", n) })
 				for name := range once {
 					by[name]++
 					chosen[name] = true
 				}
 			}
-			require.Len(t, by, 1, "group %d: %v", group, by)
+			require.Len(t, by, 1, "prompt %d: %v", n, by)
 		}
-		assert.Len(t, chosen, 3, "groups are spread")
-		by, _ := askMany(t, g, 300, func(int) string { return "a large group, all at once" })
+		assert.Len(t, chosen, 3, "prompts are spread")
+		by, _ := askMany(t, g, 300, func(int) string { return "many at once" })
 		for name, n := range by {
 			assert.Less(t, n, 125, "%s had %d of 300", name, n)
 		}
@@ -76,11 +76,11 @@ func TestCallsOfOneGroupGoToOneEndpointWhileItHasNotClearlyMoreToDo(t *testing.T
 	})
 }
 
-func TestAGroupWhoseEndpointIsHeldGoesToAnother(t *testing.T) {
+func TestCallsWhoseEndpointIsHeldGoToAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := three(t, nil)
-		near := func(int) string { return "group" }
+		near := func(int) string { return "prompt" }
 		before, _ := askMany(t, g, 1, near)
 		for name := range before {
 			g.Hold("http://"+name, "it sleeps", false)
@@ -94,7 +94,7 @@ func TestAGroupWhoseEndpointIsHeldGoesToAnother(t *testing.T) {
 func TestASlowReplicaOfThreeDoesNotMakeTheLastOneOfAHundredSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		near := func(i int) string { return fmt.Sprint("group ", i/8) }
+		near := func(i int) string { return fmt.Sprint("prompt ", i/8) }
 		p99 := func(g *outbound.Upstream) time.Duration {
 			askMany(t, g, 100, near) // It takes a few answers to know.
 			var all []time.Duration
