@@ -151,7 +151,7 @@ func (c *colocated) forget(ctx context.Context) {
 }
 
 // gone forgets the clients without a connection, and reports whether there were any.
-func (c *colocated) gone(now time.Time) (any bool) {
+func (c *colocated) gone(now time.Time) (some bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for t, said := range c.clients {
@@ -161,10 +161,10 @@ func (c *colocated) gone(now time.Time) (any bool) {
 		case now.Sub(said.seen) > c.grace:
 			c.log.Warn("a client has gone: its phase counts no longer", "run", t.run, "client", t.client, "phase", said.phase)
 			delete(c.clients, t)
-			any = true
+			some = true
 		}
 	}
-	return any
+	return some
 }
 
 // restAll has nobody ask the engines any more, and engines and models give their memory back.

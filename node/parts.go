@@ -99,7 +99,7 @@ func newParts(o Options) (*parts, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
 	}
-	if err == nil && p.cfg.Pool.Colocated {
+	if p.cfg.Pool.Colocated {
 		p.colocated = newColocated(p.log, p.restAll, p.scorers.Engines.wake, p.cfg.Loop.ResumeGrace)
 		err = p.gate(p.colocated)
 	}

@@ -92,6 +92,7 @@ func (s *Server) routes() http.Handler {
 	r.HEAD(routeHealth, s.health)
 	r.GET(routeReady, s.ready)
 	r.HEAD(routeReady, s.ready)
+	s.profiling(r)
 	r.GET("/metrics", gin.WrapH(promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{})))
 
 	r.NoRoute(s.noRoute)

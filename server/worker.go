@@ -36,6 +36,7 @@ func (s *Server) workerRoutes() http.Handler {
 	r.GET(routeReady, s.workerReady)
 	r.HEAD(routeReady, s.workerReady)
 	r.GET(routeEngines, s.listEngines)
+	s.profiling(r)
 	r.GET("/metrics", gin.WrapH(promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{})))
 	r.NoRoute(s.noWorkerRoute)
 	return r

@@ -26,6 +26,8 @@ import (
 )
 
 // An engine that the binary starts is this program.
+//
+//nolint:gochecknoinits // TestMain is of a package that may not know stubs
 func init() { stubengine.Main(os.Args[1:]) }
 
 // quickStart are the reward lines of verl-omni's quick start that are about its engine (examples/flowgrpo_trainer/qwen_image/

@@ -89,7 +89,7 @@ func everyJudge(python, models string, colocated bool) string {
 
 // Every judge of the real vLLM has an answer, or is refused by name; it is killed three times under load, and ends with its
 // parent.
-func TestEnginesRealVLLMAnswersEveryJudgeAndSurvivesThreeKillsOf500SamplesAndEndsWithItsParent(t *testing.T) {
+func TestEnginesRealVLLMAnswersEveryJudgeAndSurvivesThreeKillsOf500SamplesAndEndsWithItsParent(t *testing.T) { //nolint:paralleltest // it takes the whole machine
 	python, models := realEngines(t, true)
 	p, addr := realServer(t, everyJudge(python, models, false))
 	awaitReal(t, addr, allReady)
@@ -162,7 +162,7 @@ func descendants(pid int) []string {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, file := range tasks {
 		text, _ := os.ReadFile(file)
-		for _, child := range strings.Fields(string(text)) {
+		for child := range strings.FieldsSeq(string(text)) {
 			if n, err := strconv.Atoi(child); err == nil {
 				out = append(out, descendants(n)...)
 			}
@@ -172,7 +172,7 @@ func descendants(pid int) []string {
 }
 
 // Between steps the engine is ended, which is how it gives its memory back on a CPU, and started again.
-func TestEnginesRealOneIsStoppedBetweenStepsAndWhatItCannotDoIsNamedAtItsStart(t *testing.T) {
+func TestEnginesRealOneIsStoppedBetweenStepsAndWhatItCannotDoIsNamedAtItsStart(t *testing.T) { //nolint:paralleltest // likewise
 	python, models := realEngines(t, false)
 	cfg := "pool: {colocated: true}\nloop: {component_timeout: 300s}\nreward:\n  num_workers: 2\n  custom_reward_function: {path: builtin://genrm_ocr, reward_kwargs: {max_tokens: 4}}\n" +
 		"  reward_model:\n    enable: true\n    model_path: " + models + "/vision\n    rollout: {name: transformers, device: cpu, dtype: float32, interpreter: " + python + "}\n" +

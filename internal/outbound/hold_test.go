@@ -39,9 +39,9 @@ func TestAnEndpointThatIsHeldTakesNoRequestsUntilItIsReleased(t *testing.T) {
 		assert.Equal(t, "http://a: it is starting", d.Last)
 		assert.Equal(t, "it is starting", d.Held)
 		for _, f := range g.Look(t.Context()) {
-			assert.NoError(t, f.Err, "whoever holds an endpoint knows")
+			require.NoError(t, f.Err, "whoever holds an endpoint knows")
 		}
-		assert.ErrorContains(t, returning(t, g), "all 2 endpoints are out of service: http://a: it is starting")
+		require.ErrorContains(t, returning(t, g), "all 2 endpoints are out of service: http://a: it is starting")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := g.Do(ctx, &outbound.Call{})

@@ -137,7 +137,7 @@ func (s *server) live(ctx context.Context, out *output) (ready time.Duration, er
 	ctx, done := during(ctx, p)
 	defer done()
 	begun := time.Now()
-	if err := s.rise(ctx, p, out); err != nil {
+	if err := s.rise(ctx, out); err != nil {
 		return 0, s.ending(p, out, fmt.Errorf("it was not ready after %v: %w", time.Since(begun).Round(time.Millisecond), err))
 	}
 	risen := time.Now()
@@ -180,7 +180,7 @@ func (s *server) doze(ctx context.Context, p *process, out *output) error {
 		}
 		return fmt.Errorf("it did not wake: %w", err)
 	}
-	if err := s.rise(ctx, p, out); err != nil {
+	if err := s.rise(ctx, out); err != nil {
 		return fmt.Errorf("it did not answer when it was woken: %w", err)
 	}
 	s.happened(answered, "")
@@ -272,7 +272,7 @@ func (s *server) settle() error {
 }
 
 // rise waits until the server is healthy and has answered the canary.
-func (s *server) rise(ctx context.Context, p *process, out *output) error {
+func (s *server) rise(ctx context.Context, out *output) error {
 	cfg := s.engine.cfg
 	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
 	defer cancel()
