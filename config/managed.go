@@ -37,7 +37,87 @@ type Managed struct {
 	// Args are the arguments that they become.
 	Args []string
 
+	// Profiler says which of its servers are profiled in which steps; nil: none is.
+	Profiler *Profiler
+
 	deviceAt Place
+}
+
+// Profiler is verl's section profiler of an engine.
+type Profiler struct {
+	Tool engines.Profiler
+	// All has every server profiled; else Ranks says which, by number.
+	All   bool
+	Ranks []int
+	// Steps are those of training that are profiled.
+	Steps []int
+	// SavePath is the folder of the profiles.
+	SavePath string
+}
+
+// Of are the numbers of the profiled servers of so many.
+func (p *Profiler) Of(servers int) (out []int) {
+	for i := range servers {
+		if p.All || slices.Contains(p.Ranks, i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+const profilesFolder = "outputs/profile/reward_model"
+
+// profiler reads rollout.profiler; nil: it is off.
+func (r *reader) profiler(v value, kind engines.Kind) *Profiler {
+	o := r.mapping(v)
+	p := &Profiler{SavePath: profilesFolder, Steps: []int{1}}
+	on := false
+	if v, ok := o.take("enable"); ok && !v.null() {
+		on, _ = r.boolean(v)
+	}
+	tool, _ := o.take("tool")
+	if !tool.null() && on {
+		if s, ok := r.choice(tool, []string{string(engines.Torch), string(engines.Nsys)}); ok {
+			if p.Tool = engines.Profiler(s); !slices.Contains(kind.Profiles(), p.Tool) {
+				r.fault(tool, "%s has no profiles by %s; it has those by %v", kind, s, kind.Profiles())
+			}
+		}
+	}
+	if v, ok := o.take("all_ranks"); ok && !v.null() {
+		p.All, _ = r.boolean(v)
+	}
+	numbers := func(name string, low int, into *[]int) {
+		if v, ok := o.take(name); ok && !v.null() {
+			*into = nil
+			for _, item := range r.list(v) {
+				if n, ok := r.integer(item, low, math.MaxInt32); ok {
+					*into = append(*into, n)
+				}
+			}
+		}
+	}
+	numbers("ranks", 0, &p.Ranks)
+	numbers("steps", 0, &p.Steps)
+	if v, ok := o.take("save_path"); ok && !v.null() {
+		p.SavePath, _ = r.text(v)
+	}
+	_, _ = o.take("_target_")
+	if v, ok := o.take("tool_config"); ok && !v.null() && on {
+		_ = r.mapping(v).rest()
+		r.note(v, "has no effect: profiles are whole, of CPU and cards")
+	}
+	o.refuseRest([]string{"enable", "tool", "ranks", "all_ranks", "steps", "save_path", "tool_config"})
+	switch {
+	case !on:
+		return nil
+	case p.Tool == "":
+		if tool.null() {
+			r.fault(v, "is enabled and has no tool: write torch or nsys")
+		}
+	case !p.All && len(p.Ranks) == 0:
+		r.note(v, "profiles no server: write the numbers of servers as ranks, such as [0], or all_ranks: true")
+	}
+	return p
 }
 
 const (
@@ -71,6 +151,9 @@ func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
 		if m.Frees, _ = r.boolean(v); m.Frees {
 			r.freesNothing(v)
 		}
+	}
+	if v, ok := o.take("profiler"); ok && !v.null() {
+		m.Profiler = r.profiler(v, kind)
 	}
 	r.engineSettings(o, e)
 	r.parallel(e, o, true)
@@ -313,6 +396,9 @@ func (p *printer) managed(depth int, e *Engine, named bool) {
 	}
 	for i, n := range []int{e.Parallel.Tensor, e.Parallel.Pipeline, e.Parallel.Data} {
 		p.line(depth, "%s: %d", parallelKeys()[i], n)
+	}
+	if f := m.Profiler; f != nil {
+		p.line(depth, "profiler: {enable: true, tool: %s, all_ranks: %v, ranks: %s, steps: %s, save_path: %s}", f.Tool, f.All, encode(f.Ranks), encode(f.Steps), quote(f.SavePath))
 	}
 	var own keys.Set
 	m.Keys(&own)

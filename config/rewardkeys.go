@@ -163,9 +163,20 @@ func rolloutKeys(s *keys.Section) {
 		scheduling_policy multi_stage_wake_up engine_kwargs limit_images enable_chunked_prefill
 		enable_prefix_caching disable_log_stats skip_tokenizer_init ignore_eos temperature top_k top_p
 		do_sample n prompt_length response_length quantization quantization_config_file mtp
-		disaggregation profiler`) {
+		disaggregation`) {
 		s.Other(name, "", "", "")
 	}
+	f := s.Section("profiler", "Profiles of the engine, which is started here, in chosen steps.")
+	f.Bool(new(bool), "enable", "Profiles are made.")
+	f.Other("tool", "", "torch or nsys", "torch: PyTorch's profiler in the server. nsys: the server runs under NVIDIA's Nsight Systems.")
+	f.Other("ranks", "", "numbers", "The servers that are profiled, from 0.")
+	f.Bool(new(bool), "all_ranks", "All servers are profiled.")
+	f.Other("save_path", profilesFolder, "a folder", "Where the profiles are written.")
+	f.Other("tool_config", "", "", "")
+	f.Keys = append(f.Keys, unset(func(k *keys.Set) {
+		k.Other("steps", "[1]", "numbers", "The training steps that are profiled.")
+		target(k)
+	})...)
 	s.Keys = append(s.Keys, unset(func(k *keys.Set) {
 		baseURLs(k)
 		localModel(k)

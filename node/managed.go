@@ -48,8 +48,13 @@ func (e *Engines) run(c *config.Config, cfg *config.Engine) (*engines.Engine, er
 		more, variables, can := m.Kind.CanSleep(m.Device)
 		args, env, sleeps = slices.Concat(args, more), append(env, variables...), can
 	}
+	profile, err := profileOf(m)
+	if err != nil {
+		return nil, err
+	}
 	return engines.New(engines.Config{
-		Name: cfg.Name, Served: cfg.Model, Model: model, Kind: m.Kind, Servers: m.Servers, Parallel: engines.Parallel(cfg.Parallel),
+		Profile: profile,
+		Name:    cfg.Name, Served: cfg.Model, Model: model, Kind: m.Kind, Servers: m.Servers, Parallel: engines.Parallel(cfg.Parallel),
 		Python: m.Interpreter, Device: device, Args: args, Env: env, Asleep: c.Pool.Colocated && m.Frees, Sleeps: sleeps, Folder: engineLogs(), StartTimeout: m.StartTimeout,
 		Log: e.log,
 		Canary: func(ctx context.Context, url string) error {

@@ -46,6 +46,7 @@ type parts struct {
 	load     func() (*config.Config, error)
 	// colocated shares the memory of the cards with a trainer; nil: nobody does.
 	colocated *colocated
+	profiler  *profiler    // nil: no engine is profiled
 	calls     bool         // functions of users are called with known samples at start
 	fleet     *queue.Fleet // nil: nothing is asked by HTTP, or there are no other processes
 	// local is where functions in Python find the reward router, and its key; nil
@@ -101,10 +102,15 @@ func newParts(o Options) (*parts, error) {
 	}
 	if p.cfg.Pool.Colocated {
 		p.colocated = newColocated(p.log, p.restAll, p.scorers.Engines.wake, p.cfg.Loop.ResumeGrace)
-		err = p.gate(p.colocated)
+		err = p.adjust(func(c *rewards.ManagerConfig) { c.Gate = p.colocated })
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
+	}
+	if p.profiler = newProfiler(p.cfg, p.scorers.Engines); p.profiler != nil {
+		if err = p.adjust(func(c *rewards.ManagerConfig) { c.Begun = p.profiler.begun }); err != nil {
+			return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
+		}
 	}
 	extraMetrics(p.metrics, p.managers)
 	if m := p.managers[config.DefaultProfile]; m != nil {
@@ -117,14 +123,14 @@ func newParts(o Options) (*parts, error) {
 	return p, nil
 }
 
-// gate has every reward wait for something besides what its components ask.
-func (p *parts) gate(what rewards.Reliant) error {
+// adjust changes the settings of every reward.
+func (p *parts) adjust(how func(*rewards.ManagerConfig)) error {
 	for name, m := range p.managers {
-		gated, err := m.With(func(c *rewards.ManagerConfig) { c.Gate = what })
+		changed, err := m.With(how)
 		if err != nil {
 			return fmt.Errorf("reward %q: %w", name, err)
 		}
-		p.managers[name] = gated
+		p.managers[name] = changed
 	}
 	return nil
 }
@@ -238,6 +244,9 @@ func (p *parts) stopWorkers() {
 // closeScorers gives back what the rewards hold. "" is another name of the default.
 func (p *parts) closeScorers() error {
 	p.stopLooking()
+	if p.profiler != nil {
+		p.profiler.close()
+	}
 	var errs []error
 	for name, m := range p.managers {
 		if name != "" {

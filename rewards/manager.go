@@ -94,6 +94,9 @@ type ManagerConfig struct {
 	// Gate is something that every sample waits for besides what its components ask, such as that a
 	// trainer has given its memory back; nil: there is nothing.
 	Gate Reliant
+	// Begun is told of each sample that a pass begins with; it returns what is told when nothing of the pass
+	// runs any more. It must return soon. nil: nobody wants to know.
+	Begun func(s *Sample) (ended func())
 	// Prepare is asked before a sample is scored; nil: nobody is. Its failure is the
 	// sample's.
 	Prepare Preparer

@@ -30,6 +30,8 @@ type pass struct {
 	owned []bool              // likewise: a goroutine ends it; only the call's own touches it
 	read  []*Sample           // whose pixels may be read until all have left; likewise
 
+	over func() // told when all have left; nil: nobody wants to know
+
 	returns bool              // Return
 	kept    []ComponentResult // Kept
 	absent  map[string]string // Absent
@@ -77,6 +79,9 @@ func (p *pass) leave() {
 		for _, m := range s.Media {
 			m.Forget()
 		}
+	}
+	if p.over != nil {
+		p.over()
 	}
 	close(p.done)
 }

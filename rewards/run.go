@@ -32,6 +32,9 @@ func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	run := &Run{done: make(chan struct{})}
 	p := m.newPass(run.done, opts)
 	defer p.close()
+	if m.cfg.Begun != nil {
+		p.over = m.cfg.Begun(s)
+	}
 	ctx = p.context(ctx)
 	c := &collector{
 		m:       m,

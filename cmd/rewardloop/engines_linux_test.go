@@ -43,7 +43,12 @@ func quickStart() []string {
 // say. It returns the process and where it listens.
 func engineServer(t *testing.T, stub string, overrides ...string) (*os.Process, string) {
 	t.Helper()
-	folder := t.TempDir()
+	return engineServerIn(t, t.TempDir(), stub, overrides...)
+}
+
+// engineServerIn is engineServer in a folder, whose programs are on its PATH.
+func engineServerIn(t *testing.T, folder, stub string, overrides ...string) (*os.Process, string) {
+	t.Helper()
 	stubs, err := os.Executable()
 	require.NoError(t, err)
 	executable.Write(t, filepath.Join(folder, "vllm"), fmt.Sprintf("#!/bin/sh\nexec %s \"$@\" %s\n", stubs, stub))
@@ -204,4 +209,78 @@ func TestWhatAnEngineDoesWrongIsNamedAndHurtsNobodyElse(t *testing.T) {
 			assert.NotEqual(t, "ready", list[0].State)
 		})
 	}
+}
+
+// profiled starts a server of two engine servers of which one is profiled in steps 2 and 4, runs steps 1 to 5 of 8 pictures, and
+// returns the folder in which it runs and the log of the profiled server.
+func profiled(t *testing.T, tool string, before func(folder string)) (folder, log string) {
+	t.Helper()
+	folder = t.TempDir()
+	if before != nil {
+		before(folder)
+	}
+	overrides := append(quickStart(), "+reward.reward_model.rollout.replicas=2", "reward.reward_model.rollout.profiler.enable=True",
+		"reward.reward_model.rollout.profiler.tool="+tool, "reward.reward_model.rollout.profiler.ranks=[0]", "+reward.reward_model.rollout.profiler.steps=[2,4]",
+		"reward.reward_model.rollout.profiler.save_path="+folder+"/profiles")
+	p, addr := engineServerIn(t, folder, "", overrides...)
+	list := awaitServers(t, addr, allReady)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr, Run: "profiled"})
+	require.NoError(t, err)
+	defer c.Close()
+	for step := range int64(5) {
+		var futures []*client.Future
+		for i := range 8 {
+			s := stubPicture(t, fmt.Sprintf("%d/%d", step+1, i), int(8*step)+i)
+			s.Step = step + 1
+			f, err := c.Submit(ctx, s, 0)
+			require.NoError(t, err)
+			futures = append(futures, f)
+		}
+		for _, f := range futures {
+			r, err := f.Wait(ctx)
+			require.NoError(t, err)
+			require.NotNil(t, r.RewardScore)
+		}
+	}
+	require.NoError(t, p.Signal(syscall.SIGTERM)) // what is being profiled is written
+	require.Eventually(t, func() bool { return syscall.Kill(-list[0].PID, 0) != nil }, 30*time.Second, 10*time.Millisecond)
+	text, err := os.ReadFile(list[0].Log)
+	require.NoError(t, err)
+	other, err := os.ReadFile(list[1].Log)
+	require.NoError(t, err)
+	assert.NotContains(t, string(other), "profile", "ranks has not this one")
+	return folder, string(text)
+}
+
+func TestAnEngineIsProfiledByTorchInTheChosenStepsOnly(t *testing.T) {
+	t.Parallel()
+	folder, log := profiled(t, "torch", nil)
+	assert.Contains(t, log, `--profiler-config {"profiler":"torch","torch_profiler_dir":"`+folder+`/profiles/reward_model-0"}`)
+	trace, err := os.ReadFile(filepath.Join(folder, "profiles/reward_model-0/trace"))
+	require.NoError(t, err)
+	lines := strings.Fields(string(trace))
+	require.Len(t, lines, 8, "%s", trace)
+	assert.Equal(t, []string{"start", "stop", "start", "stop"}, []string{lines[0], lines[2], lines[4], lines[6]})
+	for i := 0; i < 8; i += 4 { // some of its 8 pictures, and those of no other step
+		first, err := strconv.Atoi(lines[i+1])
+		require.NoError(t, err)
+		last, err := strconv.Atoi(lines[i+3])
+		require.NoError(t, err)
+		assert.LessOrEqual(t, last-first, 9, "%s", trace)
+	}
+}
+
+func TestAnEngineRunsUnderNsysWhichIsToldOfTheChosenStepsOnly(t *testing.T) {
+	t.Parallel()
+	_, log := profiled(t, "nsys", func(folder string) {
+		executable.Write(t, filepath.Join(folder, "nsys"), "#!/bin/sh\necho \"nsys got: $*\"\nwhile [ \"$1\" != vllm ]; do shift; done\nexec \"$@\"\n")
+	})
+	assert.Contains(t, log, "nsys got: profile --output ")
+	assert.Contains(t, log, "/profiles/reward_model-0-%p --force-overwrite=true --trace=cuda,nvtx,osrt --trace-fork-before-exec=true --cuda-graph-trace=node "+
+		"--capture-range=cudaProfilerApi --capture-range-end=repeat --kill=none vllm serve ")
+	assert.Contains(t, log, `--profiler-config {"profiler":"cuda"}`)
+	assert.Equal(t, 2, strings.Count(log, "profile start"))
+	assert.Equal(t, 2, strings.Count(log, "profile stop"))
 }

@@ -46,6 +46,9 @@ type Config struct {
 	Asleep, Sleeps bool
 	SleepTimeout   time.Duration
 
+	// Profile has the servers write profiles (StartProfile), those of Profile.Servers; nil: none does.
+	Profile *Profile
+
 	// Canary asks a server, at its address, what will be asked of it; nil: its health is enough.
 	Canary func(ctx context.Context, url string) error
 	// Moved is called when a server got another address, because its port was taken, with those of all; nil: nobody asks. It
@@ -103,7 +106,7 @@ func New(cfg Config) (*Engine, error) {
 		}
 		name := fmt.Sprintf("%s-%d", cfg.Name, i)
 		said := Status{Name: name, URL: address(port), State: Stopped, Since: time.Now()}
-		e.servers = append(e.servers, &server{engine: e, name: name, port: port, suspect: make(chan struct{}, 1), said: said})
+		e.servers = append(e.servers, &server{engine: e, number: i, name: name, port: port, suspect: make(chan struct{}, 1), said: said})
 	}
 	return e, nil
 }

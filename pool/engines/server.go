@@ -33,6 +33,7 @@ const killMargin = 6 * time.Second
 // server is one of an engine. All but said belong to its owner.
 type server struct {
 	engine  *Engine
+	number  int
 	name    string
 	cards   []string
 	port    int
@@ -157,7 +158,7 @@ func (s *server) doze(ctx context.Context, p *process, out *output) error {
 	if !cfg.Sleeps {
 		return errSleeps
 	}
-	if err := s.post(ctx, cfg.Kind.sleep(), cfg.SleepTimeout); err != nil {
+	if err := s.engine.post(ctx, address(s.port)+cfg.Kind.sleep(), cfg.SleepTimeout); err != nil {
 		cfg.Log.WarnContext(ctx, "a server of an engine does not sleep and is ended", "engine", cfg.Name, "server", s.name, "error", err)
 		return errSleeps
 	}
@@ -174,7 +175,7 @@ func (s *server) doze(ctx context.Context, p *process, out *output) error {
 		}
 	}
 	s.happened(woken, "")
-	if err := s.post(ctx, cfg.Kind.wake(), cfg.StartTimeout); err != nil {
+	if err := s.engine.post(ctx, address(s.port)+cfg.Kind.wake(), cfg.StartTimeout); err != nil {
 		if p.ends(refusedGrace) {
 			return context.Cause(ctx)
 		}
@@ -187,22 +188,22 @@ func (s *server) doze(ctx context.Context, p *process, out *output) error {
 	return nil
 }
 
-// post calls a route without a body.
-func (s *server) post(ctx context.Context, route string, within time.Duration) error {
+// post calls a URL without a body.
+func (e *Engine) post(ctx context.Context, url string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address(s.port)+route, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
 	if err != nil {
 		return err
 	}
-	answer, err := s.engine.http.Do(req)
+	answer, err := e.http.Do(req)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 500))
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("POST %s: %s: %s", route, answer.Status, text)
+		return fmt.Errorf("POST %s: %s: %s", url, answer.Status, text)
 	}
 	return nil
 }
@@ -230,13 +231,19 @@ func (s *server) start(out *output) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := subprocess.KeepCommand(cfg.StopTimeout, command...)
-	if err != nil {
-		return nil, err
-	}
 	env := slices.Clone(cfg.Env)
 	if env == nil {
 		env = os.Environ()
+	}
+	if p := cfg.profileOf(s.number); p != nil {
+		if err := os.MkdirAll(p.Folder, 0o700); err != nil {
+			return nil, fmt.Errorf("the folder of its profiles: %w", err)
+		}
+		command, env = p.profiled(cfg.Kind, s.name, command, env)
+	}
+	kept, err := subprocess.KeepCommand(cfg.StopTimeout, command...)
+	if err != nil {
+		return nil, err
 	}
 	if len(s.cards) > 0 {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+strings.Join(s.cards, ","))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -45,6 +46,7 @@ type stub struct {
 	answers  atomic.Int64
 	sleeping atomic.Bool
 	wakeDies bool
+	profiles string   // where its profiles go; "": it makes none
 	memory   *os.File // its lock is the memory of a card; nil: it needs none
 }
 
@@ -65,6 +67,7 @@ func serve(args []string) error {
 	stubborn := f.Bool("stub-ignores-sigterm", false, "ignores SIGTERM")
 	orphans := f.Bool("stub-leaves-a-process", false, "starts a process in a session of its own")
 	memory := f.String("stub-memory", "", "a file whose lock is the memory of a card: it is taken at the start and at a wake, and a line is written into FILE.conflict where somebody has it")
+	profile := f.String("profiler-config", "", "vLLM's, in JSON")
 	code := f.Int("stub-exits", -1, "the exit code with which it ends instead of starting")
 	if err := f.Parse(known(f, args)); err != nil {
 		return err
@@ -94,6 +97,15 @@ func serve(args []string) error {
 		if err := s.takeMemory(); err != nil {
 			return err
 		}
+	}
+	if *profile != "" {
+		var settings struct {
+			Folder string `json:"torch_profiler_dir"`
+		}
+		if err := json.Unmarshal([]byte(*profile), &settings); err != nil {
+			return err
+		}
+		s.profiles = settings.Folder
 	}
 	time.Sleep(*start)
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(*host, *port))
@@ -144,6 +156,9 @@ func (s *stub) routes() http.Handler {
 			_ = syscall.Flock(int(s.memory.Fd()), syscall.LOCK_UN)
 		}
 	})
+	for _, what := range []string{"start", "stop"} {
+		handle("POST /"+what+"_profile", func(w http.ResponseWriter, _ *http.Request) { s.profile(w, what) })
+	}
 	handle("POST /wake_up", func(http.ResponseWriter, *http.Request) {
 		if s.wakeDies {
 			os.Exit(8)
@@ -155,6 +170,25 @@ func (s *stub) routes() http.Handler {
 		s.sleeping.Store(false)
 	})
 	return m
+}
+
+// profile writes a line for each profile that begins or ends, with how many questions were answered before.
+func (s *stub) profile(w http.ResponseWriter, what string) {
+	fmt.Println("stub engine: profile", what, "after", s.answers.Load())
+	if s.profiles == "" {
+		return
+	}
+	if err := os.MkdirAll(s.profiles, 0o700); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	f, err := os.OpenFile(filepath.Join(s.profiles, "trace"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer f.Close()
+	fmt.Fprintln(f, what, s.answers.Load())
 }
 
 // takeMemory takes the memory of the card, or says who has it.

@@ -59,3 +59,35 @@ func TestTheJudgeThatRLFactoryHostsServesTheRewardOfTheFile(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 	}
 }
+
+func TestTheProfilerOfAnEngineIsReadInVerlsWords(t *testing.T) {
+	t.Parallel()
+	base := []string{
+		"reward.custom_reward_function.path=builtin://ocr", "reward.reward_model.enable=True", "reward.reward_model.model_path=m", "reward.reward_model.rollout.name=vllm",
+		"reward.reward_model.rollout.profiler.enable=True",
+	}
+	c := parse(t, "", append(base, "reward.reward_model.rollout.profiler.tool=nsys", "reward.reward_model.rollout.profiler.all_ranks=True", "+reward.reward_model.rollout.profiler.steps=[3,5]",
+		"reward.reward_model.rollout.profiler.tool_config={nsys: {discrete: false}}")...)
+	p := c.Engines["reward_model"].Managed.Profiler
+	require.NotNil(t, p)
+	assert.Equal(t, engines.Nsys, p.Tool)
+	assert.Equal(t, []int{0, 1, 2}, p.Of(3))
+	assert.Equal(t, []int{3, 5}, p.Steps)
+	assert.Equal(t, "outputs/profile/reward_model", p.SavePath)
+	assert.Contains(t, notes(c), "tool_config: has no effect")
+	assert.Equal(t, p, parse(t, printed(t, c)).Engines["reward_model"].Managed.Profiler)
+	assert.Contains(t, notes(parse(t, "", append(base, "reward.reward_model.rollout.profiler.tool=torch")...)), "profiler: profiles no server: write the numbers of servers as ranks")
+	for want, more := range map[string][]string{
+		"profiler: is enabled and has no tool":                 nil,
+		"profiler.tool: want one of torch, nsys":               {"reward.reward_model.rollout.profiler.tool=npu"},
+		"profiler.tool: sglang has no profiles by nsys":        {"reward.reward_model.rollout.profiler.tool=nsys", "reward.reward_model.rollout.name=sglang"},
+		"profiler.ranks[0]: want a whole number":               {"reward.reward_model.rollout.profiler.tool=torch", "reward.reward_model.rollout.profiler.ranks=[all]"},
+		"profiler.tool: transformers has no profiles by torch": {"reward.reward_model.rollout.profiler.tool=torch", "reward.reward_model.rollout.name=transformers"},
+		"profiler.discrete: no such key":                       {"reward.reward_model.rollout.profiler.tool=torch", "+reward.reward_model.rollout.profiler.discrete=true"},
+	} {
+		_, err := config.Load("", append(base, more...), nil)
+		require.ErrorContains(t, err, want)
+	}
+	off := parse(t, "", append(base[:4:4], "reward.reward_model.rollout.profiler.enable=False", "reward.reward_model.rollout.profiler.tool=torch")...)
+	assert.Nil(t, off.Engines["reward_model"].Managed.Profiler)
+}
