@@ -308,3 +308,22 @@ func (e *Engines) Servers() (out []server.EngineServer) {
 	}
 	return out
 }
+
+// Program is what starts the servers of an engine.
+type Program struct {
+	Engine string
+	// Path is the program's; Err says why there is none.
+	Path string
+	Err  error
+}
+
+// Programs are those of the engines that a process with workers starts.
+func (e *Engines) Programs() (out []Program) {
+	for _, x := range e.engines {
+		if x.run != nil {
+			path, err := x.run.Program()
+			out = append(out, Program{x.cfg.Name, path, err})
+		}
+	}
+	return out
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/chat"
 	"github.com/rewardloop/rewardloop/internal/metric"
 	"github.com/rewardloop/rewardloop/internal/outbound"
+	"github.com/rewardloop/rewardloop/pool/engines"
 )
 
 // outboundMetrics show what leaves the process by HTTP and what it costs.
@@ -54,8 +55,21 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 				put(float64(n), string(class))
 			}
 		}),
-		metric.Gauge("breaker_open", "1 while the server is out of service after failures in a row, seen by this process or by another, else 0.",
-			func(s server) bool { return s.Breaker != outbound.Closed }),
+		metric.Gauge("breaker_open", "1 while the server is out of service, after failures in a row that this process or another has seen, or because this process starts it and it is not ready, else 0.",
+			func(s server) bool { return s.Held || s.Breaker != outbound.Closed }),
+	)
+
+	metric.Table(metric.For(reg, "judge"), []string{"engine", "server"}, func(yield func(s engines.Status, values ...string)) {
+		for _, x := range e.engines {
+			if x.run != nil {
+				for _, s := range x.run.Status() {
+					yield(s, x.cfg.Name, s.Name)
+				}
+			}
+		}
+	},
+		metric.Count("server_starts_total", "Commands that this process has started for the server of an engine.", func(s engines.Status) int { return s.Starts }),
+		metric.Gauge("server_ready", "1 while the server of an engine that this process has started answers, else 0.", func(s engines.Status) bool { return s.State == engines.Ready }),
 	)
 
 	metric.Table(metric.For(reg, "judge"), []string{"engine", "model"}, func(yield func(s chat.Stats, values ...string)) {

@@ -167,7 +167,18 @@ func article(word string) string {
 
 // servers looks at the engines and services that the configuration names.
 func servers(ctx context.Context, s *node.Scorers, managers map[string]*rewards.Manager) (out []check) {
+	for _, p := range s.Engines.Programs() {
+		c := check{Name: "engine " + p.Engine, Required: !node.Optional(managers, p.Engine), State: stateOK, Detail: "serve starts " + p.Path}
+		if p.Err != nil {
+			c.State, c.Detail = stateMissing, p.Err.Error()
+			c.Advice = "install it on PATH, or name a Python that has it as interpreter beside rollout.name"
+		}
+		out = append(out, c)
+	}
 	for _, f := range s.Engines.Look(ctx, false) {
+		if f.Held { // serve starts it
+			continue
+		}
 		c := check{Name: "server " + f.Upstream, Required: !node.Optional(managers, f.Upstream), State: stateOK, Detail: f.Endpoint + " answers"}
 		if f.Err != nil {
 			c.State, c.Detail = stateMissing, f.Err.Error()

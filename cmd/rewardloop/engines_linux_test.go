@@ -284,3 +284,23 @@ func TestAnEngineRunsUnderNsysWhichIsToldOfTheChosenStepsOnly(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(log, "profile start"))
 	assert.Equal(t, 2, strings.Count(log, "profile stop"))
 }
+
+func TestDoctorSaysWhichProgramStartsAnEngine(t *testing.T) {
+	t.Parallel()
+	cfg := filepath.Join(t.TempDir(), "cfg.yaml")
+	write := func(interpreter string) {
+		require.NoError(t, os.WriteFile(cfg, []byte("reward:\n  custom_reward_function: {path: builtin://genrm_ocr}\n  reward_model: {enable: true, model_path: m, rollout: {name: vllm, device: cpu, interpreter: "+interpreter+"}}\n"), 0o600))
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	write(self)
+	_, out := main.Call(t, "doctor", "-c", cfg)
+	assert.Contains(t, out, "engine reward_model")
+	assert.Contains(t, out, "serve starts "+self)
+	assert.NotContains(t, out, "server reward_model", "nobody listens there before serve starts it")
+	write("/nowhere/python")
+	code, out := main.Call(t, "doctor", "-c", cfg)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, out, "/nowhere/python")
+	assert.Contains(t, out, "name a Python that has it as interpreter")
+}

@@ -24,6 +24,8 @@ type Finding struct {
 	Endpoint string
 	// Err says why calls to it would fail; nil: it answers.
 	Err error
+	// Held says that nothing was asked, because whoever starts it holds it (Upstream.Hold).
+	Held bool
 	// Unreached says that nobody could connect.
 	Unreached bool
 }
@@ -68,7 +70,7 @@ func (g *Upstream) Look(ctx context.Context) []Finding {
 
 func (g *Upstream) lookAt(ctx context.Context, e *endpoint) Finding {
 	found := Finding{Upstream: g.cfg.Name, Endpoint: e.name}
-	if g.held(e) { // whoever holds it knows
+	if found.Held = g.held(e); found.Held {
 		return found
 	}
 	if g.cfg.HealthPath == "" {

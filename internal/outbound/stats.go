@@ -52,6 +52,8 @@ type EndpointStats struct {
 	Breaker  State
 	// Told: it is not closed only because another process says that it fails.
 	Told bool
+	// Held: whoever starts it lets nothing be sent to it.
+	Held bool
 	// FailuresInRow are those since the last answer; BreakAfter of them open the breaker.
 	FailuresInRow int
 	// NextProbe is when an open breaker lets a request through; zero for the others.
@@ -76,7 +78,7 @@ func (g *Upstream) Stats() Stats {
 	for _, e := range g.endpoints {
 		es := EndpointStats{
 			Endpoint: e.name, InFlight: e.inFlight, Requests: e.requests, Retries: e.retries,
-			Failures: maps.Clone(e.failures), Breaker: e.breaker.state, FailuresInRow: e.breaker.row, Told: e.breaker.told,
+			Failures: maps.Clone(e.failures), Breaker: e.breaker.state, FailuresInRow: e.breaker.row, Told: e.breaker.told, Held: e.held != "",
 		}
 		if e.breaker.state == Open {
 			es.NextProbe = e.breaker.due

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/exec"
 	"sync"
 	"time"
 )
@@ -151,6 +152,15 @@ func (e *Engine) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("engine %s: its servers have not ended: %w", e.cfg.Name, context.Cause(ctx))
 	}
+}
+
+// Program is where the program of the command is, or an error that says that it is nowhere.
+func (e *Engine) Program() (string, error) {
+	command, err := e.cfg.Command(1)
+	if err != nil {
+		return "", err
+	}
+	return exec.LookPath(command[0])
 }
 
 // Status is what is known of a server.

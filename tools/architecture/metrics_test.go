@@ -188,6 +188,8 @@ func everything(t *testing.T) (pages []string, missing map[string]string) {
 		"reward.reward_model.enable=true", "reward.reward_model.model_path=m", "reward.reward_model.rollout.name=external",
 		"+reward.reward_model.rollout.base_urls=[" + unreliable(t) + "/v1]", "+reward.reward_model.rollout.requests_per_minute=6000",
 		component + "judge.path=builtin://judge", component + "judge.required=true", component + "judge.template=Is {response} right?",
+		"+rewards.started.custom_reward_function.path=builtin://genrm_ocr",
+		"rewards.started.reward_model={enable: true, model_path: m, rollout: {name: vllm, device: cpu, interpreter: /nowhere/python}}",
 	}
 	missing = map[string]string{}
 	if _, err := ort.Find(""); err != nil && os.Getenv("REQUIRE_ORT") != "1" {
