@@ -121,8 +121,8 @@ func (e *Engine) Start(cards [][]string) error {
 	case len(cards) != 0 && len(cards) != len(e.servers):
 		return fmt.Errorf("engine %s: cards are given for %d of %d servers", e.cfg.Name, len(cards), len(e.servers))
 	}
-	if err := os.MkdirAll(e.cfg.Folder, 0o700); err != nil {
-		return fmt.Errorf("engine %s: the folder for its logs: %w", e.cfg.Name, err)
+	if err := os.MkdirAll(e.cfg.Folder, 0o700); err != nil { // the last words are kept in memory all the same
+		e.cfg.Log.Warn("an engine has no log, because the folder for it cannot be made", "engine", e.cfg.Name, "error", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
