@@ -34,6 +34,9 @@ func greeting(cfg *config.Config, addr string) string {
 	for _, text := range readersOf(cfg) {
 		line("reader", text)
 	}
+	for _, text := range startedBy(cfg) {
+		line("engine", text)
+	}
 	token := "none: every process that reaches the address may use it"
 	if cfg.Server.TokenFile != "" {
 		token = "that of " + cfg.Server.TokenFile
@@ -44,6 +47,21 @@ func greeting(cfg *config.Config, addr string) string {
 		line("workers", "none here: start rewardloop worker on machines that score")
 	}
 	return b.String()
+}
+
+// startedBy says which engines the process starts, and where to see how they are.
+func startedBy(cfg *config.Config) (out []string) {
+	for _, name := range cfg.EngineNames() {
+		e := cfg.Engines[name]
+		switch {
+		case e.Managed == nil || cfg.NumWorkers == 0:
+		case cfg.Pool.Colocated && e.Managed.Frees:
+			out = append(out, fmt.Sprintf("%s: %d × %s of %s starts with the first reward phase; `rewardloop engines` says how it is", name, e.Managed.Servers, e.Managed.Kind, e.Model))
+		default:
+			out = append(out, fmt.Sprintf("%s: %d × %s of %s starts; `rewardloop engines --wait` returns when it is ready", name, e.Managed.Servers, e.Managed.Kind, e.Model))
+		}
+	}
+	return out
 }
 
 // reachable is an address with the machine's name where it is every address of the machine.

@@ -41,6 +41,7 @@ func absences() []absence {
 		{" is not whole in ", "models that the reader pulls"},
 		{"the environment is not made in ", "Python environments that the reader makes"},
 		{"there is no engine ", "engines that stand elsewhere in the reader's file"},
+		{" as one set, and ", "cards of the reader's machine"},
 		{"ONNX Runtime", "the library is brought by make ort"},
 	}
 }
