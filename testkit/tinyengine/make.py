@@ -83,7 +83,9 @@ def main():
     ids = {name: tok.convert_tokens_to_ids(name) for name in SPECIAL}
     ends = dict(bos_token_id=ids["<|endoftext|>"], eos_token_id=ids["<|im_end|>"], pad_token_id=ids["<|endoftext|>"])
     save(Qwen2ForCausalLM(Qwen2Config(**text_config(**ends))), tok, os.path.join(folder, "text"))
-    save(Qwen2ForSequenceClassification(Qwen2Config(num_labels=1, **text_config(**ends))), tok, os.path.join(folder, "classifier"))
+    save(
+        Qwen2ForSequenceClassification(Qwen2Config(num_labels=1, **text_config(**ends))), tok, os.path.join(folder, "classifier")
+    )
 
     vision = os.path.join(folder, "vision")
     config = Qwen2_5_VLConfig(
@@ -100,7 +102,8 @@ def main():
     )  # fmt: skip
     for name in ("preprocessor_config.json", "processor_config.json"):
         with open(os.path.join(vision, name), "w") as f:
-            json.dump(picture if name.startswith("pre") else {"processor_class": "Qwen2_5_VLProcessor", "chat_template": TEMPLATE}, f)
+            whole = {"processor_class": "Qwen2_5_VLProcessor", "chat_template": TEMPLATE}
+            json.dump(picture if name.startswith("pre") else whole, f)
     print("made", *sorted(os.listdir(folder)))
 
 
