@@ -34,7 +34,7 @@ func enginesCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "engines", GroupID: groupServer, Args: nothingElse,
 		Short: "list the servers of engines that a process has started",
-		Long:  enginesText, Example: "rewardloop engines --server http://127.0.0.1:8080\nrewardloop engines --wait",
+		Long:  enginesText, Example: "rewardloop engines --server http://127.0.0.1:8080\nrewardloop engines --wait --server http://127.0.0.1:8080",
 	}
 	at, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)
 	wait := cmd.Flags().Bool("wait", false, "wait until all servers are ready, or one is unable")

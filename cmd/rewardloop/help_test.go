@@ -145,7 +145,7 @@ func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
 					require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 					require.Equal(t, exitOK, p.code(t), "%s: %s", line, p.stderr)
 					continue
-				case "failures", "reload", "status", "runs", "steps":
+				case "failures", "reload", "status", "engines", "runs", "steps":
 					_, addr := serving(t, "testdata/cfg.yaml")
 					played(t, addr, "my-run")
 					line = strings.Replace(line, "127.0.0.1:8080", addr, 1)

@@ -153,7 +153,7 @@ func (s *stub) routes() http.Handler {
 	handle("POST /sleep", func(http.ResponseWriter, *http.Request) {
 		s.sleeping.Store(true)
 		if s.memory != nil {
-			_ = syscall.Flock(int(s.memory.Fd()), syscall.LOCK_UN)
+			_ = unlock(s.memory)
 		}
 	})
 	for _, what := range []string{"start", "stop"} {
@@ -196,7 +196,7 @@ func (s *stub) takeMemory() error {
 	if s.memory == nil {
 		return nil
 	}
-	err := syscall.Flock(int(s.memory.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err := lock(s.memory)
 	if err == nil {
 		return nil
 	}
