@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import importlib.util
 import math
 import pickle
@@ -14,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 
+import rewardloop
 from rewardloop import InputError, Outcome, Result, Fallback, ComponentError
 from rewardloop.verl import AsyncRewardAgent, Settings, compute_score, rows
 from rewardloop.verl.outcome import Columns, ExtraInfo, Failures, RewardFailedError, reward_of
@@ -230,6 +232,22 @@ class AgainstAServer(unittest.TestCase):
         np.testing.assert_array_equal(extras["rewardloop/valid"], 1.0)
         with self.assertRaises(ValueError):
             agent.get(1)
+
+    @unittest.skipUnless(TORCH, "SKIPPED: torch is not installed; make test-verl does")
+    def test_get_begins_and_ends_the_reward_phase_of_a_server_on_the_trainers_cards(self) -> None:
+        with harness.serve("pool.colocated=true") as server:
+            agent = AsyncRewardAgent(url=server.url, run=self.id(), on_failed="group_mean", colocated=True)
+            self.addCleanup(session(agent.settings).close)
+            for _ in range(2):
+                agent.compute_reward_pipeline(Batch([picture(i) for i in range(4)], ["a", "a", "b", "b"]), 2)
+                indices, _, extras = agent.get(4, timeout=harness.PATIENCE)
+                self.assertEqual([0, 1, 2, 3], indices)
+                np.testing.assert_array_equal(extras["rewardloop/valid"], 1.0)
+                with rewardloop.Client(server.url, run="of the same cards") as other:
+                    held = other.submit(rewardloop.Sample(media=rewardloop.image(np.zeros((8, 8, 3), np.uint8), layout="HWC")))
+                    with self.assertRaises(concurrent.futures.TimeoutError):
+                        held.result(0.5)  # in rollout nothing is scored
+                    held.cancel()
 
     @unittest.skipUnless(TORCH, "SKIPPED: torch is not installed; make test-verl does")
     def test_failing_code_does_not_hang_get(self) -> None:
