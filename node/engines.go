@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -183,10 +182,22 @@ func (e *Engines) Client(at chat.Endpoint, sample chat.Request) (chat.Chatter, e
 	if len(sample.Messages) == 0 {
 		return e.chatter(c), nil
 	}
-	t := e.addTrial(&trial{at: at, what: "with log probabilities: " + strconv.FormatBool(sample.Logprobs), try: func(ctx context.Context, doer outbound.Doer) (lacks, err error) {
+	t := e.addTrial(&trial{at: at, what: asksFor(sample), try: func(ctx context.Context, doer outbound.Doer) (lacks, err error) {
 		return chat.Try(ctx, doer, at.Model, sample)
 	}})
 	return able{c, e.chatter(c), t}, nil
+}
+
+// asksFor says what a scorer's questions ask for, for people.
+func asksFor(sample chat.Request) string {
+	what := "an answer"
+	if sample.Logprobs {
+		what += " with log probabilities"
+	}
+	if sample.ResponseFormat != nil {
+		what += " by a JSON schema"
+	}
+	return what
 }
 
 // client is that of an engine and a model.

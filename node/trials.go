@@ -15,7 +15,7 @@ import (
 // What the engine does not do then fails the scorer's questions at once, and those of nobody else.
 type trial struct {
 	at    chat.Endpoint
-	what  string // of whom, for people
+	what  string // that is asked for, for people
 	try   func(ctx context.Context, doer outbound.Doer) (lacks, err error)
 	mu    sync.Mutex
 	lacks error // guarded by mu
@@ -74,7 +74,7 @@ func (e *Engines) try(ctx context.Context, engine string, doer outbound.Doer) (u
 			all = append(all, lacks)
 		}
 		if t.set(lacks) && lacks != nil {
-			e.log.ErrorContext(ctx, "an engine cannot do what a scorer asks of it: the scorer's samples fail", "engine", engine, "scorer", t.what, "error", lacks)
+			e.log.ErrorContext(ctx, "an engine cannot do what a scorer asks of it: the scorer's samples fail", "engine", engine, "asked_for", t.what, "error", lacks)
 		}
 	}
 	if len(trials) > 0 && len(all) == len(trials) {

@@ -56,13 +56,8 @@ func realServer(t *testing.T, cfg string) (*os.Process, string) {
 // awaitReal waits for real servers, which take minutes to load.
 func awaitReal(t *testing.T, addr string, as func([]server.EngineServer) bool) (list []server.EngineServer) {
 	t.Helper()
-	for end := time.Now().Add(15 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
-		if list = startedServers(t, addr); as(list) {
-			return list
-		}
-	}
-	require.Fail(t, "the servers never became that", "%+v", list)
-	return nil
+	require.Eventually(t, func() bool { list = startedServers(t, addr); return as(list) }, 15*time.Minute, time.Second, "the servers never became that")
+	return list
 }
 
 // everyJudge is a reward for each kind of judge, of an engine of the vision model and one of the classifier.
