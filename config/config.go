@@ -71,6 +71,8 @@ type Profile struct {
 	Engine string
 	// Cards is the reward_model's pool of cards; the zero value: it has none of its own.
 	Cards ResourcePool
+	// Profiler is that of a reward_model which is not started here; nil: there is none.
+	Profiler *Profiler
 	// Overlong is DAPO's penalty on a single function, for builtin://overlong; nil: none.
 	Overlong *Overlong
 	// Sandbox holds the options of sandbox_fusion; nil: it has no url.

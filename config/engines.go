@@ -162,7 +162,7 @@ func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 	}
 	rollout, hasRollout := o.take("rollout")
 	if hasRollout && (len(p.Models) == 0 || enabled) {
-		r.rollout(e, r.mapping(rollout), enabled)
+		r.rollout(p, e, r.mapping(rollout), enabled)
 	}
 	r.resourcePool(p, o, enabled)
 	if e.Managed != nil {
@@ -204,7 +204,7 @@ func (r *reader) faulty(path string) bool {
 }
 
 // rollout reads reward_model.rollout.
-func (r *reader) rollout(e *Engine, o *object, enabled bool) {
+func (r *reader) rollout(p *Profile, e *Engine, o *object, enabled bool) {
 	if v, ok := o.take("name"); ok && !v.null() && v.node.Value != "???" {
 		if name, ok := r.choice(v, append([]string{"external", "onnx"}, kindWords()...)); ok && enabled && name == "onnx" {
 			e.local = true
@@ -232,6 +232,9 @@ func (r *reader) rollout(e *Engine, o *object, enabled bool) {
 		}
 	case enabled:
 		r.engineSettings(o, e)
+	}
+	if v, ok := o.take("profiler"); ok && !v.null() {
+		p.Profiler = r.profiler(v, "")
 	}
 	r.parallel(e, o, enabled)
 	for _, entry := range o.rest() {

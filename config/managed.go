@@ -43,7 +43,7 @@ type Managed struct {
 	deviceAt Place
 }
 
-// Profiler is verl's section profiler of an engine.
+// Profiler is verl's section profiler of an engine. Processes of Python rewards are profiled by it, too.
 type Profiler struct {
 	Tool engines.Profiler
 	// All has every server profiled; else Ranks says which, by number.
@@ -67,7 +67,22 @@ func (p *Profiler) Of(servers int) (out []int) {
 
 const profilesFolder = "outputs/profile/reward_model"
 
-// profiler reads rollout.profiler; nil: it is off.
+// Profilers are those of the file, of engines that are started here and of others; each of them is for Python rewards as well.
+func (c *Config) Profilers() (all []*Profiler) {
+	for _, name := range c.EngineNames() {
+		if m := c.Engines[name].Managed; m != nil && m.Profiler != nil {
+			all = append(all, m.Profiler)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
+		if p := c.Profiles[name].Profiler; p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// profiler reads rollout.profiler; nil: it is off. A kind of "" is no engine that is started here.
 func (r *reader) profiler(v value, kind engines.Kind) *Profiler {
 	o := r.mapping(v)
 	p := &Profiler{SavePath: profilesFolder, Steps: []int{1}}
@@ -78,7 +93,7 @@ func (r *reader) profiler(v value, kind engines.Kind) *Profiler {
 	tool, _ := o.take("tool")
 	if !tool.null() && on {
 		if s, ok := r.choice(tool, []string{string(engines.Torch), string(engines.Nsys)}); ok {
-			if p.Tool = engines.Profiler(s); !slices.Contains(kind.Profiles(), p.Tool) {
+			if p.Tool = engines.Profiler(s); kind != "" && !slices.Contains(kind.Profiles(), p.Tool) {
 				r.fault(tool, "%s has no profiles by %s; it has those by %v", kind, s, kind.Profiles())
 			}
 		}
@@ -115,7 +130,7 @@ func (r *reader) profiler(v value, kind engines.Kind) *Profiler {
 			r.fault(v, "is enabled and has no tool: write torch or nsys")
 		}
 	case !p.All && len(p.Ranks) == 0:
-		r.note(v, "profiles no server: write the numbers of servers as ranks, such as [0], or all_ranks: true")
+		r.note(v, "profiles nothing: write the numbers of servers, and of processes of Python rewards, as ranks, such as [0], or all_ranks: true")
 	}
 	return p
 }
@@ -397,9 +412,7 @@ func (p *printer) managed(depth int, e *Engine, named bool) {
 	for i, n := range []int{e.Parallel.Tensor, e.Parallel.Pipeline, e.Parallel.Data} {
 		p.line(depth, "%s: %d", parallelKeys()[i], n)
 	}
-	if f := m.Profiler; f != nil {
-		p.line(depth, "profiler: {enable: true, tool: %s, all_ranks: %v, ranks: %s, steps: %s, save_path: %s}", f.Tool, f.All, encode(f.Ranks), encode(f.Steps), quote(f.SavePath))
-	}
+	p.profiler(depth, m.Profiler)
 	var own keys.Set
 	m.Keys(&own)
 	p.keys(depth, own.Keys)

@@ -76,7 +76,7 @@ func TestTheProfilerOfAnEngineIsReadInVerlsWords(t *testing.T) {
 	assert.Equal(t, "outputs/profile/reward_model", p.SavePath)
 	assert.Contains(t, notes(c), "tool_config: has no effect")
 	assert.Equal(t, p, parse(t, printed(t, c)).Engines["reward_model"].Managed.Profiler)
-	assert.Contains(t, notes(parse(t, "", append(base, "reward.reward_model.rollout.profiler.tool=torch")...)), "profiler: profiles no server: write the numbers of servers as ranks")
+	assert.Contains(t, notes(parse(t, "", append(base, "reward.reward_model.rollout.profiler.tool=torch")...)), "profiler: profiles nothing: write the numbers of servers")
 	for want, more := range map[string][]string{
 		"profiler: is enabled and has no tool":                 nil,
 		"profiler.tool: want one of torch, nsys":               {"reward.reward_model.rollout.profiler.tool=npu"},
@@ -90,4 +90,10 @@ func TestTheProfilerOfAnEngineIsReadInVerlsWords(t *testing.T) {
 	}
 	off := parse(t, "", append(base[:4:4], "reward.reward_model.rollout.profiler.enable=False", "reward.reward_model.rollout.profiler.tool=torch")...)
 	assert.Nil(t, off.Engines["reward_model"].Managed.Profiler)
+	assert.Empty(t, off.Profilers())
+	for _, more := range [][]string{{"reward.reward_model.enable=False"}, {"reward.reward_model.rollout.name=external", "+reward.reward_model.rollout.base_urls=[http://127.0.0.1:1]"}} {
+		c := parse(t, "", append(append(base[:5:5], "reward.reward_model.rollout.profiler.tool=torch", "reward.reward_model.rollout.profiler.all_ranks=True"), more...)...)
+		require.Len(t, c.Profilers(), 1, "it is that of Python rewards")
+		assert.Equal(t, c.Profilers(), parse(t, printed(t, c)).Profilers())
+	}
 }

@@ -125,7 +125,7 @@ func (p *printer) profile(depth int, r *Profile) {
 // shared is what a profile says for all its components.
 func (p *printer) shared(depth int, c *Config, r *Profile) {
 	p.models(depth, c, r)
-	p.rewardModel(depth, c.Engines[r.Engine], r.Cards)
+	p.rewardModel(depth, c.Engines[r.Engine], r)
 	if o := r.Overlong; o != nil {
 		p.comment(depth, "verl's dapo manager adds a penalty for responses near their limit.")
 		p.line(depth, "reward_manager: {name: dapo}")
@@ -155,9 +155,10 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 	}
 }
 
-// rewardModel is a profile's engine, which may be nil, and its cards.
-func (p *printer) rewardModel(depth int, e *Engine, cards ResourcePool) {
-	if e == nil && cards.PerNode == 0 {
+// rewardModel is a profile's engine, which may be nil, with its cards and its profiler.
+func (p *printer) rewardModel(depth int, e *Engine, r *Profile) {
+	cards := r.Cards
+	if e == nil && cards.PerNode == 0 && r.Profiler == nil {
 		return
 	}
 	p.line(depth, "reward_model:")
@@ -169,10 +170,15 @@ func (p *printer) rewardModel(depth int, e *Engine, cards ResourcePool) {
 		p.line(depth+1, "nnodes: %d", cards.Nodes)
 	}
 	if e == nil {
+		if r.Profiler != nil {
+			p.line(depth+1, "rollout:")
+			p.profiler(depth+2, r.Profiler)
+		}
 		return
 	}
 	p.line(depth+1, "model_path: %s", quote(e.Model))
 	p.line(depth+1, "rollout:")
+	p.profiler(depth+2, r.Profiler)
 	if e.ONNX != "" {
 		p.line(depth+2, "name: onnx")
 		p.device(depth+2, e)
@@ -190,6 +196,13 @@ func (p *printer) rewardModel(depth int, e *Engine, cards ResourcePool) {
 		}
 	}
 	p.engine(depth+2, e)
+}
+
+// profiler is how an engine or Python rewards are profiled; nil: they are not.
+func (p *printer) profiler(depth int, f *Profiler) {
+	if f != nil {
+		p.line(depth, "profiler: {enable: true, tool: %s, all_ranks: %v, ranks: %s, steps: %s, save_path: %s}", f.Tool, f.All, encode(f.Ranks), encode(f.Steps), quote(f.SavePath))
+	}
 }
 
 // device is where a model runs.

@@ -166,11 +166,11 @@ func rolloutKeys(s *keys.Section) {
 		disaggregation`) {
 		s.Other(name, "", "", "")
 	}
-	f := s.Section("profiler", "Profiles of the engine, which is started here, in chosen steps.")
+	f := s.Section("profiler", "Profiles in chosen training steps: of the engine, where it is started here, and of the processes of Python rewards.")
 	f.Bool(new(bool), "enable", "Profiles are made.")
-	f.Other("tool", "", "torch or nsys", "torch: PyTorch's profiler in the server. nsys: the server runs under NVIDIA's Nsight Systems.")
-	f.Other("ranks", "", "numbers", "The servers that are profiled, from 0.")
-	f.Bool(new(bool), "all_ranks", "All servers are profiled.")
+	f.Other("tool", "", "torch or nsys", "torch: PyTorch's profiler in the process. nsys: NVIDIA's Nsight Systems, under which the engine is started.")
+	f.Other("ranks", "", "numbers", "The servers of the engine, and the processes of each Python reward, that are profiled, from 0.")
+	f.Bool(new(bool), "all_ranks", "All servers and processes are profiled.")
 	f.Other("save_path", profilesFolder, "a folder", "Where the profiles are written.")
 	f.Other("tool_config", "", "", "")
 	f.Keys = append(f.Keys, unset(func(k *keys.Set) {

@@ -46,7 +46,7 @@ type parts struct {
 	load     func() (*config.Config, error)
 	// colocated shares the memory of the cards with a trainer; nil: nobody does.
 	colocated *colocated
-	profiler  *profiler    // nil: no engine is profiled
+	profiler  *profiler    // nil: nothing is profiled
 	calls     bool         // functions of users are called with known samples at start
 	fleet     *queue.Fleet // nil: nothing is asked by HTTP, or there are no other processes
 	// local is where functions in Python find the reward router, and its key; nil
@@ -107,7 +107,7 @@ func newParts(o Options) (*parts, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
 	}
-	if p.profiler = newProfiler(p.cfg, p.scorers.Engines); p.profiler != nil {
+	if p.profiler = newProfiler(p.cfg, p.scorers); p.profiler != nil {
 		if err = p.adjust(func(c *rewards.ManagerConfig) { c.Begun = p.profiler.begun }); err != nil {
 			return nil, errors.Join(err, p.closeRouter(), p.scorers.Close())
 		}

@@ -10,38 +10,45 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/pool/engines"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
 // profileIdle is for how long no sample of a profiled step is scored before its profile is written.
 const profileIdle = 2 * time.Second
 
-// profiler has engines profiled while samples of chosen training steps are scored in this process: from the
+// profiler has engines and Python rewards profiled while samples of chosen training steps are scored in this process: from the
 // first one until none has been for profileIdle, or one of another step comes.
 type profiler struct {
 	engines *Engines
-	steps   []int
+	python  *python.Functions
+	all     []*config.Profiler
 
 	mu      sync.Mutex
 	step    int             // guarded by mu; the one that is profiled
 	on      bool            // guarded by mu
 	running int             // guarded by mu; samples of the step
 	idle    *time.Timer     // guarded by mu; nil: some are running
-	last    <-chan struct{} // guarded by mu; closed when what the engines were told last is done
+	last    <-chan struct{} // guarded by mu; closed when what was told last is done
 	work    sync.WaitGroup
 }
 
-// newProfiler is nil where no engine is profiled.
-func newProfiler(c *config.Config, e *Engines) *profiler {
-	p := &profiler{engines: e}
-	for _, cfg := range c.Engines {
-		if m := cfg.Managed; m != nil && m.Profiler != nil {
-			p.steps = append(p.steps, m.Profiler.Steps...)
-		}
-	}
-	if len(p.steps) == 0 {
+// newProfiler is nil where nothing is profiled.
+func newProfiler(c *config.Config, s *Scorers) *profiler {
+	p := &profiler{engines: s.Engines, python: s.Python, all: c.Profilers()}
+	if len(p.all) == 0 {
 		return nil
 	}
 	return p
+}
+
+// of is the profiler of a step; nil: it is not profiled.
+func (p *profiler) of(step int) *config.Profiler {
+	for _, one := range p.all {
+		if slices.Contains(one.Steps, step) {
+			return one
+		}
+	}
+	return nil
 }
 
 // profileOf is how the servers of an engine are profiled; nil: none is.
@@ -67,12 +74,12 @@ func (p *profiler) begun(s *rewards.Sample) (ended func()) {
 	if p.on && step != p.step {
 		p.stop()
 	}
-	if !slices.Contains(p.steps, step) {
+	if p.of(step) == nil {
 		return func() {}
 	}
 	if !p.on {
 		p.on, p.step, p.running = true, step, 0
-		p.do((*engines.Engine).StartProfile, "a profile of an engine has begun", "a profile of an engine did not begin")
+		p.do(true)
 	}
 	p.running++
 	if p.idle != nil {
@@ -107,11 +114,11 @@ func (p *profiler) stop() {
 		p.idle.Stop()
 		p.idle = nil
 	}
-	p.do((*engines.Engine).StopProfile, "a profile of an engine is written", "a profile of an engine was not written")
+	p.do(false)
 }
 
-// do tells the engines, one thing after the other. The caller holds mu.
-func (p *profiler) do(what func(*engines.Engine, context.Context) error, done, failed string) {
+// do has profiles begun or written, one after the other. The caller holds mu.
+func (p *profiler) do(begin bool) {
 	step, before, after := p.step, p.last, make(chan struct{})
 	p.last = after
 	p.work.Go(func() { // ends with its calls, which are bounded
@@ -119,17 +126,49 @@ func (p *profiler) do(what func(*engines.Engine, context.Context) error, done, f
 		if before != nil {
 			<-before
 		}
-		for _, x := range p.engines.engines {
-			if x.run == nil || x.cfg.Managed.Profiler == nil || !slices.Contains(x.cfg.Managed.Profiler.Steps, step) {
-				continue
-			}
-			if err := what(x.run, context.Background()); err != nil {
-				p.engines.log.Error(failed, "engine", x.cfg.Name, "step", step, "error", err)
-				continue
-			}
-			p.engines.log.Info(done, "engine", x.cfg.Name, "step", step, "folder", x.cfg.Managed.Profiler.SavePath)
-		}
+		var both sync.WaitGroup
+		both.Go(func() { p.doEngines(begin, step) })
+		both.Go(func() { p.doPython(begin, step) })
+		both.Wait()
 	})
+}
+
+func (p *profiler) doEngines(begin bool, step int) {
+	what, done, failed := (*engines.Engine).StopProfile, "a profile of an engine is written", "a profile of an engine was not written"
+	if begin {
+		what, done, failed = (*engines.Engine).StartProfile, "a profile of an engine has begun", "a profile of an engine did not begin"
+	}
+	for _, x := range p.engines.engines {
+		if x.run == nil || x.cfg.Managed.Profiler == nil || !slices.Contains(x.cfg.Managed.Profiler.Steps, step) {
+			continue
+		}
+		if err := what(x.run, context.Background()); err != nil {
+			p.engines.log.Error(failed, "engine", x.cfg.Name, "step", step, "error", err)
+			continue
+		}
+		p.engines.log.Info(done, "engine", x.cfg.Name, "step", step, "folder", x.cfg.Managed.Profiler.SavePath)
+	}
+}
+
+func (p *profiler) doPython(begin bool, step int) {
+	var pr *python.Profile
+	done, failed := "a profile of a Python reward is written", "a profile of a Python reward was not written"
+	if cfg := p.of(step); begin {
+		folder, err := filepath.Abs(cfg.SavePath)
+		if err != nil {
+			p.engines.log.Error("the folder of the profiles cannot be named", "folder", cfg.SavePath, "error", err)
+			return
+		}
+		pr = &python.Profile{Tool: string(cfg.Tool), All: cfg.All, Ranks: cfg.Ranks, Folder: folder, Step: step}
+		done, failed = "a profile of a Python reward has begun", "a profile of a Python reward did not begin"
+	}
+	paths, err := p.python.Profile(context.Background(), pr)
+	for _, path := range paths {
+		p.engines.log.Info(done, "step", step, "file", path)
+	}
+	if err != nil {
+		p.engines.log.Error(failed, "step", step, "error", err)
+	}
 }
 
 // close writes what is being profiled.

@@ -285,6 +285,49 @@ func TestAnEngineRunsUnderNsysWhichIsToldOfTheChosenStepsOnly(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(log, "profile stop"))
 }
 
+func TestAPythonRewardIsProfiledInTheChosenStepsOnly(t *testing.T) {
+	t.Parallel()
+	folder, addr := t.TempDir(), main.FreePort(t)
+	reward, err := filepath.Abs("../../rewards/python/testdata/profiled.py")
+	require.NoError(t, err)
+	p := main.StartAt(t, folder, os.Environ(), "serve", "--listen", addr, "reward.custom_reward_function.path="+reward, "reward.custom_reward_function.name=multiply",
+		"reward.reward_model.rollout.profiler.enable=True", "reward.reward_model.rollout.profiler.tool=torch", "reward.reward_model.rollout.profiler.all_ranks=True",
+		"+reward.reward_model.rollout.profiler.steps=[2,4]", "reward.reward_model.rollout.profiler.save_path=profiles")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr, Run: "profiled"})
+	require.NoError(t, err)
+	defer c.Close()
+	scored := 0
+	score := func(step int64) (profiled bool) {
+		scored++
+		f, err := c.Submit(ctx, &rewards.Sample{ID: fmt.Sprint(scored), Step: step, Response: strings.Repeat("a", scored)}, 0)
+		require.NoError(t, err)
+		r, err := f.Wait(ctx)
+		require.NoError(t, err)
+		require.NotNil(t, r.RewardScore, "%+v", r.Errors)
+		return r.ExtraInfo["profiled"] == true
+	}
+	for step := int64(1); step <= 5; step++ {
+		for !score(step) && step%2 == 0 { // until the profile has begun
+		}
+		if step%2 == 1 { // until that of the step before is written
+			for score(step) {
+			}
+		}
+	}
+	require.NoError(t, c.Close())
+	require.NoError(t, p.Signal(syscall.SIGTERM))
+	_, err = p.Wait()
+	require.NoError(t, err)
+	traces, err := filepath.Glob(filepath.Join(folder, "profiles", "*"))
+	require.NoError(t, err)
+	require.Len(t, traces, 2, "%v", traces)
+	for i, step := range []string{"2", "4"} {
+		assert.Contains(t, filepath.Base(traces[i]), "profiled.multiply.step-"+step+".pid-")
+	}
+}
+
 func TestDoctorSaysWhichProgramStartsAnEngine(t *testing.T) {
 	t.Parallel()
 	cfg := filepath.Join(t.TempDir(), "cfg.yaml")

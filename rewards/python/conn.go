@@ -42,6 +42,7 @@ type conn struct {
 	closed   bool              // guarded by mu; nothing new
 	blamed   *entry            // guarded by mu; the call for which the process was killed
 	answered uint64            // guarded by mu; calls that got an answer
+	profiles []chan reply      // guarded by mu; those who wait for answers to profiles, in the order of their frames
 }
 
 // entry is a call that the process holds. It ends with the process's answer or its
@@ -328,6 +329,10 @@ func (c *conn) read() error {
 		}
 		if r.Op == "stuck" {
 			c.stuck(r.ID)
+			continue
+		}
+		if r.Op == "profiled" {
+			c.profiled(r)
 			continue
 		}
 		c.finish(r.ID, answer{reply: r})

@@ -52,14 +52,16 @@ type load struct {
 }
 
 // call is a frame to a process: a sample or a group to score, the scores of a group to work on,
-// or a word to give one of them up.
+// a word to give one of them up, or a profile to begin or end.
 type call struct {
-	Op     string          `json:"op"` // "call", "group", "score_group" or "cancel"
+	Op     string          `json:"op"` // "call", "group", "score_group", "cancel" or "profile"
 	ID     uint64          `json:"id"`
 	Sample *rewards.Sample `json:"sample,omitempty"`
 	Media  []tensor        `json:"media,omitempty"`
 	Scores []*float64      `json:"scores,omitempty"` // of a group; nil: the member has none
 	Group  *groupHead      `json:"group,omitempty"`
+	Tool   string          `json:"tool,omitempty"` // of a profile
+	Path   string          `json:"path,omitempty"` // of a profile that begins; "": one ends
 
 	group *groupCall // what Group is made from when the call has its place
 }
@@ -78,7 +80,7 @@ type tensor struct {
 
 // reply is a frame from a process.
 type reply struct {
-	Op      string         `json:"op"` // "ready", "inspected", "refused", "result", "skip", "error" or "stuck"
+	Op      string         `json:"op"` // "ready", "inspected", "refused", "result", "skip", "error", "stuck" or "profiled"
 	ID      uint64         `json:"id"`
 	Async   bool           `json:"async"`
 	PID     int            `json:"pid"`
@@ -98,6 +100,7 @@ type reply struct {
 	Class   rewards.Class  `json:"class"`
 	Message string         `json:"message"`
 	Output  string         `json:"output"`
+	Path    string         `json:"path"` // of a profile
 
 	takes
 }

@@ -16,8 +16,9 @@ type Functions struct {
 	devices Devices
 	share   *share
 
-	mu   sync.Mutex
-	made []*Scorer // guarded by mu; with those that are closed
+	mu     sync.Mutex
+	made   []*Scorer // guarded by mu; with those that are closed
+	models []*Runner // guarded by mu; likewise
 }
 
 // NewFunctions takes the configuration that all functions share, and what runs models; nil: nothing
@@ -31,7 +32,7 @@ func (f *Functions) make(opts Options) (rewards.Scorer, error) {
 		return nil, fmt.Errorf("python: %s scores whole prompt groups", opts.label())
 	}
 	if opts.Placement != nil {
-		m, err := newModel(f.cfg, opts, f.devices)
+		m, err := f.newModel(opts)
 		if err != nil {
 			return nil, err
 		}

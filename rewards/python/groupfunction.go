@@ -152,7 +152,7 @@ func (f *Functions) makeGroup(opts Options) (rewards.GroupScorer, error) {
 	}
 	g := &GroupFunction{opts: opts.WithDefaults()}
 	if opts.Placement != nil {
-		m, err := newModel(f.cfg, opts, f.devices)
+		m, err := f.newModel(opts)
 		if err != nil {
 			return nil, err
 		}

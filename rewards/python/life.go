@@ -172,7 +172,11 @@ func (p *processes) up(pl *place) {
 	p.failures = 0
 	p.known, p.async, p.capacity, p.startTook, p.takes = true, pl.conn.async, pl.conn.capacity, pl.conn.startTook, pl.conn.takes
 	pl.up = time.Now()
+	for slices.ContainsFunc(p.places, func(o *place) bool { return o.number == pl.number }) {
+		pl.number++
+	}
 	p.places = append(p.places, pl)
+	p.profileLate(pl)
 	if p.lost > 0 {
 		p.lost--
 		p.stats.Restarts++

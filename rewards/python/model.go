@@ -57,12 +57,12 @@ var _ rewards.ExtraFielder = declaredModel{}
 func (d declaredModel) ExtraFields() []rewards.Field { return slices.Clone(d.fields) }
 
 // newModel makes the scorer of a model without starting anything: Warm or the first Score does.
-func newModel(cfg Config, opts Options, devices Devices) (*Model, error) {
-	cfg, opts = cfg.WithDefaults(), opts.WithDefaults()
+func (f *Functions) newModel(opts Options) (*Model, error) {
+	cfg, opts := f.cfg.WithDefaults(), opts.WithDefaults()
 	if err := errors.Join(cfg.Validate(), opts.Validate()); err != nil {
 		return nil, err
 	}
-	if devices == nil {
+	if f.devices == nil {
 		return nil, fmt.Errorf("python: %s has the keys of a model, and there are no devices to run it", opts.label())
 	}
 	what, err := json.Marshal([]any{opts, cfg.interpreter(opts)})
@@ -76,10 +76,16 @@ func newModel(cfg Config, opts Options, devices Devices) (*Model, error) {
 	if opts.Grouped() {
 		o.MaxBatch = 1 // a group is one message
 	}
-	net, err := devices.Python(infer.Model{
+	net, err := f.devices.Python(infer.Model{
 		Name: opts.label(), Path: opts.Path, Device: strings.Join(placed.Devices, ", "),
 		Entry: opts.label() + "#" + hex.EncodeToString(sum[:3]),
-	}, o, placed.Fraction, func(visible string) *Runner { return &Runner{cfg: cfg, opts: opts, card: visible} })
+	}, o, placed.Fraction, func(visible string) *Runner {
+		r := &Runner{cfg: cfg, opts: opts, card: visible}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.models = append(f.models, r)
+		return r
+	})
 	m := &Model{opts: opts, fields: fieldsOf(opts), net: net}
 	if errors.Is(err, infer.ErrMissing) { // the plan of cards has said so; other processes may have them
 		m.lacks, err = err, nil

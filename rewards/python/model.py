@@ -341,11 +341,16 @@ def free_cache():
         pass  # a device that is lost says so at the next batch
 
 
+profiles = process.Profiles()
+
+
 def do(model, header, body):
     """The header and body of the answer to a batch."""
     what, printed = json.loads(body), Output()
     process._printed.set(printed)
     try:
+        if what["op"] == "profile":
+            return {"op": "ok"}, profiles.reply(what)
         if what["op"] in ("sleep", "wake"):
             model.wait(getattr(model.owner, what["op"])())
             return {"op": "ok"}, {"bytes": model.device_bytes()}

@@ -58,6 +58,7 @@ type processes struct {
 	pause     time.Time             // guarded by mu; no start before it
 	wake      *time.Timer           // guarded by mu; starts what waits for pause
 	stats     Stats                 // guarded by mu
+	profile   *Profile              // guarded by mu; the one that is being made; nil: none is
 }
 
 // Stats is a snapshot of a scorer's processes. The counters only grow.
@@ -87,6 +88,7 @@ type Stats struct {
 // place is a process that is alive.
 type place struct {
 	conn    *conn
+	number  int // among those alive, from 0
 	running int
 	idle    time.Time // since when; while nothing runs
 	spare   bool      // one of the share's

@@ -6,9 +6,9 @@ numpy or torch are imported when a sample carries pixels.
 
 Protocol: one frame is a little-endian uint32 length of the header, a uint32
 length of the body, the header (JSON) and the body (raw tensors). Nothing is ever
-unpickled. The parent sends ``load`` once, then ``call``, ``group``, ``score_group`` and
-``cancel``; the process answers ``ready`` or ``refused`` to the first and ``result`` or
-``error`` to every call and group, exactly once, and says ``stuck`` of one that blocks the event
+unpickled. The parent sends ``load`` once, then ``call``, ``group``, ``score_group``,
+``cancel`` and ``profile``; the process answers ``ready`` or ``refused`` to the first and ``result`` or
+``error`` to every call and group, exactly once, ``profiled`` to every profile, and says ``stuck`` of one that blocks the event
 loop of an async function. To a ``load`` with ``inspect`` it answers ``inspected`` or
 ``refused``, makes no class, and ends. A plain function runs on the main thread, one call at a
 time, so that code using signals for its own time limits works; with a concurrency
@@ -157,6 +157,69 @@ class Tee(io.TextIOBase):
         while data:
             data = data[os.write(self.descriptor, data) :]
         return len(text)
+
+
+# --- profiles ---------------------------------------------------------------
+
+
+class Profiles:
+    """The profile of this process, while one runs. One thread begins and ends it."""
+
+    def __init__(self):
+        self.path, self.stop = "", None
+
+    def reply(self, what):
+        """Begins the profile that a frame asks for, and answers where it will be; one without a path ends it and
+        answers where it is, "" where none ran. A fault is in the message."""
+        said = {"op": "profiled", "path": ""}
+        try:
+            stop, self.stop = self.stop, None
+            if stop is not None:
+                said["path"] = self.path
+                stop()
+            if what.get("path"):
+                said["path"] = self.path = f"{what['path']}.pid-{os.getpid()}.pt.trace.json.gz"
+                self.stop = {"torch": self.torch, "nsys": self.cuda}[what["tool"]]()
+        except Exception as error:
+            said["message"] = describe(error)
+        return said
+
+    def torch(self):
+        """A trace of PyTorch, of all threads where it can (2.8), on the CPU and on the card."""
+        torch = imported_torch()
+        from torch import profiler
+
+        more = {}
+        try:
+            more["experimental_config"] = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+        except (AttributeError, TypeError):
+            pass
+        activities = [profiler.ProfilerActivity.CPU] + [profiler.ProfilerActivity.CUDA] * torch.cuda.is_available()
+        profile = profiler.profile(activities=activities, record_shapes=True, **more)
+        path = self.path
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        profile.start()
+
+        def stop():
+            profile.stop()
+            profile.export_chrome_trace(path)
+
+        return stop
+
+    def cuda(self):
+        """CUDA's range of capture, for the nsys under which the server was started."""
+        torch = imported_torch()
+        if not torch.cuda.is_available():
+            raise Refused("this process has no card: nsys captures nothing of it")
+        torch.cuda.profiler.start()
+        return torch.cuda.profiler.stop
+
+
+def imported_torch():
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise Refused("the process has not imported torch, which makes the profile")
+    return torch
 
 
 # --- the keeper -------------------------------------------------------------
@@ -936,6 +999,7 @@ class Process:
         self.sock, self.function = sock, function
         self.tasks = {}  # of calls, by id; only the event loop's thread changes it
         self.beat = 0
+        self.profiles = Profiles()
         self.writing, self.logging = threading.Lock(), threading.Lock()
 
     def reply(self, call, header, printed):
@@ -947,6 +1011,11 @@ class Process:
                 write_frame(self.sock, header)
             except (BadResult, ValueError, RecursionError) as error:
                 write_frame(self.sock, {"id": call, **failure(BadResult(str(error)))})
+
+    def profile(self, header):
+        reply = self.profiles.reply(header)
+        with self.writing:
+            write_frame(self.sock, reply)
 
     def finish(self, header, result, began):
         """The reply to a frame that was answered with result."""
@@ -981,6 +1050,8 @@ class Process:
             header, body = read_frame(self.sock)
             if header["op"] in CALLS:
                 work(header, body)
+            elif header["op"] == "profile":
+                self.profile(header)
             del header, body
 
     def work(self, header, body):
@@ -1048,6 +1119,8 @@ class Process:
             task.add_done_callback(lambda task: self.ended(header["id"], task, printed))
         elif header["op"] == "cancel" and header["id"] in self.tasks:
             self.tasks[header["id"]].cancel()
+        elif header["op"] == "profile":
+            self.profile(header)
 
     async def one(self, header, body, printed):
         _printed.set(printed)  # each task has a context of its own

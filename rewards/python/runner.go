@@ -296,10 +296,12 @@ func (r *Runner) end(ctx context.Context, p *subprocess.Pool) {
 
 // everywhere has every process do something that is not for a sample.
 func (r *Runner) everywhere(ctx context.Context, p *subprocess.Pool, op string) error {
-	meta, err := json.Marshal(map[string]string{"op": op})
-	if err != nil {
-		return err
-	}
+	_, err := r.each(ctx, p, func(int) any { return map[string]string{"op": op} })
+	return err
+}
+
+// each asks every process something that is not for a sample, with its number from 0, and returns their answers.
+func (r *Runner) each(ctx context.Context, p *subprocess.Pool, what func(process int) any) ([][]byte, error) {
 	leases := make([]subprocess.Lease, 0, r.Slots())
 	defer func() {
 		for _, l := range leases {
@@ -309,16 +311,23 @@ func (r *Runner) everywhere(ctx context.Context, p *subprocess.Pool, op string) 
 	for range r.Slots() {
 		l, err := p.Take(ctx, fair.Tenant{})
 		if err != nil {
-			return incoming(ctx, 1, err)
+			return nil, incoming(ctx, 1, err)
 		}
 		leases = append(leases, l)
 	}
-	for _, l := range leases {
-		if _, err := l.Do(ctx, subprocess.Request{Name: op, Meta: meta}); err != nil {
-			return incoming(ctx, 1, err)
+	answers := make([][]byte, len(leases))
+	for i, l := range leases {
+		meta, err := json.Marshal(what(i))
+		if err != nil {
+			return nil, err
 		}
+		answer, err := l.Do(ctx, subprocess.Request{Name: "all processes", Meta: meta})
+		if err != nil {
+			return nil, incoming(ctx, 1, err)
+		}
+		answers[i] = answer.Body
 	}
-	return nil
+	return answers, nil
 }
 
 // Restart replaces all processes.
