@@ -186,7 +186,7 @@ func newEngineTrial(ctx context.Context, o Options) (_ Trial, err error) {
 	}
 	root, err := report.Repository()
 	if err == nil {
-		t.deployment, err = deploy(ctx, root, layout{name: "embedded"}, rewardSetting{yaml: judgeProfile(t.engine.url(), t.places)})
+		t.deployment, err = deploy(ctx, root, layout{name: "embedded"}, rewardSetting{yaml: judgeProfile(t.places, t.engine.url())})
 	}
 	if err != nil {
 		t.engine.kill()

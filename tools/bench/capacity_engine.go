@@ -18,6 +18,7 @@ import (
 type timedEngine struct {
 	addr   string
 	places chan struct{}
+	slow   float64 // times as long as asked; 0: once
 
 	mu     sync.Mutex
 	took   map[int]float64 // seconds in a place, by call; guarded by mu
@@ -101,6 +102,7 @@ func (e *timedEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { <-e.places }()
+	seconds *= max(e.slow, 1)
 	begun := time.Now()
 	if sleep(r.Context(), time.Duration(seconds*float64(time.Second))) != nil || e.isCut(w, r) {
 		return
@@ -141,4 +143,11 @@ func (e *timedEngine) times(from, n int) ([]float64, error) {
 		out[i] = s
 	}
 	return out, nil
+}
+
+// asked is how many calls it has answered.
+func (e *timedEngine) asked() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.took)
 }

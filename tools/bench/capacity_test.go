@@ -193,7 +193,7 @@ func TestAQuickRunOfCapacityWorks(t *testing.T) {
 		t.Skipf("SKIPPED: %v: the benchmarks of capacity were not tried", err)
 	}
 	var out, stderr bytes.Buffer
-	code := run(t.Context(), suites(), []string{"-quick", "-rows", "async256/|engine1024/|mixed/|weights-runs/"}, &out, &stderr)
+	code := run(t.Context(), suites(), []string{"-quick", "-rows", "async256/|engine1024/|mixed/|replicas/|weights-runs/"}, &out, &stderr)
 	require.Equal(t, exitHeld, code, stderr.String())
 	assert.NotContains(t, out.String(), "not measured")
 	assert.Contains(t, out.String(), "mixed/over-ideal")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rewardloop/rewardloop/tools/bench/report"
@@ -14,10 +15,11 @@ const (
 	lineSync   = "256 of time.sleep(1) with concurrency: 256: ≤ 2.5 s"
 	lineEngine = "1,024 calls to a stub engine of 1 s, concurrency: 256: ≤ 1.03 × the ideal queue fed with the client's submit times and the stub's service times, " +
 		"and ≤ 1.03 × bare net/http"
-	lineMixed   = "OCR + a judge of 1 s in one profile, three workers of which one is 4 × slower, 512 samples: ≤ 1.05 × ideal"
-	lineWeights = "Weights 1:3 between two runs of one profile, and of two profiles on one device: ± 5 %"
-	lineOutage  = "The engine killed for 3 minutes in the middle of a step: nothing fails, nothing else slows down, the step ends within the outage + 1.1 × its rest"
-	lineCut     = "The engine partitioned from one worker only: the others go on"
+	lineMixed    = "OCR + a judge of 1 s in one profile, three workers of which one is 4 × slower, 512 samples: ≤ 1.05 × ideal"
+	lineWeights  = "Weights 1:3 between two runs of one profile, and of two profiles on one device: ± 5 %"
+	lineOutage   = "The engine killed for 3 minutes in the middle of a step: nothing fails, nothing else slows down, the step ends within the outage + 1.1 × its rest"
+	lineReplicas = "3 replicas, one slow: p99 ≤ 1.2 × the two good ones' alone"
+	lineCut      = "The engine partitioned from one worker only: the others go on"
 )
 
 // capacity is whether as much is under way at a time as can be, and no more.
@@ -30,7 +32,8 @@ func capacity() Suite {
 			"sample and the times that the stub measured; bare is net/http alone with 256 calls in flight against the same stub, in turn; on both sides the connections are " +
 			"open before. mixed is a profile of a reader and a judge of 1 s, three worker processes, 512 samples at once: the reader is a function in Python that sleeps for 0.1 s, so that three " +
 			"machines fit on this one, in two processes of each worker; on one worker it sleeps four times as long. Its ideal is the pull queue of those six readers, fed with the nominal times, with as many " +
-			"judgements beside it as there are samples (the median of 25 seeds). weights-runs are two runs of one profile of a function that blocks for 20 ms, weights-device two " +
+			"judgements beside it as there are samples (the median of 25 seeds). replicas is a judge of 100 ms with 24 samples in flight, once at two equal servers of an engine and once at three, " +
+			"of which the third takes 1 s; p99 is that of the answers to the client, slow_share the third server's part of them. weights-runs are two runs of one profile of a function that blocks for 20 ms, weights-device two " +
 			"runs with a profile of OCR each, on one ONNX session: loop.run_weights gives one run 3, both have 64 samples in flight or waiting, and off_by is how far the smaller part is from a quarter of all. " +
 			"outage is a declared step of 1 s a sample at a judge, 33 at a time, on three worker processes, beside 8 pictures in flight of another profile: once as it is and once with the engine " +
 			"killed for outage_s in the middle; over-rest is the time from the kill to the end of the step less the outage, over the same time of the step as it is. partition is the " +
@@ -50,6 +53,13 @@ func capacity() Suite {
 				Rows: []Row{{
 					Name: "over-ideal", Issue: lineMixed, Value: ratio("ours_s", "ideal_s"), Target: atMost(1.05),
 					Beside: []string{"ours_s", "ideal_s", "slow_share", "ideal_slow_share", othersCores},
+				}},
+			},
+			{
+				Name: "replicas", GoesOn: true, Setup: newReplicasTrial,
+				Rows: []Row{{
+					Name: "p99", Issue: lineReplicas, Value: ratio("three_p99_ms", "two_p99_ms"), Target: atMost(1.2),
+					Beside: []string{"three_p99_ms", "two_p99_ms", "three_per_s", "two_per_s", "slow_share"},
 				}},
 			},
 			sharesExperiment("weights-runs", newRunsTrial),
@@ -125,21 +135,21 @@ const (
 	enginePlaces = 256
 )
 
-// judgeProfile is a judge that asks an engine at an address, concurrency at a time, for as
+// judgeProfile is a judge that asks the servers of an engine at their addresses, concurrency at a time, for as
 // long as the prompt says.
-func judgeProfile(url string, concurrency int) string {
+func judgeProfile(concurrency int, urls ...string) string {
 	return fmt.Sprintf(`engines:
-  stub: {base_urls: [%q], model: stub, concurrency: %d}
+  stub: {base_urls: [%s], model: stub, concurrency: %d}
 reward:
   reward_functions:
     judge: {path: "builtin://judge", required: true, engine: stub, template: "{prompt}"}
-`, url, concurrency)
+`, strings.Join(urls, ", "), concurrency)
 }
 
 // mixedProfile is a reader in two processes of each worker, beside a judge.
 func mixedProfile(url string) string {
 	return fmt.Sprintf(`pool: {python: {processes: %d}}
-`, mixedReaders) + judgeProfile(url, enginePlaces) + `    reader: {path: functions.py, name: reads, required: true}
+`, mixedReaders) + judgeProfile(enginePlaces, url) + `    reader: {path: functions.py, name: reads, required: true}
 `
 }
 
