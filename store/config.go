@@ -1,0 +1,68 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rewardloop/rewardloop/config/keys"
+)
+
+// What is kept (Config.Keep).
+const (
+	KeepThumbnails = "thumbnails"
+	KeepResults    = "results"
+	KeepFull       = "full"
+	KeepOff        = "off"
+)
+
+// Config is the section store. The zero value of a field takes its default.
+type Config struct {
+	Keep  string
+	Path  string
+	Bytes int64
+	Age   time.Duration
+}
+
+// Keys implements keys.Described.
+func (c *Config) Keys(k *keys.Set) {
+	k.Choice(&c.Keep, "keep", []string{KeepThumbnails, KeepFull, KeepResults, KeepOff}, "thumbnails: results with their samples, and small JPEGs of pictures and videos, as many as a "+
+		"fortieth of the CPUs can make. full: all bytes of media besides, so that rewardloop replay can score the samples again. results: no media. off: nothing.")
+	k.Text(&c.Path, "path", "", "The SQLite file, another one for each server. Empty: PORT.db, by the port of server.listen, in the folder REWARDLOOP_STORE, else in rewardloop/store of "+
+		"XDG_STATE_HOME, else of ~/.local/state. REWARDLOOP_STORE=off switches that file off.")
+	k.Size(&c.Bytes, "bytes", 2<<30, "Size of the file; the oldest results are deleted beyond it.").Min(1 << 20)
+	k.Duration(&c.Age, "age", 30*24*time.Hour, "How long results are kept.").Min(time.Minute)
+}
+
+// WithDefaults returns a copy with the defaults filled in.
+func (c Config) WithDefaults() Config {
+	keys.Fill(&c)
+	return c
+}
+
+// Off is what REWARDLOOP_STORE says where no file is to be written that nobody has named.
+const Off = "off"
+
+// ErrOff is the error of DefaultFolder where the environment says so.
+var ErrOff = errors.New("REWARDLOOP_STORE is off")
+
+// DefaultFolder is where files of stores lie that have no path.
+func DefaultFolder() (string, error) {
+	folder := os.Getenv("REWARDLOOP_STORE")
+	switch {
+	case folder == Off:
+		return "", ErrOff
+	case folder != "":
+		return folder, nil
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "rewardloop", "store"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("store: no folder for results: %w; write store.path, or store.keep: off", err)
+	}
+	return filepath.Join(home, ".local", "state", "rewardloop", "store"), nil
+}

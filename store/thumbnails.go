@@ -1,0 +1,268 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"image"
+	"image/jpeg"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Sizes of thumbnails.
+const (
+	thumbSide    = 256 // pixels of the longer side
+	thumbQuality = 80
+	stripFrames  = 8 // of a video, side by side
+	stripSide    = 160
+	mediaPerItem = 8 // of a sample
+)
+
+// Thumbnails are made within cpuShare of the CPUs: a picture of 512² takes some 6 ms. Of time that was not used a burst is kept.
+const (
+	cpuShare = 1.0 / 40
+	cpuBurst = time.Second
+)
+
+// picture is one that waits for its thumbnail, with bytes of its own.
+type picture struct {
+	key   SampleKey
+	n     int
+	media rewards.Media
+	size  int64
+	whole int // frames of the original
+}
+
+type thumbnail struct {
+	key                   SampleKey
+	n                     int
+	jpeg                  []byte
+	width, height, frames int // of the original
+}
+
+// Media looks at the media of a sample whose result is there; failed says that it has no score. Their bytes are read until Media
+// returns. rest is what follows the header in the sample's frame.
+func (s *Store) Media(key SampleKey, all []*rewards.Media, rest []byte, failed bool) {
+	if s.cfg.Keep == KeepFull {
+		s.payload(key, rest)
+	}
+	if s.cfg.Keep != KeepFull && s.cfg.Keep != KeepThumbnails {
+		return
+	}
+	for i, m := range all[:min(len(all), mediaPerItem)] {
+		if m.Kind == rewards.Image || m.Kind == rewards.Video {
+			s.picture(key, i, m, failed)
+		}
+	}
+}
+
+func (s *Store) payload(key SampleKey, rest []byte) {
+	size := int64(len(rest))
+	if size == 0 {
+		return
+	}
+	s.mu.Lock()
+	room := !s.closed && len(s.queue) < maxRows && (s.payloads == 0 || s.payloads+size <= maxPayloads)
+	if room {
+		s.payloads += size // booked before it is copied
+	}
+	s.mu.Unlock()
+	if !room {
+		s.metrics.dropped.WithLabelValues("payload").Inc()
+		return
+	}
+	w := work{payload: &payload{key, bytes.Clone(rest)}}
+	s.mu.Lock()
+	s.queue = append(s.queue, w)
+	s.mu.Unlock()
+	poke(s.wake)
+}
+
+// picture lets one wait for its thumbnail. Where many wait, only those of failed samples join them.
+func (s *Store) picture(key SampleKey, n int, m *rewards.Media, failed bool) {
+	chosen, whole := excerpt(m)
+	size := int64(len(chosen.Data))
+	for _, f := range chosen.Frames {
+		size += int64(len(f))
+	}
+	limit := int64(maxPictures)
+	if !failed {
+		limit /= 2
+	}
+	s.mu.Lock()
+	room := !s.closed && (s.picBytes == 0 || s.picBytes+size <= limit)
+	if room {
+		s.picBytes += size
+	}
+	s.mu.Unlock()
+	if !room {
+		s.metrics.dropped.WithLabelValues("picture").Inc()
+		return
+	}
+	chosen.Data = bytes.Clone(chosen.Data)
+	for i, f := range chosen.Frames {
+		chosen.Frames[i] = bytes.Clone(f)
+	}
+	s.mu.Lock()
+	s.pictures = append(s.pictures, picture{key: key, n: n, media: chosen, size: size, whole: whole})
+	s.mu.Unlock()
+	poke(s.paint)
+}
+
+// excerpt is what of a media its thumbnail shows: of a video whose frames lie one after the other a few of them.
+func excerpt(m *rewards.Media) (_ rewards.Media, frames int) {
+	out := rewards.Media{Kind: m.Kind, Layout: m.Layout, Encoding: m.Encoding, DType: m.DType, Shape: slices.Clone(m.Shape), Data: m.Data, FPS: m.FPS}
+	switch {
+	case m.Encoding == rewards.Frames:
+		for _, at := range spread(len(m.Frames)) {
+			out.Frames = append(out.Frames, m.Frames[at])
+		}
+		return out, len(m.Frames)
+	case m.Encoding == rewards.Raw && (m.Layout == rewards.THWC || m.Layout == rewards.TCHW) && len(m.Shape) == 4 && m.Shape[0] > 0 && len(m.Data)%m.Shape[0] == 0:
+		frames, size := m.Shape[0], len(m.Data)/m.Shape[0]
+		if frames <= stripFrames {
+			return out, frames
+		}
+		out.Data = nil
+		for _, at := range spread(frames) {
+			out.Data = append(out.Data, m.Data[at*size:(at+1)*size]...)
+		}
+		out.Shape[0] = stripFrames
+		return out, frames
+	case m.Layout == rewards.CTHW && len(m.Shape) == 4:
+		return out, m.Shape[1]
+	}
+	return out, 1
+}
+
+// spread are up to stripFrames of n frames, evenly, the first and the last among them.
+func spread(n int) (at []int) {
+	if n <= stripFrames {
+		for i := range n {
+			at = append(at, i)
+		}
+		return at
+	}
+	for i := range stripFrames {
+		at = append(at, i*(n-1)/(stripFrames-1))
+	}
+	return at
+}
+
+// paintings makes thumbnails, one at a time, until Close.
+func (s *Store) paintings() {
+	budget, since := cpuBurst, time.Now()
+	perSecond := time.Duration(float64(time.Second) * cpuShare * float64(runtime.GOMAXPROCS(0)))
+	for {
+		select {
+		case <-s.paint:
+		case <-s.stop:
+			return
+		}
+		for {
+			p, ok := s.nextPicture()
+			if !ok {
+				break
+			}
+			began := time.Now()
+			t, err := s.paintOne(p)
+			s.mu.Lock()
+			s.picBytes -= p.size
+			s.mu.Unlock()
+			if err != nil {
+				s.metrics.thumbnails.WithLabelValues("failed").Inc()
+			} else {
+				s.metrics.thumbnails.WithLabelValues("made").Inc()
+				s.enqueue(work{thumb: t})
+			}
+			now := time.Now()
+			budget = min(budget+time.Duration(now.Sub(since).Seconds()*float64(perSecond)), cpuBurst) - now.Sub(began)
+			since = now
+			if budget >= 0 {
+				continue
+			}
+			wait := time.NewTimer(time.Duration(float64(-budget) / (cpuShare * float64(runtime.GOMAXPROCS(0)))))
+			select {
+			case <-wait.C:
+			case <-s.stop:
+				wait.Stop()
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) nextPicture() (p picture, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pictures) == 0 {
+		s.pictures = nil
+		return p, false
+	}
+	p = s.pictures[0]
+	s.pictures[0] = picture{}
+	s.pictures = s.pictures[1:]
+	return p, true
+}
+
+// thumbTime bounds one thumbnail.
+const thumbTime = 10 * time.Second
+
+// paintOne makes a thumbnail. What cannot be decoded has none; its scorers have said so.
+func (s *Store) paintOne(p picture) (*thumbnail, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), thumbTime)
+	defer cancel()
+	p.media.SetDecoder(s.decoder)
+	px, giveBack, err := p.media.Borrow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer p.media.Forget()
+	defer giveBack()
+	strip, err := stripOf(px)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := jpeg.Encode(&out, strip, &jpeg.Options{Quality: thumbQuality}); err != nil {
+		return nil, err
+	}
+	return &thumbnail{p.key, p.n, out.Bytes(), px.Width, px.Height, max(p.whole, 1)}, nil
+}
+
+// stripOf is a picture no larger than thumbSide, or the frames of a video side by side.
+func stripOf(px *rewards.Pixels) (*image.RGBA, error) {
+	side := thumbSide
+	shown := []int{0}
+	if px.Count > 1 {
+		side, shown = stripSide, spread(px.Count)
+	}
+	width, height := fit(px.Width, px.Height, side)
+	strip := image.NewRGBA(image.Rect(0, 0, width*len(shown), height))
+	for k, f := range shown {
+		one := &rewards.Pixels{Count: 1, Width: px.Width, Height: px.Height, RGB: px.Frame(f)}
+		if width != px.Width || height != px.Height {
+			one = media.Resize(one, width, height, media.Box)
+		}
+		for y := range height {
+			for x := range width {
+				from, to := 3*(y*width+x), strip.PixOffset(k*width+x, y)
+				strip.Pix[to], strip.Pix[to+1], strip.Pix[to+2], strip.Pix[to+3] = one.RGB[from], one.RGB[from+1], one.RGB[from+2], 255
+			}
+		}
+	}
+	return strip, nil
+}
+
+// fit is a size with the same proportions whose longer side is no longer than most.
+func fit(width, height, most int) (w, h int) {
+	longer := max(width, height)
+	if longer <= most {
+		return width, height
+	}
+	return max(1, width*most/longer), max(1, height*most/longer)
+}
