@@ -12,6 +12,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
 	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/store"
 	"github.com/rewardloop/rewardloop/workers"
 )
 
@@ -39,6 +40,8 @@ type Config struct {
 	// Engines are the servers that judges ask, by name: those of the section engines,
 	// and those of the profiles' reward_model.
 	Engines map[string]*Engine
+	// Store is what is kept of results.
+	Store store.Config
 	// Outbound is what leaves the process by HTTP.
 	Outbound outbound.Policy
 	// RouterAddress is host:port of the reward router, RouterKey its key, set by the

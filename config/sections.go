@@ -28,6 +28,7 @@ func (c *Config) sections() []*keys.Section {
 	l := all.Section("loop", "How samples are accepted, queued and answered.", &c.Loop, keys.Func(c.Server.SampleKeys))
 	l.Section("workers", "The reward-loop workers of this process; reward.num_workers is their number.", &c.Workers, &c.Loop.Breaker)
 	all.Section("pool", "What scores samples.", &c.Pool)
+	all.Section("store", "What a gateway keeps of final results, for the page, rewardloop export and rewardloop replay.", &c.Store)
 	all.Section("outbound", "What leaves this process by HTTP: engines, scorers on other servers, sandboxes.", &c.Outbound)
 	all.Section("server", "The HTTP route and the websocket.", &c.Server)
 	f := all.Section("queue", "Gateways and workers on several machines. Without it one process does it all.", &c.Queue)

@@ -278,7 +278,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 		arrived = now
 	}
 	e := &entry{
-		key: key, frame: a.frame, sum: sum, run: a.run, order: c.arrivals, index: s.Index, profile: a.profile,
+		key: key, frame: a.frame, header: a.frame.Header(), sum: sum, run: a.run, order: c.arrivals, index: s.Index, profile: a.profile,
 		policy: a.policy, arrived: arrived, deadline: a.deadline, bytes: a.frame.Size(), owner: a.owner,
 		attempt: 1, issued: 1,
 	}

@@ -29,6 +29,7 @@ type core struct {
 	arrivals uint64
 	units    int // entries that stand for whole groups
 	metrics  *metrics
+	recorded bool // somebody keeps what becomes of samples
 	// columns remembers, by profile, the extra columns of its first result, so that
 	// a sample that never reached a worker has them too.
 	columns map[string]map[string]any
@@ -69,10 +70,12 @@ type effects struct {
 	wake      bool // the dispatcher has something to look at
 	whole     bool // the last sample of a step has arrived
 	examined  []Examined
-	waiting   bool         // a sample has begun to wait for its group, and its credit is free
-	over      []*step.Step // steps that have just ended
-	faults    []string     // what must not be
-	strangers []stranger   // workers of another configuration, seen for the first time
+	seen      []seen        // for the recorder
+	final     []FinalResult // likewise
+	waiting   bool          // a sample has begun to wait for its group, and its credit is free
+	over      []*step.Step  // steps that have just ended
+	faults    []string      // what must not be
+	strangers []stranger    // workers of another configuration, seen for the first time
 	breakers  []breakerChange
 	failures  []failures.Line // for the log
 	progress  []Progress      // of profiles that fare otherwise than before

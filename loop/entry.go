@@ -22,6 +22,7 @@ type entry struct {
 	// Immutable after admission.
 	key      sampleKey
 	frame    *wire.Frame // one reference, released when the entry is final
+	header   *wire.Header
 	sum      wire.Checksum
 	run      *run
 	step     *step.Step

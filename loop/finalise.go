@@ -48,6 +48,7 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	for _, o := range e.also { // each confirms its own
 		fx.results = append(fx.results, answer{newStored(e.key, e.sum, res, now), o})
 	}
+	c.noteFinal(now, e, res, fx)
 	if e.examined != nil {
 		fx.examined = append(fx.examined, Examined{e.examined, res})
 	}

@@ -34,6 +34,7 @@ type Manager struct {
 	phase       func(ctx context.Context, run, client, name string) error // nil: a phase asks for nothing
 	examine     func(Examined)                                            // likewise
 	spool       Spool                                                     // likewise: nothing outlives the process
+	recorder    Recorder                                                  // likewise: nobody keeps what becomes of samples
 
 	// The dispatcher's own: when it last said that the queue takes no tickets, and how
 	// many these were since.
@@ -75,6 +76,8 @@ type Options struct {
 	// Examine is called, from several goroutines, with the first Config.NumExamine
 	// samples of a step as they are answered, for people to look at; nil: nobody does.
 	Examine func(Examined)
+	// Recorder is told what becomes of every sample; nil: nobody is.
+	Recorder Recorder
 	// Spool keeps what clients were promised over the death of the process: Restore takes
 	// it in. nil: it lives in memory, and clients send it again.
 	Spool Spool
@@ -91,7 +94,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		cfg: cfg, queue: o.Queue, presence: o.Presence, log: o.Log, buffers: o.Buffers,
-		stepArrived: o.StepArrived, phase: o.Phase, examine: o.Examine, spool: o.Spool,
+		stepArrived: o.StepArrived, phase: o.Phase, examine: o.Examine, spool: o.Spool, recorder: o.Recorder,
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}), drained: make(chan struct{}),
 		writing: map[sampleKey]chan struct{}{},
 
@@ -108,6 +111,7 @@ func New(o Options) (*Manager, error) {
 	m.rewards = slices.DeleteFunc(slices.Clone(cfg.Profiles), func(name string) bool { return strings.HasPrefix(name, "_") })
 	m.metrics = newMetrics(m, o.Metrics)
 	m.core = newCore(cfg, m.metrics, o.Spool)
+	m.core.recorded = o.Recorder != nil
 	m.flow = stream.NewFlow(cfg.MaxBytes, cfg.profileBytes(), m.window, m.wakeUp)
 	m.core.hungry = m.flow.Hungry
 	return m, nil
@@ -210,6 +214,7 @@ func (m *Manager) apply(fx effects) {
 	for _, a := range fx.results {
 		a.to.deliver(a.stored)
 	}
+	m.record(fx)
 	for _, f := range fx.released {
 		f.Release()
 	}

@@ -16,6 +16,7 @@ import (
 // its prompt group.
 func (c *core) settle(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	c.examine(e, res)
+	c.noteMedia(e, res, fx)
 	c.withdraw(now, e, fx)
 	c.complete(e, res)
 	e.result = res

@@ -315,7 +315,12 @@ func (m *Manager) report(st *step.Step) {
 	rep := m.measure(t)
 	m.mu.Lock()
 	m.core.reports.Put(st, rep)
+	run := m.core.runs[st.Key().Run]
+	expected := st.Summary().Expected
 	m.mu.Unlock()
+	if m.recorder != nil && run != nil {
+		m.recorder.Step(st.Key(), run.epoch, expected, rep)
+	}
 }
 
 // measure makes the report of a trace; nil: not one sample was answered, and there is

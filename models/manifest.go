@@ -142,3 +142,16 @@ func sidecar(name, from string) File {
 	}
 	return f
 }
+
+// Sums are the SHA-256 of the files that pulls have brought or found, by name.
+func (s Store) Sums() (map[string]string, error) {
+	m, err := s.readManifest()
+	if err != nil {
+		return nil, err
+	}
+	sums := make(map[string]string, len(m.Files))
+	for name, e := range m.Files {
+		sums[name] = e.SHA256
+	}
+	return sums, nil
+}

@@ -44,6 +44,9 @@ type Options struct {
 	// and Listen must not be called. No function is called with known samples.
 	NoServer bool
 
+	// StorePath is the file of results where the configuration names none; "": none are kept then.
+	StorePath string
+
 	// beside says that other processes score as well: a reward for which this machine lacks
 	// something is left to them, and is no reason not to start.
 	beside bool
@@ -58,7 +61,9 @@ type Node struct {
 
 	noServer bool
 	queue    *queue.Queue
-	spool    *spool.Spool    // nil: nothing survives the process
+	spool    *spool.Spool // nil: nothing survives the process
+	storeAt  string
+	recorder *recorder       // nil: results are not kept
 	key      *payload.Key    // signs tickets for workers of other processes; nil: none can join
 	claims   *payload.Server // gives them what they claim; likewise
 	others   *payload.Client // what the workers of this process claim of other gateways; likewise
@@ -75,7 +80,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	p.calls = !o.NoServer && !o.Config.Pool.Colocated
-	return &Node{parts: p, noServer: o.NoServer, examined: o.Examine}, nil
+	return &Node{parts: p, noServer: o.NoServer, examined: o.Examine, storeAt: cmp.Or(o.Config.Store.Path, o.StorePath)}, nil
 }
 
 // Start brings everything up. On an error what was started is stopped again.
@@ -117,6 +122,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		Config: n.serverConfig(), Loop: n.Loop, Presence: n.queue, Profiles: n.profiles(), Gatherer: n.metrics,
 		Metrics: n.metrics, Log: n.log, Version: n.version,
 		SelfTest: n.SelfTest, Router: n.scorers.Engines.Router(), Engines: n.scorers.Engines.Servers,
+		Store: n.recorder.opened,
 	}
 	if n.claims != nil {
 		o.Claims = n.claims
@@ -200,7 +206,11 @@ func (n *Node) startLoop(ctx context.Context) error {
 	if n.colocated != nil {
 		phase = n.colocated.enter
 	}
-	err := n.newLoop(ctx, loop.Options{Phase: phase, Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
+	var kept loop.Recorder
+	if n.recorder = n.openStore(ctx, n.storeAt); n.recorder != nil {
+		kept = n.recorder
+	}
+	err := n.newLoop(ctx, loop.Options{Phase: phase, Recorder: kept, Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
 	if err != nil {
 		return err
 	}
@@ -328,6 +338,11 @@ func (n *Node) Stop() {
 		}
 	}
 	n.stopWorkers()
+	if n.recorder != nil {
+		if err := n.recorder.close(); err != nil {
+			n.log.Warn("closing the store", "error", err)
+		}
+	}
 	if n.others != nil {
 		n.others.Close()
 	}

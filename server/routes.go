@@ -84,6 +84,7 @@ func (s *Server) routes() http.Handler {
 	r.GET("/v1/runs/:run/steps/:step/trace", s.stepTrace)
 	r.GET("/v1/scorers", s.scorers)
 	r.GET(routeEngines, s.listEngines)
+	s.results(r)
 	r.POST("/v1/reload", s.reloading)
 	r.GET(routeRoot, s.page)
 

@@ -22,6 +22,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop/trace"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server/compat"
+	"github.com/rewardloop/rewardloop/store"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -110,6 +111,8 @@ type Options struct {
 	Router outbound.Doer
 	// Engines lists the servers of engines that this process has started. Nil: it starts none.
 	Engines func() []EngineServer
+	// Store has the results that are kept; nil, or a nil store: none are.
+	Store func() *store.Store
 	// Claims answers GET /v1/claim, where workers of other processes claim what they score,
 	// and looks at who asks itself. Nil: there are none.
 	Claims http.Handler
@@ -147,6 +150,7 @@ type Server struct {
 	reload      func(ctx context.Context) (Reloaded, error) // nil: there is none
 	rereads     sync.Mutex                                  // held by the reload that is under way
 	engines     func() []EngineServer                       // nil: none is started
+	store       func() *store.Store                         // nil: no results are kept
 	claims      http.Handler                                // nil: nobody claims from elsewhere
 	gatherer    prometheus.Gatherer
 	log         *slog.Logger
@@ -174,6 +178,9 @@ type Server struct {
 	// server drains: the scorers of samples in flight may be who asks.
 	routed gate
 	conns  atomic.Int64
+	// Of the page.
+	overviews overviews
+	viewers   atomic.Int64
 	// warnings keeps the log readable while everything fails.
 	warnings sparse
 
@@ -213,7 +220,7 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, loop: o.Loop, presence: o.Presence, reload: o.Reload, router: o.Router, engines: o.Engines, claims: o.Claims, gatherer: o.Gatherer, log: o.Log,
+		cfg: cfg, loop: o.Loop, presence: o.Presence, reload: o.Reload, router: o.Router, engines: o.Engines, store: o.Store, claims: o.Claims, gatherer: o.Gatherer, log: o.Log,
 		version: o.Version, begun: time.Now(), tokens: tok, crossOrigin: http.NewCrossOriginProtection(),
 		bodies: budget{max: cfg.BodiesBytes}, decoders: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		streams: gate{max: cfg.MaxStreams}, warnings: sparse{most: 10},

@@ -146,7 +146,6 @@ func Open(ctx context.Context, cfg Config, o Options) (_ *Store, err error) {
 		cfg: cfg, path: o.Path, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		wake: make(chan struct{}, 1), paint: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
-	s.register(o.Metrics)
 	if s.decoder, err = media.New(media.Config{MaxPixels: o.Decode.MaxPixels, MaxFrames: o.Decode.MaxFrames, BudgetBytes: 256 << 20}); err != nil {
 		return nil, err
 	}
@@ -169,12 +168,15 @@ func Open(ctx context.Context, cfg Config, o Options) (_ *Store, err error) {
 	if err := migrate(ctx, s.db); err != nil {
 		return nil, err
 	}
-	if err := s.look(ctx); err != nil {
+	lost, err := s.look(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if s.reader, err = OpenReader(o.Path); err != nil {
 		return nil, err
 	}
+	s.register(o.Metrics) // once: who has an error tries again
+	s.metrics.lost.Add(float64(lost))
 	s.done.Go(s.write)     // ends with Close
 	s.done.Go(s.paintings) // likewise
 	return s, nil
@@ -190,26 +192,27 @@ func dsn(path, mode string, pragmas ...string) string {
 }
 
 // look takes in what the file holds, and says how many results the process before has taken and not written.
-func (s *Store) look(ctx context.Context) error {
+func (s *Store) look(ctx context.Context) (lost int64, err error) {
 	var written, created, rows, key int64
 	if err := s.db.QueryRowContext(ctx, "SELECT (SELECT value FROM meta WHERE name = 'written'), (SELECT value FROM meta WHERE name = 'created'), "+
 		"(SELECT count(*) FROM results), (SELECT ifnull(max(key), 0) FROM results)").Scan(&written, &created, &rows, &key); err != nil {
-		return err
+		return 0, err
 	}
 	s.rows.Store(rows)
 	s.latest.Store(key)
 	s.measure(ctx)
-	var err error
 	if s.count, err = openCounter(s.path + ".taken"); err != nil {
-		return err
+		return 0, err
 	}
-	if lost := s.count.value() - written; lost > 0 && s.count.file() == created {
-		s.metrics.lost.Add(float64(lost))
+	if s.count.file() == created {
+		lost = max(0, s.count.value()-written)
+	}
+	if lost > 0 {
 		s.log.Warn("the last process ended before these results were in the store", "results", lost, "file", s.path)
 	}
 	s.count.set(written)
 	s.count.setFile(created)
-	return nil
+	return lost, nil
 }
 
 func (s *Store) register(reg prometheus.Registerer) {

@@ -13,11 +13,14 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
+// StripFrames is how many frames a video's thumbnail has side by side, at most.
+const StripFrames = 8
+
 // Sizes of thumbnails.
 const (
 	thumbSide    = 256 // pixels of the longer side
 	thumbQuality = 80
-	stripFrames  = 8 // of a video, side by side
+	stripFrames  = StripFrames
 	stripSide    = 160
 	mediaPerItem = 8 // of a sample
 )

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/server"
+	"github.com/rewardloop/rewardloop/store"
 )
 
 const serveText = `
@@ -117,6 +120,25 @@ type serveRun struct {
 	greet bool // people read along
 }
 
+// storePath is where results are kept of a configuration that names no file: by the server's port. "": nowhere.
+func storePath(cfg *config.Config, log *slog.Logger) string {
+	if cfg.Store.Keep == store.KeepOff || cfg.Store.Path != "" {
+		return ""
+	}
+	folder, err := store.DefaultFolder()
+	if err != nil {
+		if !errors.Is(err, store.ErrOff) {
+			log.Warn("results are not kept", "error", err)
+		}
+		return ""
+	}
+	_, port, err := net.SplitHostPort(cfg.Server.Listen)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(folder, port+".db")
+}
+
 // serveNode runs a node until it is told to stop.
 func serveNode(ctx context.Context, e *env, r serveRun) error {
 	signals := make(chan os.Signal, 2)
@@ -125,7 +147,7 @@ func serveNode(ctx context.Context, e *env, r serveRun) error {
 	hangups := make(chan os.Signal, 1) // several in a row are one reload
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	n, err := node.New(node.Options{Config: r.cfg, Load: r.load, Log: r.log, Version: release(), Examine: e.stdout})
+	n, err := node.New(node.Options{Config: r.cfg, Load: r.load, Log: r.log, Version: release(), Examine: e.stdout, StorePath: storePath(r.cfg, r.log)})
 	if err != nil {
 		return wrong(err)
 	}
