@@ -29,7 +29,7 @@ type Column struct {
 // A row group ends with whichever of these it has first; a page is much smaller.
 const (
 	groupRows  = 1 << 16
-	groupBytes = 32 << 20
+	groupBytes = 16 << 20
 )
 
 // Writer writes a file. It is for one goroutine.
