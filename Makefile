@@ -30,6 +30,8 @@ COUNT      ?= 5
 PACKAGES   ?= ./...
 # Flags handed on, e.g. make bench BENCHFLAGS=-h.
 DEMOFLAGS  ?=
+# make demo: 1 keeps its server up until Ctrl-C.
+STAY       ?= 0
 BENCHFLAGS ?=
 # make gpu-results: what scripts/gpu-run.sh has left.
 FROM       ?= gpu-results/gpu.json
@@ -37,7 +39,7 @@ FROM       ?= gpu-results/gpu.json
 # One OpenMP thread for each Tesseract call: the concurrency is ours.
 export OMP_THREAD_LIMIT := 1
 export PYTHONDONTWRITEBYTECODE := 1
-export GO PYTHON INSTALL FUZZTIME COUNT VERSION
+export GO PYTHON INSTALL FUZZTIME COUNT VERSION STAY
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
@@ -46,7 +48,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: ## build, run the main job on real input and say what it showed (out/demo)
+demo: ## build, run the main job on real input and say what it showed (out/demo); STAY=1: the server stays up until Ctrl-C
 	@scripts/demo.sh $(DEMOFLAGS)
 
 unit: ## the Go tests without processes, models and networks, in two minutes; PACKAGES=./loop: of one package

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# demo.sh [flags of rewardloop demo]: builds and runs the demo with the reader of
+# [STAY=1] demo.sh [flags of rewardloop demo]: builds and runs the demo with the reader of
 # text that this machine can have. PP-OCR comes first: it needs a C compiler,
 # Python's pip or venv, a network the first time, and nothing of root. Where that
 # fails it is Tesseract, which apt installs.
@@ -32,4 +32,7 @@ if ! pp_ocr; then
 	build # The headers of Tesseract may have come.
 fi
 use_models
+# The package that makes rm_scores needs NumPy, which this Python has where the tests were run.
+if [ -x .venv/bin/python ]; then export REWARDLOOP_PYTHON=${REWARDLOOP_PYTHON:-$PWD/.venv/bin/python}; fi
+if [ "${STAY:-0}" = 1 ]; then set -- --stay "$@"; fi # make demo STAY=1
 exec bin/rewardloop demo "$@"

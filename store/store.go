@@ -161,6 +161,12 @@ func Open(ctx context.Context, cfg Config, o Options) (_ *Store, err error) {
 	if s.lock, err = lockFile(o.Path + ".lock"); err != nil {
 		return nil, err
 	}
+	// Only this user may read prompts; SQLite's other files get the rights of this one.
+	if f, err := os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, err
+	} else if err := f.Close(); err != nil {
+		return nil, err
+	}
 	if s.db, err = sql.Open("sqlite", dsn(o.Path, "rwc", "journal_mode(WAL)", "synchronous(NORMAL)", "auto_vacuum(INCREMENTAL)")); err != nil {
 		return nil, err
 	}

@@ -32,21 +32,29 @@ of their own, while one of these is killed, the scorer is down for 3 s, and a
 neighbour's function raises. Every picture gets its own score all the same,
 once.
 
+Last it shows what the trainer takes: the column rm_scores, and the question by
+which verl skips computing rewards of its own.
+
 It prints the rewards by prompt group, their error against what the pictures
 really say, the step time of both runs against an ideal queue and a bound that
 no schedule beats, and what the damage cost. It takes about a minute and writes
 into --out:
 
+  report.html             what it showed, with pictures and who worked when
   scores.jsonl            the result of every sample
   trace.json              the times of both runs
   rm_scores.safetensors   rm_scores, F32 [B,1], and rm_valid, BOOL [B,1]
   report.txt              what it printed
+
+--stay keeps the server up when all is done, prints the address of its status
+page, and ends with Ctrl-C. make demo STAY=1 does so, too.
 
 --verify computes every printed figure again from these files; it exits with 1
 if one differs.`
 
 const demoExample = `
 rewardloop demo
+rewardloop demo --stay
 rewardloop demo --verify`
 
 func demoCommand(e *env) *cobra.Command {
@@ -61,6 +69,7 @@ func demoCommand(e *env) *cobra.Command {
 	samples := cmd.Flags().Int("samples", 0, "take only the first `n` pictures; 0: all")
 	reader := cmd.Flags().String("reader", ocr.ReaderAuto, "`reader`: ppocr, tesseract, or auto, which is ppocr where it is here")
 	seed := cmd.Flags().Uint64("seed", 1, "`seed` of the simulated rollout")
+	stay := cmd.Flags().Bool("stay", false, "keep the server up when all is done, until Ctrl-C")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains([]string{ocr.ReaderPPOCR, ocr.ReaderTesseract, ocr.ReaderAuto}, *reader) {
 			return fmt.Errorf("--reader %q: want ppocr, tesseract or auto", *reader)
@@ -70,7 +79,7 @@ func demoCommand(e *env) *cobra.Command {
 		}
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()
-		err := runDemo(ctx, e, demo.Config{Reader: *reader, Samples: *samples, Seed: *seed, Version: release()}, *data, *out)
+		err := runDemo(ctx, e, demo.Config{Reader: *reader, Samples: *samples, Seed: *seed, Version: release()}, *data, *out, *stay)
 		if err = interrupted(ctx, err, "nothing was written"); err != nil {
 			return failed(err)
 		}
@@ -82,7 +91,7 @@ func demoCommand(e *env) *cobra.Command {
 // errUnscored ends a demo that is complete but not all right.
 var errUnscored = errors.New("not every sample got a score")
 
-func runDemo(ctx context.Context, e *env, cfg demo.Config, data, out string) error {
+func runDemo(ctx context.Context, e *env, cfg demo.Config, data, out string, stay bool) error {
 	dir, err := demo.Folder(data)
 	if err != nil {
 		return err
@@ -94,15 +103,23 @@ func runDemo(ctx context.Context, e *env, cfg demo.Config, data, out string) err
 	fmt.Fprintf(e.stderr, "rewardloop demo: %d pictures of %s; starting a server\n", len(pictures), dir)
 	cfg.Log = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cfg.Progress = demo.NewProgress(e.stderr, isTerminal(e.stderr))
-	d, err := demo.Run(ctx, cfg, pictures)
+	d, server, err := demo.RunServing(ctx, cfg, pictures)
 	if err != nil {
 		return err
+	}
+	if stay {
+		defer server.Stop()
+	} else {
+		server.Stop()
 	}
 	report, err := d.Report()
 	if err != nil {
 		return err
 	}
 	if err := d.Save(out, report); err != nil {
+		return err
+	}
+	if err := d.SavePage(ctx, out, pictures, report); err != nil {
 		return err
 	}
 	fmt.Fprintf(e.stdout, "\n%s\n", report)
@@ -113,8 +130,23 @@ func runDemo(ctx context.Context, e *env, cfg demo.Config, data, out string) err
 	if err := breakIt(ctx, e, pictures); err != nil {
 		return err
 	}
+	trainer, err := d.Trainer(ctx, interpreter(e), out)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stdout, "%s\n", trainer)
 	printFiles(e.stdout, out)
+	if stay {
+		fmt.Fprintf(e.stdout, "\nThe server is still up. Its page: %s\nCtrl-C ends it.\n", server.Page)
+		<-ctx.Done() // somebody looks at the page until then
+	}
 	return nil
+}
+
+// interpreter is that of what the demo runs in Python.
+func interpreter(e *env) string {
+	named, _ := e.getenv("REWARDLOOP_PYTHON")
+	return cmp.Or(named, "python3")
 }
 
 // breakIt is the second part of the demo.
@@ -123,8 +155,7 @@ func breakIt(ctx context.Context, e *env, pictures []demo.Picture) error {
 	if err != nil {
 		return err
 	}
-	python, _ := e.getenv("REWARDLOOP_PYTHON")
-	_, err = exec.LookPath(cmp.Or(python, "python3"))
+	_, err = exec.LookPath(interpreter(e))
 	fmt.Fprintln(e.stderr, "breaking it: a worker is killed, a scorer is down, a neighbour's function raises")
 	d, err := demo.Break(ctx, demo.DamageConfig{Program: program, Python: err == nil}, pictures)
 	if err != nil {
@@ -142,15 +173,16 @@ func printFiles(w io.Writer, out string) {
 	if out != filepath.Join("out", "demo") {
 		flag = " --out " + out
 	}
-	fmt.Fprintf(w, `Written to %[1]s: %[2]s, %[3]s,
-  %[4]s (rm_scores [B,1], what the trainer takes), %[5]s
+	fmt.Fprintf(w, `The report with pictures: %s
+Written beside it: %s, %s,
+  %s (rm_scores [B,1], what the trainer takes), %s
 
 Next
   %[6]s demo --verify%[7]s
       computes every figure above again from these files
   %[6]s serve reward.custom_reward_function.path=builtin://ocr
       the same server for your own rollouts; see examples/flowgrpo_ocr
-`, out, demo.ScoresFile, demo.TraceFile, demo.TensorsFile, demo.ReportFile, os.Args[0], flag)
+`, filepath.Join(out, demo.PageFile), demo.ScoresFile, demo.TraceFile, demo.TensorsFile, demo.ReportFile, os.Args[0], flag)
 }
 
 func verifyDemo(e *env, out string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/node"
 )
 
@@ -87,7 +89,7 @@ func scoreCommand(e *env) *cobra.Command {
 }
 
 func score(ctx context.Context, e *env, set *settings, f *scoreFlags) error {
-	if err := errors.Join(checkFormat("-i", f.input), checkFormat("-o", f.output)); err != nil {
+	if err := checkForms(f); err != nil {
 		return wrong(err)
 	}
 	cfg, err := set.load(ctx, false)
@@ -129,12 +131,25 @@ func score(ctx context.Context, e *env, set *settings, f *scoreFlags) error {
 		items:   make(chan *item, readAhead),
 		encode:  encode,
 	}
-	if isCSV(f.output) {
+	decoder, err := media.New(cfg.Pool.Decode) // of the report's pictures
+	if err != nil {
+		return failed(err)
+	}
+	out := files.out
+	switch {
+	case isCSV(f.output):
 		s.encode, s.head = encodeCSV, headCSV()
+	case files.kept != nil:
+		out, s.keep = files.kept.results, files.kept.sample
+		s.encode = func(r *outputLine) []byte {
+			line := encode(r)
+			files.columns.note(r)
+			return line
+		}
 	}
 	err = files.begin()
 	if err == nil {
-		err = errors.Join(s.run(ctx, files.in, files.out), files.finish())
+		err = errors.Join(s.run(ctx, files.in, out), files.late(ctx, &scoreReport{files: files, media: s.media, decoder: decoder, show: show}), files.finish())
 	}
 	show.summary()
 	if err != nil {
@@ -148,19 +163,23 @@ func score(ctx context.Context, e *env, set *settings, f *scoreFlags) error {
 
 // scoreFiles are what score reads and writes.
 type scoreFiles struct {
-	in   lineSource
-	out  io.Writer
-	size int64 // of the input; 0: unknown
-	dir  string
-	root *os.Root
-	open []*os.File
+	in           lineSource
+	out          io.Writer
+	source, name string // of the input and of the output
+	size         int64  // of the input; 0: unknown
+	dir          string
+	root         *os.Root
+	open         []*os.File
 	// regular: the output is a file that is emptied first, and not a device or a pipe.
 	regular bool
+	// kept: the output is written when all is scored; nil: as the scores come.
+	kept    *kept
+	columns columnsOf
 }
 
 // openScoreFiles opens everything before the first sample is scored.
 func openScoreFiles(f *scoreFlags, e *env) (*scoreFiles, error) {
-	files := &scoreFiles{in: newLineReader(e.stdin), out: e.stdout, dir: "."}
+	files := &scoreFiles{in: newLineReader(e.stdin), out: e.stdout, source: f.input, name: f.output, dir: "."}
 	if err := files.openAll(f); err != nil {
 		files.close()
 		return nil, err
@@ -198,6 +217,39 @@ func (f *scoreFiles) openAll(a *scoreFlags) (err error) {
 	}
 	f.regular = now.Mode().IsRegular()
 	f.out = out
+	if atEnd(a.output) {
+		if f.kept, err = newKept(a.output); err != nil {
+			return fmt.Errorf("-o: %w", err)
+		}
+		f.columns.seen = map[string]*scalars{}
+	}
+	return nil
+}
+
+// atEnd reports whether an output is written when all is scored.
+func atEnd(output string) bool { return form(output) == ".parquet" || form(output) == ".html" }
+
+// late writes an output that is written when all is scored, or the run was told to end.
+func (f *scoreFiles) late(ctx context.Context, report *scoreReport) (err error) {
+	if f.kept == nil {
+		return nil
+	}
+	k := f.kept
+	f.kept = nil
+	out := bufio.NewWriterSize(f.out, 256<<10)
+	if form(f.name) == ".html" {
+		report.ended = ctx.Err() != nil
+		err = report.write(ctx, k, out)
+	} else {
+		err = writeParquet(k, &f.columns, out)
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	k.drop(err == nil)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w; the results are in %s", f.name, err, f.name+partial)
+	}
 	return nil
 }
 
@@ -224,8 +276,10 @@ func (f *scoreFiles) openInput(a *scoreFlags) (os.FileInfo, error) {
 		f.in, err = newFolderLines(in)
 	case isPicture(a.input):
 		f.in = &folderLines{names: []string{filepath.Base(a.input)}}
+	case form(a.input) == ".parquet" && info.Mode().IsRegular():
+		f.in, err = newParquetLines(in, info.Size())
 	case info.Mode().IsRegular() && isBinary(in):
-		err = errors.New("is no text: give JSON lines, a .csv file or a folder of pictures")
+		err = errors.New("is no text: give JSON lines, a .csv or .parquet file or a folder of pictures")
 	case isCSV(a.input):
 		f.in, err = newCSVLines(in)
 	default:
@@ -257,6 +311,9 @@ func (f *scoreFiles) finish() error {
 }
 
 func (f *scoreFiles) close() {
+	if f.kept != nil {
+		f.kept.drop(true) // nothing was scored
+	}
 	for _, file := range f.open {
 		_ = file.Close() // read, or given up
 	}

@@ -27,6 +27,14 @@ type inputLine struct {
 	text   []byte
 	long   bool  // over maxLine: text is empty
 	bad    error // why it is no sample; nil: text says
+	// images and frames are those that the input itself holds; the text has none then.
+	images, frames []pictureFile
+}
+
+// pictureFile is a picture by its path, or by the bytes of its file.
+type pictureFile struct {
+	path string
+	data []byte // nil: those at path
 }
 
 // lineSource is where samples come from. next returns io.EOF after the last one.
@@ -82,8 +90,8 @@ func (l *lineReader) one() (inputLine, error) {
 type sampleLine struct {
 	id     string
 	sample rewards.Sample // without ID and Media
-	images []string
-	video  []string // one folder, or the frames
+	images []pictureFile
+	video  []pictureFile // one folder, or the frames
 	folder bool
 }
 
@@ -143,10 +151,18 @@ func parseLine(line []byte) (*sampleLine, error) {
 			first = refuse(rewards.Malformed, "%w", err) // go on: the id may come later
 		}
 	}
-	if first == nil && len(l.images) > 0 && len(l.video) > 0 {
-		first = refuse(rewards.Malformed, "both pictures and a video: a sample has one of image, images and video")
+	if first == nil {
+		first = l.oneMedia()
 	}
 	return l, first
+}
+
+// oneMedia refuses a line that has both pictures and a video.
+func (l *sampleLine) oneMedia() error {
+	if len(l.images) > 0 && len(l.video) > 0 {
+		return refuse(rewards.Malformed, "both pictures and a video: a sample has one of image, images and video")
+	}
+	return nil
 }
 
 // set takes one member of the object.
@@ -187,18 +203,18 @@ func (l *sampleLine) set(key string, v json.RawMessage) (err error) {
 			err = fmt.Errorf("want an object, found %s", shown(v))
 		}
 	case "image":
-		l.images = append(l.images, "")
-		err = text(v, &l.images[len(l.images)-1])
+		l.images = append(l.images, pictureFile{})
+		err = text(v, &l.images[len(l.images)-1].path)
 	case "images":
-		var all []string
-		all, err = texts(v)
+		var all []pictureFile
+		all, err = paths(v)
 		l.images = append(l.images, all...)
 	case "video":
 		if l.folder = v[0] == '"'; l.folder {
-			l.video = []string{""}
-			err = text(v, &l.video[0])
+			l.video = []pictureFile{{}}
+			err = text(v, &l.video[0].path)
 		} else {
-			l.video, err = texts(v)
+			l.video, err = paths(v)
 		}
 	default:
 		return unknownKey(key)
@@ -216,15 +232,15 @@ func text(v json.RawMessage, to *string) error {
 	return json.Unmarshal(v, to)
 }
 
-// texts reads a list of at least one string.
-func texts(v json.RawMessage) ([]string, error) {
+// paths reads a list of at least one string.
+func paths(v json.RawMessage) ([]pictureFile, error) {
 	var raw []json.RawMessage
 	if v[0] != '[' || json.Unmarshal(v, &raw) != nil || len(raw) == 0 {
 		return nil, fmt.Errorf("want a list of paths, found %s", shown(v))
 	}
-	all := make([]string, len(raw))
+	all := make([]pictureFile, len(raw))
 	for i := range raw {
-		if err := text(raw[i], &all[i]); err != nil {
+		if err := text(raw[i], &all[i].path); err != nil {
 			return nil, fmt.Errorf("[%d]: %w", i, err)
 		}
 	}

@@ -37,8 +37,8 @@ func (m *mediaFiles) load(l *sampleLine) ([]*rewards.Media, error) {
 		return []*rewards.Media{v}, nil
 	}
 	all := make([]*rewards.Media, 0, len(l.images))
-	for _, path := range l.images {
-		data, encoding, err := m.picture(path, &left)
+	for _, file := range l.images {
+		data, encoding, err := m.picture(file, &left)
 		if err != nil {
 			return nil, fmt.Errorf("image: %w", err)
 		}
@@ -52,7 +52,7 @@ func (m *mediaFiles) video(l *sampleLine, left *int64) (*rewards.Media, error) {
 	frames := l.video
 	if l.folder {
 		var err error
-		if frames, err = m.folder(l.video[0]); err != nil {
+		if frames, err = m.folder(l.video[0].path); err != nil {
 			return nil, err
 		}
 	}
@@ -60,8 +60,8 @@ func (m *mediaFiles) video(l *sampleLine, left *int64) (*rewards.Media, error) {
 		return nil, refuse(rewards.TooLarge, "%d frames, pool.decode.max_frames is %d", len(frames), m.maxFrames)
 	}
 	v := &rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames, DType: "U8"}
-	for _, path := range frames {
-		data, _, err := m.picture(path, left)
+	for _, file := range frames {
+		data, _, err := m.picture(file, left)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (m *mediaFiles) video(l *sampleLine, left *int64) (*rewards.Media, error) {
 
 // folder lists the frames in a folder: every file that is not hidden, frame2 before
 // frame10.
-func (m *mediaFiles) folder(path string) ([]string, error) {
+func (m *mediaFiles) folder(path string) ([]pictureFile, error) {
 	f, err := m.open(path)
 	if err != nil {
 		return nil, err
@@ -102,10 +102,11 @@ func (m *mediaFiles) folder(path string) ([]string, error) {
 		return nil, refuse(rewards.BadInput, "the folder %s is empty", path)
 	}
 	slices.SortFunc(names, natural)
+	files := make([]pictureFile, len(names))
 	for i, n := range names {
-		names[i] = filepath.Join(path, n)
+		files[i].path = filepath.Join(path, n)
 	}
-	return names, nil
+	return files, nil
 }
 
 // natural compares names so that a number in them counts as a number.
@@ -143,39 +144,59 @@ func digits(s string) string {
 }
 
 // picture reads one encoded picture and tells its format by its first bytes.
-func (m *mediaFiles) picture(path string, left *int64) ([]byte, rewards.Encoding, error) {
-	f, err := m.open(path)
-	if err != nil {
-		return nil, "", err
+func (m *mediaFiles) picture(file pictureFile, left *int64) ([]byte, rewards.Encoding, error) {
+	name, data := file.path, file.data
+	if data == nil {
+		var err error
+		if data, err = m.file(file.path, *left); err != nil {
+			return nil, "", err
+		}
+	} else if name == "" {
+		name = "the picture"
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, "", refuse(rewards.BadInput, "%w", err)
-	case info.IsDir():
-		return nil, "", refuse(rewards.BadInput, "%s is a folder; the frames of one are a video", path)
-	case !info.Mode().IsRegular():
-		return nil, "", refuse(rewards.BadInput, "%s is not a regular file but %s", path, info.Mode().Type())
-	case info.Size() > *left:
-		return nil, "", refuse(rewards.TooLarge, "%s has %d bytes; the pictures of a sample may have loop.message_bytes = %d together",
-			path, info.Size(), m.maxBytes)
+	if int64(len(data)) > *left {
+		return nil, "", m.large(name, int64(len(data)))
 	}
-	data := make([]byte, info.Size())
-	n, err := io.ReadFull(f, data)
-	if data = data[:n]; err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return nil, "", refuse(rewards.BadInput, "%w", err)
-	}
-	*left -= int64(n)
+	*left -= int64(len(data))
 	encoding := media.Sniff(data)
 	if encoding != "" {
 		return data, encoding, nil
 	}
 	if kind := container(data); kind != "" {
-		return nil, "", refuse(rewards.BadInput, "%s is %s: want a PNG, JPEG or WebP picture", path, kind)
+		return nil, "", refuse(rewards.BadInput, "%s is %s: want a PNG, JPEG or WebP picture", name, kind)
 	}
 	return nil, "", refuse(rewards.BadInput, "%s is not a PNG, JPEG or WebP picture (%d bytes, beginning % x)",
-		path, len(data), data[:min(len(data), 8)])
+		name, len(data), data[:min(len(data), 8)])
+}
+
+func (m *mediaFiles) large(name string, bytes int64) error {
+	return refuse(rewards.TooLarge, "%s has %d bytes; the pictures of a sample may have loop.message_bytes = %d together", name, bytes, m.maxBytes)
+}
+
+// file reads a file of at most most bytes.
+func (m *mediaFiles) file(path string, most int64) ([]byte, error) {
+	f, err := m.open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, refuse(rewards.BadInput, "%w", err)
+	case info.IsDir():
+		return nil, refuse(rewards.BadInput, "%s is a folder; the frames of one are a video", path)
+	case !info.Mode().IsRegular():
+		return nil, refuse(rewards.BadInput, "%s is not a regular file but %s", path, info.Mode().Type())
+	case info.Size() > most:
+		return nil, m.large(path, info.Size())
+	}
+	data := make([]byte, info.Size())
+	n, err := io.ReadFull(f, data)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, refuse(rewards.BadInput, "%w", err)
+	}
+	return data[:n], nil
 }
 
 // open never waits: opening a named pipe would, for a writer that may not come.

@@ -49,6 +49,7 @@ type progress struct {
 	groups   map[groupName]*spread
 	closed   int // groups of which all members are answered
 	flat     int // of those, without any spread
+	figures  figures
 }
 
 // spread is what is known of an open group.
@@ -173,6 +174,7 @@ func (p *progress) done(it *item, r *outputLine) {
 	p.outcomes[r.Outcome]++
 	if r.Outcome == rewards.Scored && r.RewardScore != nil {
 		p.sum += *r.RewardScore
+		p.figures.add(r)
 	} else {
 		p.complain(it, r)
 	}
@@ -232,6 +234,17 @@ func (p *progress) closeGroup(name groupName, g *spread) {
 	}
 }
 
+// flatOpen is how many groups that are not complete have no spread so far. The caller holds mu.
+func (p *progress) flatOpen() int {
+	n := 0
+	for _, g := range p.groups {
+		if g.scored > 1 && g.low == g.high {
+			n++
+		}
+	}
+	return n
+}
+
 func (p *progress) allScored() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -262,6 +275,9 @@ func (p *progress) summary() {
 			fmt.Fprintf(p.out, ", %d with fewer members in the input than their group_size", incomplete)
 		}
 		fmt.Fprintln(p.out)
+	}
+	if p.bar { // for people; a log has the lines above
+		fmt.Fprint(p.out, p.figures.String())
 	}
 }
 

@@ -47,6 +47,8 @@ type item struct {
 	future *loop.Future // nil: rejected
 	sent   time.Time    // when the loop had taken it
 	err    error        // why it was rejected
+	// malformed: its line is no sample.
+	malformed bool
 }
 
 // groupName tells groups apart as the loop does.
@@ -67,6 +69,7 @@ type scoring struct {
 	items   chan *item                // closed by feed
 	encode  func(*outputLine) []byte  // a line of the output
 	head    []byte                    // of the output
+	keep    func(line []byte) error   // takes the sample of every item, null of one that is none; nil: nobody needs them
 	cut     atomic.Pointer[time.Time] // when the run was told to end before the input did; nil: not
 
 	room int // samples that may be submitted before looking again; feed's own
@@ -133,6 +136,9 @@ func (s *scoring) feed(ctx context.Context, lines <-chan inputLine, failed <-cha
 			if it == nil {
 				return s.interrupted(ctx, last)
 			}
+			if err := s.kept(line, it); err != nil {
+				return fmt.Errorf("keeping line %d: %w", line.number, err)
+			}
 			last = it.number
 			s.show.read(it)
 			s.items <- it // the writer goes on until this is closed, whatever happens
@@ -140,6 +146,17 @@ func (s *scoring) feed(ctx context.Context, lines <-chan inputLine, failed <-cha
 			return s.interrupted(ctx, last)
 		}
 	}
+}
+
+// kept hands a sample to whoever keeps them, in the order of the items.
+func (s *scoring) kept(line inputLine, it *item) error {
+	if s.keep == nil {
+		return nil
+	}
+	if it.malformed {
+		return s.keep([]byte("null"))
+	}
+	return s.keep(line.text)
 }
 
 func (s *scoring) interrupted(ctx context.Context, last int) error {
@@ -153,13 +170,10 @@ func (s *scoring) interrupted(ctx context.Context, last int) error {
 func (s *scoring) accept(ctx context.Context, line inputLine) *item {
 	it := &item{number: line.number, end: line.end}
 	if line.long {
-		it.err = refuse(rewards.TooLarge, "the line is longer than %d MiB", maxLine>>20)
+		it.err, it.malformed = refuse(rewards.TooLarge, "the line is longer than %d MiB", maxLine>>20), true
 		return it
 	}
-	l, err := parseLine(line.text)
-	if line.bad != nil {
-		l, err = &sampleLine{}, line.bad
-	}
+	l, err := line.sample()
 	it.id = l.id
 	if it.id == "" {
 		it.id = "line-" + strconv.Itoa(line.number)
@@ -168,7 +182,7 @@ func (s *scoring) accept(ctx context.Context, line inputLine) *item {
 		it.group, it.size = groupName{l.sample.Split, l.sample.Step, l.sample.UID}, l.sample.GroupSize
 	}
 	if err != nil {
-		it.err = err
+		it.err, it.malformed = err, true
 		return it
 	}
 	if !s.wait(ctx) {
@@ -185,6 +199,19 @@ func (s *scoring) accept(ctx context.Context, line inputLine) *item {
 	}
 	it.sent = time.Now()
 	return it
+}
+
+// sample is what a line says. On an error the id is set if it could be read.
+func (line *inputLine) sample() (*sampleLine, error) {
+	if line.bad != nil {
+		return &sampleLine{}, line.bad
+	}
+	l, err := parseLine(line.text)
+	l.images, l.video = append(l.images, line.images...), append(l.video, line.frames...)
+	if err == nil {
+		err = l.oneMedia()
+	}
+	return l, err
 }
 
 // clipID leaves room for the line's number below the bound on names.

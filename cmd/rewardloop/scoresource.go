@@ -16,10 +16,10 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-func isCSV(path string) bool { return strings.EqualFold(filepath.Ext(path), ".csv") }
+func isCSV(path string) bool { return form(path) == ".csv" }
 
 func isPicture(path string) bool {
-	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".webp"}, strings.ToLower(filepath.Ext(path)))
+	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".webp"}, form(path))
 }
 
 // isBinary says whether a file begins with bytes that no text has.
@@ -29,20 +29,34 @@ func isBinary(f io.ReaderAt) bool {
 	return bytes.IndexByte(head[:n], 0) >= 0
 }
 
-// checkFormat refuses by name files of a form that is neither read nor written.
-func checkFormat(flag, path string) error {
-	ext := strings.ToLower(filepath.Ext(path))
-	if !slices.Contains([]string{".parquet", ".feather", ".arrow", ".xlsx", ".xls", ".tsv", ".npy", ".npz", ".pkl", ".pt"}, ext) {
-		return nil
+// inputForms and outputForms are the endings of the names that -i and -o may have. A name
+// without an ending, such as a pipe's, is JSON lines.
+func inputForms() []string {
+	return []string{".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".png", ".jpg", ".jpeg", ".webp"}
+}
+
+func outputForms() []string { return []string{".jsonl", ".ndjson", ".csv", ".parquet", ".html"} }
+
+// form is the ending of a name in lower case.
+func form(path string) string { return strings.ToLower(filepath.Ext(path)) }
+
+// checkForms refuses by name files of a form that is neither read nor written.
+func checkForms(f *scoreFlags) error {
+	var errs []error
+	if ext := form(f.input); ext != "" && !slices.Contains(inputForms(), ext) && !isFolder(f.input) {
+		errs = append(errs, fmt.Errorf("-i %s: no %s files are read; known are %s, a folder of pictures, and names without an ending, which are JSON lines",
+			f.input, ext, strings.Join(inputForms(), " ")))
 	}
-	if flag == "-o" {
-		return fmt.Errorf("-o %s: no %s files are written: name one that ends in .jsonl, for JSON lines, or .csv", path, ext)
+	if ext := form(f.output); ext != "" && !slices.Contains(outputForms(), ext) {
+		errs = append(errs, fmt.Errorf("-o %s: no %s files are written; known are %s, and names without an ending, which get JSON lines",
+			f.output, ext, strings.Join(outputForms(), " ")))
 	}
-	text := fmt.Sprintf("-i %s: no %s files are read: give JSON lines, a .csv file or a folder of pictures", path, ext)
-	if ext == ".parquet" {
-		text += fmt.Sprintf("\nin Python: pandas.read_parquet(%q).to_json(%q, orient=\"records\", lines=True)", path, strings.TrimSuffix(path, filepath.Ext(path))+".jsonl")
-	}
-	return errors.New(text)
+	return errors.Join(errs...)
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // maxFolder is how many files of a folder are looked at.

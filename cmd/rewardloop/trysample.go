@@ -143,10 +143,10 @@ func (i *tryInput) read(e *env) ([]*sampleLine, error) {
 
 // resolve has the paths of a sample start at a folder.
 func (l *sampleLine) resolve(dir string) {
-	for _, list := range [][]string{l.images, l.video} {
-		for i, path := range list {
-			if path != "" && !filepath.IsAbs(path) {
-				list[i] = filepath.Join(dir, path)
+	for _, list := range [][]pictureFile{l.images, l.video} {
+		for i, file := range list {
+			if file.path != "" && !filepath.IsAbs(file.path) {
+				list[i].path = filepath.Join(dir, file.path)
 			}
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // The files of a demo, all in one folder.
@@ -33,7 +35,7 @@ func (d *Demo) Save(dir string, report *Report) error {
 		return fmt.Errorf("saving the demo: %w", err)
 	}
 	var errs []error
-	for name := range files {
+	for _, name := range append(slices.Collect(maps.Keys(files)), PageFile) {
 		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -25,46 +25,70 @@ const (
 // pictures, because none got a score.
 var ErrNothingScored = errors.New("no picture of the calibration got a score")
 
+// Server is the demo's server.
+type Server struct {
+	// Page is the address of its status page.
+	Page string
+	node *node.Node
+}
+
+// Stop takes it down.
+func (s *Server) Stop() { s.node.Stop() }
+
 // Run plays the demo with the given pictures. Samples that fail are no error; they
 // stand in the Demo. An error means that there is nothing to show.
 func Run(ctx context.Context, cfg Config, pictures []Picture) (*Demo, error) {
+	d, server, err := RunServing(ctx, cfg, pictures)
+	if err != nil {
+		return nil, err
+	}
+	server.Stop()
+	return d, nil
+}
+
+// RunServing is Run that leaves the server up, whose page shows what was scored.
+func RunServing(ctx context.Context, cfg Config, pictures []Picture) (_ *Demo, _ *Server, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if cfg.Samples > 0 {
 		pictures = pictures[:min(cfg.Samples, len(pictures))]
 	}
 	if len(pictures) == 0 {
-		return nil, errors.New("no pictures")
+		return nil, nil, errors.New("no pictures")
 	}
 	nodeConfig, err := cfg.node()
 	if err != nil {
-		return nil, fmt.Errorf("the demo's own configuration: %w", err)
+		return nil, nil, fmt.Errorf("the demo's own configuration: %w", err)
 	}
 	reader, err := whoReads(cfg, nodeConfig)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	n, err := node.New(node.Options{Config: nodeConfig, Log: cfg.Log, Version: cfg.Version})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := n.Start(ctx); err != nil {
-		return nil, err // Start has taken down what it had brought up
+		return nil, nil, err // Start has taken down what it had brought up
 	}
-	defer n.Stop()
+	defer func() {
+		if err != nil {
+			n.Stop()
+		}
+	}()
 	addr, err := n.Listen(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := &stage{cfg: cfg, url: "ws://" + addr.String(), pictures: pictures}
 	streaming, batch, plan, err := s.perform(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	about := About{Version: cfg.Version, Reader: reader, Places: cfg.Places, GPUs: cfg.GPUs, Seed: cfg.Seed}
-	return newRecord(about, pictures, plan, streaming, batch), nil
+	return newRecord(about, pictures, plan, streaming, batch), &Server{"http://" + addr.String() + "/", n}, nil
 }
 
 // whoReads says what reads the pictures, and if it is not PP-OCR, why.

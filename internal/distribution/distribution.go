@@ -1,0 +1,143 @@
+// Package distribution says how numbers are spread: mean, quantiles, bins, and how two columns
+// go together, in memory that does not grow with how many there are.
+package distribution
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// keep is how many values a column keeps: all of them, and beyond that a uniform draw.
+const keep = 1 << 16
+
+// Column is what is known of one column of numbers. The zero value is an empty one. Only
+// finite numbers may be added.
+type Column struct {
+	n      int
+	mean   float64
+	square float64 // Σ (x - mean)², by Welford's recurrence
+	lo, hi float64
+	values []float64 // up to keep
+	sorted bool
+	draw   *rand.Rand
+}
+
+// Add takes a number in.
+func (c *Column) Add(x float64) {
+	c.n++
+	if c.n == 1 {
+		c.lo, c.hi = x, x
+	}
+	d := x - c.mean
+	c.mean += d / float64(c.n)
+	c.square += d * (x - c.mean)
+	c.lo, c.hi = min(c.lo, x), max(c.hi, x)
+	c.sorted = false
+	if len(c.values) < keep {
+		c.values = append(c.values, x)
+		return
+	}
+	if c.draw == nil {
+		c.draw = rand.New(rand.NewPCG(keep, keep)) //nolint:gosec // the same figures for the same numbers; a draw needs no secret
+	}
+	if i := c.draw.IntN(c.n); i < keep {
+		c.values[i] = x
+	}
+}
+
+// Count is how many numbers were added.
+func (c *Column) Count() int { return c.n }
+
+// Sampled says whether quantiles and bins are those of a uniform draw, and not of all numbers.
+func (c *Column) Sampled() bool { return c.n > len(c.values) }
+
+// Mean is the mean, 0 of no numbers.
+func (c *Column) Mean() float64 { return c.mean }
+
+// Std is the standard deviation of the numbers themselves.
+func (c *Column) Std() float64 {
+	if c.n == 0 || c.lo == c.hi {
+		return 0
+	}
+	return math.Sqrt(c.square / float64(c.n))
+}
+
+// Min is the least number.
+func (c *Column) Min() float64 { return c.lo }
+
+// Max is the greatest number.
+func (c *Column) Max() float64 { return c.hi }
+
+// Quantile is the number below which this share of them lies, linear between neighbours.
+func (c *Column) Quantile(share float64) float64 {
+	if len(c.values) == 0 {
+		return 0
+	}
+	switch { // of these all numbers are known
+	case share <= 0:
+		return c.lo
+	case share >= 1:
+		return c.hi
+	}
+	if !c.sorted {
+		slices.Sort(c.values)
+		c.sorted = true
+	}
+	at := share * float64(len(c.values)-1)
+	k := int(at)
+	lo, hi := c.values[k], c.values[min(k+1, len(c.values)-1)]
+	part := at - float64(k)
+	return lo*(1-part) + hi*part
+}
+
+// Bins counts the numbers in n parts of equal width between the least and the greatest. Numbers
+// that are all the same are all in the part in the middle.
+func (c *Column) Bins(n int) []int {
+	bins := make([]int, n)
+	width := c.hi/float64(n) - c.lo/float64(n)
+	for _, x := range c.values {
+		i := n / 2
+		if width > 0 {
+			i = min(max(int((x/2-c.lo/2)/(width/2)), 0), n-1)
+		}
+		bins[i]++
+	}
+	if len(c.values) < c.n { // the share of the draw stands for that of all
+		for i := range bins {
+			bins[i] = int(math.Round(float64(bins[i]) / float64(len(c.values)) * float64(c.n)))
+		}
+	}
+	return bins
+}
+
+// Correlation is how two columns go together, over the samples that have both.
+type Correlation struct {
+	n                      int
+	meanX, meanY           float64
+	squareX, squareY, both float64
+}
+
+// Add takes a pair in.
+func (c *Correlation) Add(x, y float64) {
+	c.n++
+	dx, dy := x-c.meanX, y-c.meanY
+	c.meanX += dx / float64(c.n)
+	c.meanY += dy / float64(c.n)
+	c.squareX += dx * (x - c.meanX)
+	c.squareY += dy * (y - c.meanY)
+	c.both += dx * (y - c.meanY)
+}
+
+// Count is how many pairs there are.
+func (c *Correlation) Count() int { return c.n }
+
+// Pearson is the correlation from -1 to 1; ok is false where there is none: of fewer than three
+// pairs, or where one of the two columns is always the same.
+func (c *Correlation) Pearson() (r float64, ok bool) {
+	r = c.both / math.Sqrt(c.squareX) / math.Sqrt(c.squareY)
+	if c.n < 3 || math.IsNaN(r) || math.IsInf(r, 0) {
+		return 0, false
+	}
+	return min(max(r, -1), 1), true
+}

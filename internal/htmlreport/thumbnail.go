@@ -1,0 +1,92 @@
+package htmlreport
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+
+	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/rewards"
+)
+
+// Strip is the pictures of a sample, or some frames of its video, as small JPEG files.
+type Strip struct {
+	JPEGs [][]byte
+	// Video: they are frames. Of is how many pictures or frames there are in all.
+	Video bool
+	Of    int
+	// Lost says why there are none.
+	Lost string
+}
+
+// The size of a picture that stands alone, of one of several, and how many these are at most.
+const (
+	sideAlone  = 384
+	sideOfMany = 192
+	maxStrip   = 6
+	quality    = 80
+)
+
+// Pictures makes a strip of a sample's media: of a video some frames from the first to the
+// last. What cannot be decoded is said in the strip.
+func Pictures(ctx context.Context, decoder rewards.Decoder, all []*rewards.Media) Strip {
+	var s Strip
+	var shown []*rewards.Media
+	for _, m := range all {
+		if m.Kind == rewards.Video && m.Encoding == rewards.Frames {
+			s.Video = true
+			s.Of += len(m.Frames)
+			n := min(len(m.Frames), maxStrip)
+			for i := range n {
+				at := 0
+				if n > 1 {
+					at = i * (len(m.Frames) - 1) / (n - 1)
+				}
+				shown = append(shown, &rewards.Media{Kind: rewards.Image, Encoding: rewards.Frames, DType: "U8", Frames: m.Frames[at : at+1]})
+			}
+			continue
+		}
+		s.Of++
+		shown = append(shown, m)
+	}
+	side := sideAlone
+	if len(shown) > 1 {
+		side = sideOfMany
+	}
+	for _, m := range shown[:min(len(shown), maxStrip)] {
+		jpeg, err := thumbnail(ctx, decoder, m, side)
+		if err != nil {
+			s.Lost = fmt.Sprintf("The picture cannot be shown: %v", err)
+			return s
+		}
+		s.JPEGs = append(s.JPEGs, jpeg)
+	}
+	return s
+}
+
+// thumbnail is a picture of which no side is longer than side, as a JPEG file.
+func thumbnail(ctx context.Context, decoder rewards.Decoder, m *rewards.Media, side int) ([]byte, error) {
+	p, err := decoder.Decode(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if p.Keeper != nil {
+		defer p.Keeper.Release()
+	}
+	width, height := fit(p.Width, p.Height, side)
+	return media.EncodeJPEG(media.Resize(&rewards.Pixels{Width: p.Width, Height: p.Height, Count: 1, RGB: p.Frame(0)}, width, height, media.Lanczos), 0, quality)
+}
+
+// fit is the size of a picture in a square, as wide as it is high in proportion.
+func fit(width, height, side int) (w, h int) {
+	if long := max(width, height); long > side {
+		return max(1, width*side/long), max(1, height*side/long)
+	}
+	return width, height
+}
+
+// jpegURL is a JPEG file inside of the page. It is made of pixels here, so that it is one.
+func jpegURL(jpeg []byte) template.URL {
+	return template.URL("data:image/jpeg;base64," + base64.StdEncoding.EncodeToString(jpeg)) //nolint:gosec // base64 has no character to escape
+}
