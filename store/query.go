@@ -94,8 +94,8 @@ type Query struct {
 	Sort         Sort
 	// Limit is 50 where it is 0.
 	Limit, Offset int
-	// After are those with a greater key.
-	After int64
+	// After are those with a greater key, Before those with a smaller one; 0: all.
+	After, Before int64
 	// AllEpochs has the rows of older epochs, too.
 	AllEpochs bool
 }
@@ -143,6 +143,9 @@ func (q *Query) where() (text string, args []any) {
 	}
 	if q.After > 0 {
 		add("r.key > ?", q.After)
+	}
+	if q.Before > 0 {
+		add("r.key < ?", q.Before)
 	}
 	switch {
 	case q.Epoch != nil:

@@ -79,6 +79,7 @@ func (r *Row) SampleKey() SampleKey { return SampleKey{r.Run, r.epoch, r.ID} }
 // componentPrefix begins the columns of a reward of several functions: reward/<key>, and below it what the function returned.
 const (
 	componentPrefix = "reward/"
+	imputedSuffix   = "/imputed"
 	combined        = "combined"
 )
 
@@ -92,6 +93,9 @@ func Components(r *wire.Result) map[string]*float64 {
 		}
 		if out == nil {
 			out = map[string]*float64{}
+		}
+		if r.ExtraInfo[column+imputedSuffix] == true { // the group's mean stands there
+			v = nil
 		}
 		out[name] = number(v)
 	}
@@ -163,10 +167,23 @@ func (r *Row) fill(head, result []byte, whole bool) {
 	for i, m := range s.Media {
 		r.Media[i] = describe(r.Header, i, m)
 	}
-	if !whole {
-		r.Prompt, r.Response = shorten(r.Prompt), shorten(r.Response)
+	if whole {
+		r.detail()
 		return
 	}
+	r.Prompt, r.Response = shorten(r.Prompt), shorten(r.Response)
+}
+
+// Whole is the row with what one row alone has.
+func (r *Row) Whole() *Row {
+	own := *r
+	own.Prompt, own.Response = r.Header.Sample.Prompt, r.Header.Sample.Response
+	own.detail()
+	return &own
+}
+
+func (r *Row) detail() {
+	s, res := &r.Header.Sample, r.Result
 	r.Detail = &Detail{
 		GroundTruth: orNullJSON(s.GroundTruth), ExtraInfo: orNullJSON(s.ExtraInfo), Extra: res.ExtraInfo, Details: res.Details, Errors: res.Errors,
 		StepScores: res.StepScores, Group: res.Group,

@@ -121,7 +121,7 @@ func isTerminal(w io.Writer) bool {
 // commands makes the subcommands, in the order in which --help lists them.
 func commands(e *env) []*cobra.Command {
 	return []*cobra.Command{
-		serveCommand(e), workerCommand(e), scoreCommand(e), tryCommand(e), demoCommand(e),
+		serveCommand(e), workerCommand(e), scoreCommand(e), exportCommand(e), replayCommand(e), tryCommand(e), demoCommand(e),
 		statusCommand(e), enginesCommand(e), runsCommand(e), stepsCommand(e), traceCommand(e), failuresCommand(e), reloadCommand(e),
 		configCommand(e), scorersCommand(e), modelsCommand(e), envCommand(e), devicesCommand(e), doctorCommand(e), planCommand(e), queueCommand(e),
 		versionCommand(e), completionCommand(e),

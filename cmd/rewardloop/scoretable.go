@@ -135,7 +135,22 @@ func asJSON(v any) any {
 
 // writeParquet writes what is kept as a Parquet file with a row for each sample.
 func writeParquet(k *kept, c *columnsOf, out io.Writer) error {
-	var columns []parquetfile.Column
+	columns, names := tableColumns(c)
+	w, err := parquetfile.NewWriter(out, "rewardloop", release(), columns)
+	if err != nil {
+		return err
+	}
+	err = k.each(func(l *sampleLine, r *outputLine) error {
+		return w.Write(tableCells(c, names, l, r))
+	})
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// tableColumns are the columns of a table, and the names of those that are not fixed.
+func tableColumns(c *columnsOf) (columns []parquetfile.Column, names []string) {
 	for _, name := range fixedColumns() {
 		kind := parquetfile.Text
 		switch name {
@@ -146,33 +161,28 @@ func writeParquet(k *kept, c *columnsOf, out io.Writer) error {
 		}
 		columns = append(columns, parquetfile.Column{Name: name, Kind: kind})
 	}
-	names := c.names()
+	names = c.names()
 	for _, name := range names {
 		columns = append(columns, parquetfile.Column{Name: name, Kind: c.seen[name].kind()})
 	}
 	if c.more {
 		columns = append(columns, parquetfile.Column{Name: moreColumn, Kind: parquetfile.Text})
 	}
-	w, err := parquetfile.NewWriter(out, "rewardloop", release(), columns)
-	if err != nil {
-		return err
+	return columns, names
+}
+
+// tableCells are the cells of a row, one for each of the columns.
+func tableCells(c *columnsOf, names []string, l *sampleLine, r *outputLine) []any {
+	row := fixedCells(l, r)
+	rest := flat(r)
+	for _, name := range names {
+		row = append(row, c.seen[name].cell(rest[name]))
+		delete(rest, name)
 	}
-	err = k.each(func(l *sampleLine, r *outputLine) error {
-		row := fixedCells(l, r)
-		rest := flat(r)
-		for _, name := range names {
-			row = append(row, c.seen[name].cell(rest[name]))
-			delete(rest, name)
-		}
-		if c.more {
-			row = append(row, textIf(rest, len(rest) > 0))
-		}
-		return w.Write(row)
-	})
-	if err != nil {
-		return err
+	if c.more {
+		row = append(row, textIf(rest, len(rest) > 0))
 	}
-	return w.Close()
+	return row
 }
 
 // fixedCells are the cells of the fixed columns, null where there is nothing.
