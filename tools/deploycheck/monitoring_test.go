@@ -301,7 +301,7 @@ func prometheusTool(t *testing.T, name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
-	path, err := filepath.Abs(filepath.Join(root, ".cache", "prometheus", "usr", "bin", name))
+	path, err := filepath.Abs(filepath.Join(root, ".cache", "prometheus", name))
 	require.NoError(t, err)
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("SKIPPED: no %s: make prometheus brings it to .cache on Debian, elsewhere put it on the PATH", name)
@@ -316,6 +316,20 @@ func TestPromtoolTakesTheRulesAndEveryAlertFiresWhenItShould(t *testing.T) {
 		out, err := command(t, promtool, args...).CombinedOutput()
 		require.NoError(t, err, "promtool %v: %s", args, out)
 	}
+}
+
+func TestPromtoolTakesTheConfigurationInTheDocument(t *testing.T) {
+	t.Parallel()
+	promtool := prometheusTool(t, "promtool")
+	document, err := os.ReadFile(page)
+	require.NoError(t, err)
+	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindSubmatch(document)
+	require.NotNil(t, block)
+	require.Contains(t, string(block[1]), "job_name: "+deploycheck.Job+"\n")
+	file := filepath.Join(t.TempDir(), "prometheus.yml")
+	require.NoError(t, os.WriteFile(file, block[1], 0o600))
+	out, err := command(t, promtool, "check", "config", "--syntax-only", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 // TestARealPrometheusScrapesAGatewayAndAnswersEveryPanel runs the rules and the queries of the
@@ -341,6 +355,9 @@ func TestARealPrometheusScrapesAGatewayAndAnswersEveryPanel(t *testing.T) {
 		live, err := server.query(`rewardloop:wanted_per_place:ratio`)
 		require.NoError(t, err)
 		require.Len(t, live, 1, "a recording has a value")
+		rate, err := server.query(`rate(rewardloop_loop_retries_total[1m])`)
+		require.NoError(t, err)
+		require.Len(t, rate, 1, "the gateway was scraped twice")
 	}, time.Minute, 250*time.Millisecond)
 	for _, g := range evaluated.Groups {
 		for _, r := range g.Rules {
