@@ -43,7 +43,7 @@ export GO PYTHON INSTALL FUZZTIME COUNT VERSION STAY
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -194,6 +194,9 @@ models: ## the models that read text, into .cache/models
 	@scripts/deps.sh compiler pip go
 	@scripts/build.sh
 	@scripts/models.sh
+
+prometheus: ## Prometheus and promtool, which check what deploy/ has for them, into .cache/prometheus (19 MB to download, Debian)
+	@scripts/prometheus.sh
 
 check: ## all of it: lint, what CI runs (test: vet, import graph, Go tests under the race detector), docs-check, vuln
 	@scripts/deps.sh debian go python

@@ -53,6 +53,8 @@ if skipped=$(grep -F "skipped 'SKIPPED" "$log"); then
 	printf '%s\n' "$skipped" >&2
 	if grep -qv 'test_verl_omni' <<<"$skipped"; then die "with verl installed only verl-omni may be left out"; fi
 fi
+say "results in pandas and in TensorBoard"
+within 300 "$python" -m unittest -v tests.test_report 2>&1 | tee .cache/test-report.log || die "a test failed: see .cache/test-report.log"
 if [ -z "${REWARDLOOP_FLOW_GRPO:-}" ]; then
 	warn "SKIPPED: flow_grpo's loop: name a checkout of it in REWARDLOOP_FLOW_GRPO"
 else

@@ -113,6 +113,8 @@ else
 	fi
 fi
 use_models
+say "Prometheus, if it can be had"
+scripts/prometheus.sh || warn "SKIPPED: the tests that run Prometheus and promtool"
 step "go build without tags" "$GO" build ./...
 step "go build with CGO_ENABLED=0" env CGO_ENABLED=0 "$GO" build ./...
 step "go test of tools that read files" files_tests

@@ -23,6 +23,7 @@ from .errors import (
 )
 from .loop import Loop, Pending, connect
 from .media import Media, audio, encode, frames, image, latent, video
+from .report import Picture, log_step, to_frame, to_rows
 from .result import ComponentError, Fallback, GroupStats, Outcome, Result, SampleFailedError
 from .sample import Sample
 from .scores import RmScores, advantages, rm_scores, step_mask
@@ -47,6 +48,7 @@ __all__ = [
     "Outcome",
     "Pending",
     "PhaseError",
+    "Picture",
     "QueueFullError",
     "Result",
     "Rewards",
@@ -72,7 +74,10 @@ __all__ = [
     "image",
     "latent",
     "launch",
+    "log_step",
     "rm_scores",
     "step_mask",
+    "to_frame",
+    "to_rows",
     "video",
 ]

@@ -26,6 +26,7 @@ type Cluster struct {
 	policies   []*networkingv1.NetworkPolicy
 	hpas       []*autoscalingv2.HorizontalPodAutoscaler
 	scaled     []*ScaledObject
+	monitors   []*PodMonitor
 	// supplied are the objects that the user makes: "secret/name" to its keys.
 	supplied map[string][]string
 	used     map[string]bool // what was referred to
@@ -63,6 +64,8 @@ func NewCluster(objects []metav1.Object, supplied map[string][]string) *Cluster 
 			c.hpas = append(c.hpas, o)
 		case *ScaledObject:
 			c.scaled = append(c.scaled, o)
+		case *PodMonitor:
+			c.monitors = append(c.monitors, o)
 		}
 	}
 	return c
@@ -81,6 +84,7 @@ func (c *Cluster) Check() error {
 	c.checkBudgets()
 	c.checkPolicies()
 	c.checkScaling()
+	c.checkMonitors()
 	return errors.Join(c.faults...)
 }
 

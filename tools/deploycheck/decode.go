@@ -23,12 +23,14 @@ func kinds() map[string]func() metav1.Object {
 		"v1 Namespace": func() metav1.Object { return new(corev1.Namespace) },
 		"v1 Service":   func() metav1.Object { return new(corev1.Service) },
 
-		"apps/v1 Deployment":                     func() metav1.Object { return new(appsv1.Deployment) },
-		"apps/v1 StatefulSet":                    func() metav1.Object { return new(appsv1.StatefulSet) },
-		"autoscaling/v2 HorizontalPodAutoscaler": func() metav1.Object { return new(autoscalingv2.HorizontalPodAutoscaler) },
-		"keda.sh/v1alpha1 ScaledObject":          func() metav1.Object { return new(ScaledObject) },
-		"networking.k8s.io/v1 NetworkPolicy":     func() metav1.Object { return new(networkingv1.NetworkPolicy) },
-		"policy/v1 PodDisruptionBudget":          func() metav1.Object { return new(policyv1.PodDisruptionBudget) },
+		"apps/v1 Deployment":                      func() metav1.Object { return new(appsv1.Deployment) },
+		"apps/v1 StatefulSet":                     func() metav1.Object { return new(appsv1.StatefulSet) },
+		"autoscaling/v2 HorizontalPodAutoscaler":  func() metav1.Object { return new(autoscalingv2.HorizontalPodAutoscaler) },
+		"keda.sh/v1alpha1 ScaledObject":           func() metav1.Object { return new(ScaledObject) },
+		"monitoring.coreos.com/v1 PodMonitor":     func() metav1.Object { return new(PodMonitor) },
+		"monitoring.coreos.com/v1 PrometheusRule": func() metav1.Object { return new(PrometheusRule) },
+		"networking.k8s.io/v1 NetworkPolicy":      func() metav1.Object { return new(networkingv1.NetworkPolicy) },
+		"policy/v1 PodDisruptionBudget":           func() metav1.Object { return new(policyv1.PodDisruptionBudget) },
 	}
 }
 

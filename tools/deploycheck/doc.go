@@ -1,5 +1,5 @@
 // Package deploycheck holds what deploy/ ships to what Kubernetes, Compose, systemd, Slurm,
-// NATS and rewardloop itself accept, without any of them running.
+// NATS, Prometheus and rewardloop itself accept, without a cluster.
 //
 // The life of a check: a kustomization is built as kubectl would build it; each object is
 // read into the type of its kind, where a field that the type does not have is a fault;

@@ -124,6 +124,14 @@ func TestAMistakeIsFound(t *testing.T) {
 		{"more memory for NATS than there is", "base", "base/nats.conf", "max_memory_store: 1GB", "max_memory_store: 4GB", "JetStream may have"},
 		{"a peer that is not there", "nats-cluster", "components/nats-cluster/cluster.conf", "nats-2.nats-peers", "nats-3.nats-peers", "nobody answers at nats-3.nats-peers"},
 		{"fewer peers than servers", "nats-cluster", "components/nats-cluster/nats.yaml", "replicas: 3", "replicas: 5", "names 3 servers, the StatefulSet nats has 5"},
+		{"a misspelt field of a PodMonitor", "monitoring", "components/monitoring/podmonitors.yaml", "jobLabel:", "joblabel:", `unknown field "spec.joblabel"`},
+		{"a monitor of nobody", "monitoring", "components/monitoring/podmonitors.yaml", "name: worker}", "name: workers}", "no PodMonitor selects the pods of worker"},
+		{"a monitor at a closed port", "monitoring", "components/monitoring/podmonitors.yaml", "port: http", "port: metrics", `do not answer at port "metrics"`},
+		{"a monitor without the token", "monitoring", "components/monitoring/podmonitors.yaml", "      authorization:\n        credentials: {name: rewardloop-token, key: token}\n", "", "want a token: true; it sends one: false"},
+		{"a monitor with another secret", "monitoring", "components/monitoring/podmonitors.yaml", "{name: rewardloop-token, key: token}", "{name: rewardloop-token, key: secret}", `has no key "secret"`},
+		{"a monitor whose job the rules do not name", "monitoring", "components/monitoring/podmonitors.yaml", "jobLabel: app.kubernetes.io/part-of", "jobLabel: app.kubernetes.io/name", "and the rules name rewardloop"},
+		{"a monitor that does not speak TLS", "production", "overlays/production/kustomization.yaml", "value: https", "value: http", `asks with the scheme "http"`},
+		{"a monitor that no policy lets in", "monitoring", "base/network.yaml", "kubernetes.io/metadata.name: monitoring", "kubernetes.io/metadata.name: metrics", "no NetworkPolicy lets the namespace monitoring in"},
 		{"a cluster whose tickets lie on one server", "nats-cluster", "components/nats-cluster/kustomization.yaml", "queue.replicas=3", "queue.replicas=1", "no queue.replicas=3"},
 	} {
 		t.Run(m.name, func(t *testing.T) {

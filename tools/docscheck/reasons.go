@@ -89,6 +89,7 @@ func excuses() []excuse {
 		{"docs/adopt.md", "yaml: base_url", "UniRL's configuration, not ours; make test-clients runs its client"},
 		{"docs/adopt.md", "yaml: rewards", "Flow-Factory's configuration, not ours; make test-clients runs its client"},
 		{"docs/gpu.md", "yaml: version", "the configuration of NVIDIA's device plug-in"},
+		{"docs/monitoring.md", "yaml: rule_files", "Prometheus' configuration; tools/deploycheck gives it to promtool"},
 		{"deploy/README.md", "yaml: apiVersion", "a kustomization; tools/deploycheck builds those of the repository"},
 	}
 }
