@@ -42,6 +42,8 @@ export PYTHONDONTWRITEBYTECODE := 1
 export GO PYTHON INSTALL FUZZTIME COUNT VERSION STAY
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
+# Servers of tests and tools keep no results in the user's folder.
+export REWARDLOOP_STORE ?= off
 
 .PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
 

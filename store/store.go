@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	_ "modernc.org/sqlite" // the driver
 
 	"github.com/rewardloop/rewardloop/internal/metric"
 	"github.com/rewardloop/rewardloop/media"

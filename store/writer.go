@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"strings"
 	"time"
+
+	"modernc.org/sqlite"
 
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -119,7 +120,8 @@ func recordSize(r *Record) int64 { return int64(2*len(r.Header.JSON())) + 1024 }
 // failed puts a batch back in front, as far as there is room, and says why once.
 func (s *Store) failed(err error, batch []work) {
 	reason := "other"
-	if text := err.Error(); strings.Contains(text, "SQLITE_FULL") || strings.Contains(text, "disk is full") || strings.Contains(text, "no space left") {
+	const sqliteFull = 13 // SQLITE_FULL
+	if e := (*sqlite.Error)(nil); errors.As(err, &e) && e.Code()&0xff == sqliteFull {
 		reason = "full"
 	}
 	s.metrics.failed.WithLabelValues(reason).Inc()

@@ -133,7 +133,7 @@ func storePath(cfg *config.Config, log *slog.Logger) string {
 		return ""
 	}
 	_, port, err := net.SplitHostPort(cfg.Server.Listen)
-	if err != nil {
+	if err != nil || port == "0" { // another one each time: its file would never be found again
 		return ""
 	}
 	return filepath.Join(folder, port+".db")

@@ -210,7 +210,7 @@ func everything(t *testing.T) (pages []string, missing map[string]string) {
 		shared = append(shared, component+"mine.path="+function, component+"mine.required=true")
 	}
 	gateway, addr := serving(t, append(slices.Clone(shared), "reward.num_workers=0", "++queue.nats_listen=127.0.0.1:0", "++queue.name=gw",
-		"++queue.durable=true", "++queue.spool_dir="+filepath.Join(dir, "spool"), "++queue.nats_dir="+filepath.Join(dir, "nats"))...)
+		"++queue.durable=true", "++queue.spool_dir="+filepath.Join(dir, "spool"), "++queue.nats_dir="+filepath.Join(dir, "nats"), "++store.path="+filepath.Join(dir, "store.db"))...)
 	cfg, err := config.Load("", append(slices.Clone(shared), "++queue.nats=[nats://"+gateway.NATS()+"]", "++queue.name=w",
 		"reward.num_workers=1", "++queue.durable=true", "++queue.spool_dir="+filepath.Join(dir, "none")), os.LookupEnv)
 	require.NoError(t, err)

@@ -27,6 +27,7 @@ func phrases() []phrase {
 		{"BSL-1.0", "boost software license - version 1.0"},
 		{"Zlib", "this software is provided 'as-is', without any express or implied warranty"},
 		{"CC0-1.0", "cc0 1.0 universal"},
+		{"blessing", "all of the code and documentation in sqlite has been dedicated to the public domain"},
 		{"Unlicense", "this is free and unencumbered software released into the public domain"},
 		{"LGPL", "gnu lesser general public license"},
 		{"GPL", "gnu general public license"},

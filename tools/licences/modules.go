@@ -111,7 +111,7 @@ func (m *module) read(packages []string) error {
 				return err
 			}
 			m.files = append(m.files, rel)
-			if !isLicence {
+			if !isLicence || e.Name() == "LICENSE-LOGO" { // of a picture beside modernc.org/memory, which is not linked
 				continue
 			}
 			text, err := os.ReadFile(at)
