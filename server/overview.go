@@ -218,13 +218,13 @@ func (s *Server) statusLines(v *Overview, runs []loop.RunState) []StatusLine {
 			why, since := "", 0.0
 			if oldest != nil {
 				since = oldest.AgeMS
-				why = cmp.Or(oldest.LastError, oldest.Waits, strings.ReplaceAll(oldest.Stage, "_", " "))
+				why = brief(cmp.Or(oldest.LastError, oldest.Waits, strings.ReplaceAll(oldest.Stage, "_", " ")))
 				if oldest.Attempt > 1 {
 					why += fmt.Sprintf(" (attempt %d)", oldest.Attempt)
 				}
 			}
 			link := "#/step?" + url.Values{"run": {r.Run}, "split": {string(st.Split)}, "step": {strconv.FormatInt(st.Step, 10)}}.Encode()
-			add("wait", link, "step %d of run %s waits for %s, the oldest for %s: %s", st.Step, r.Run, rewards.Count(st.InFlight, "sample"), showMS(since), brief(why))
+			add("wait", link, "step %d of run %s waits for %s, the oldest for %s: %s", st.Step, r.Run, rewards.Count(st.InFlight, "sample"), showMS(since), why)
 		}
 	}
 	if len(lines) == 0 {
