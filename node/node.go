@@ -200,7 +200,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 	if n.colocated != nil {
 		phase = n.colocated.enter
 	}
-	err := n.newLoop(ctx, loop.Options{Phase: phase, Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
+	err := n.newLoop(ctx, loop.Options{Phase: phase, Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, Tracer: n.traces.Tracer(), StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
 	if err != nil {
 		return err
 	}
@@ -337,4 +337,5 @@ func (n *Node) Stop() {
 	if n.queue != nil {
 		n.queue.Close()
 	}
+	n.closeTraces() // last: everything else may end a span
 }

@@ -277,6 +277,7 @@ class MessagesTest(unittest.TestCase):
             ground_truth=1,
             extra_info={},
             deadline=1,
+            traceparent=EXAMPLE,
             media=[
                 noise(2),
                 rewardloop.frames([b"\xff\xd8\xff" * 8], fps=8),
