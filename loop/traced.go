@@ -107,7 +107,7 @@ func (t *traced) finished(e *entry, now time.Time, res *wire.Result) {
 	if t == nil {
 		return
 	}
-	if res.Outcome != rewards.Scored && res.Outcome != rewards.Failed && e.partial == nil {
+	if e.claimed.IsZero() || res.Outcome != rewards.Scored && res.Outcome != rewards.Failed && e.partial == nil {
 		t.waited(now) // it ended in the queue
 	}
 	if !e.waitsSince.IsZero() {

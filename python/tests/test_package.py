@@ -21,6 +21,7 @@ import numpy as np
 import rewardloop
 from rewardloop import GroupStats, Missing, Result, Rewards, Sample, Fallback, ComponentError, core, messages, result, steps
 from rewardloop.frame import encode
+from rewardloop.traceparent import EXAMPLE
 
 from .harness import PATIENCE, REPOSITORY, noise
 
