@@ -164,6 +164,6 @@ func TestTheScoringOfAGroupIsATraceThatNamesItsMembers(t *testing.T) {
 	}
 }
 
-func TestWithoutATracerASampleCostsNoAllocationForIt(t *testing.T) {
+func TestWithoutATracerASampleCostsNoAllocationForIt(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of all
 	assert.Zero(t, testing.AllocsPerRun(100, loop.Untraced))
 }

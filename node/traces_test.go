@@ -130,7 +130,7 @@ func TestASampleHasOneTraceAcrossTheGatewayAndAWorkerOfAnotherProcess(t *testing
 	assert.Equal(t, trainersSpan, ok.Parent)
 	assert.Equal(t, "gateway", ok.Service)
 	assert.False(t, ok.Failed)
-	assert.Equal(t, 0.5, ok.Attributes["rewardloop.score"])
+	assert.InDelta(t, 0.5, ok.Attributes["rewardloop.score"], 0)
 	assert.Equal(t, int64(7), ok.Attributes["rewardloop.step"])
 	assert.Equal(t, []string{"attempt", "queue", "receive"}, namesOf(collector.Below(spans, ok)))
 	attempt := collector.Named(collector.Below(spans, ok), "attempt")[0]

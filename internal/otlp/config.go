@@ -3,6 +3,7 @@ package otlp
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -50,7 +51,7 @@ const tracesPath = "/v1/traces"
 func (c *Config) url() (string, error) {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.Fragment != "" {
-		return "", fmt.Errorf("want an address such as http://collector:4318")
+		return "", errors.New("want an address such as http://collector:4318")
 	}
 	if path := strings.TrimRight(u.Path, "/"); !strings.HasSuffix(path, tracesPath) {
 		u.Path = path + tracesPath

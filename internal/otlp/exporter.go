@@ -196,7 +196,7 @@ func (e *Exporter) send(ctx context.Context, batch []*tracing.Span) {
 			return
 		}
 		if e.failing {
-			e.log.Info("the collector takes traces again", "spans_lost", e.lost)
+			e.log.InfoContext(ctx, "the collector takes traces again", "spans_lost", e.lost)
 		}
 		e.failing, e.lost = false, 0
 	}

@@ -90,7 +90,7 @@ func TestASpanArrivesAsItWasMade(t *testing.T) {
 	e.Close(t.Context())
 	got := c.Await(func(s []collector.Span) bool { return len(s) == 1 })[0]
 	assert.Equal(t, up.String(), "00-"+got.Trace+"-"+got.Parent+"-01")
-	assert.Equal(t, s.Context.String(), "00-"+got.Trace+"-"+got.ID+"-01")
+	assert.Equal(t, s.String(), "00-"+got.Trace+"-"+got.ID+"-01")
 	assert.Equal(t, []string{other.String()[3:35]}, got.Links)
 	assert.Equal(t, map[string]any{"text": "ü\ufffd", "whole": int64(0), "number": 0.0, "error.type": "timeout"}, got.Attributes)
 	assert.True(t, got.Failed)
@@ -225,6 +225,19 @@ func BenchmarkSpans(b *testing.B) {
 			tracing.Whole("rewardloop.attempt", 1), tracing.Text("rewardloop.worker", "host-1-w0"), tracing.Text("rewardloop.outcome", "scored"),
 		}
 	}
+	b.Run("make", func(b *testing.B) {
+		b.ReportAllocs()
+		tracer := tracing.New(1, func(s *tracing.Span) { some[0] = s })
+		own, _ := tracer.Begin("")
+		now := time.Now()
+		for b.Loop() {
+			tracer.End(&tracing.Span{
+				Context: own.Attempt(1, "host-1-w0"), Parent: own.Span, Name: "attempt", Kind: tracing.Client, Start: now, End: now,
+				Attributes: append(make([]tracing.Attribute, 0, 5),
+					tracing.Whole("rewardloop.attempt", 1), tracing.Text("rewardloop.worker", "host-1-w0"), tracing.Text("rewardloop.outcome", "scored")),
+			})
+		}
+	})
 	b.Run("encode", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

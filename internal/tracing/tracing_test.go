@@ -79,7 +79,7 @@ func TestBothSidesDeriveTheSameAttemptAndNoTwoAttemptsAreOne(t *testing.T) {
 	}
 }
 
-func TestATracerThatIsNotThereCostsNoAllocation(t *testing.T) {
+func TestATracerThatIsNotThereCostsNoAllocation(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of all
 	var none *tracing.Tracer
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		if own, _ := none.Begin(parent); own.Traced() {

@@ -32,7 +32,7 @@ def sent(sample: Sample) -> Any:
 
 @contextlib.contextmanager
 def span(trace_id: int = TRACE, span_id: int = SPAN, flags: int = 1, valid: bool = True) -> Iterator[None]:
-    """A stand-in for opentelemetry.trace, in which a span is current."""
+    """A fake of opentelemetry.trace, in which a span is current."""
     context = types.SimpleNamespace(trace_id=trace_id, span_id=span_id, trace_flags=flags, is_valid=valid)
     module = types.SimpleNamespace(get_current_span=lambda: types.SimpleNamespace(get_span_context=lambda: context))
     with mock.patch.dict(sys.modules, {"opentelemetry.trace": module}):
