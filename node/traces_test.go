@@ -138,6 +138,7 @@ func TestASampleHasOneTraceAcrossTheGatewayAndAWorkerOfAnotherProcess(t *testing
 	score := collector.Below(spans, attempt)
 	require.Equal(t, []string{"score"}, namesOf(score))
 	assert.Equal(t, "worker", score[0].Service)
+	assert.Equal(t, "default", score[0].Attributes["rewardloop.reward"])
 	assert.Equal(t, []string{"claim", "component/fickle"}, namesOf(collector.Below(spans, score[0])))
 
 	retry := whole["retry"]

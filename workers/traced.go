@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/timing"
@@ -95,7 +96,7 @@ func (t *traced) end(w *Worker, j *job, start time.Time, res *wire.Result) {
 	s := &tracing.Span{
 		Context: t.own, Parent: t.parent, Name: "score", Kind: tracing.Server, Start: start, End: now,
 		Attributes: append(make([]tracing.Attribute, 0, 6),
-			tracing.Text("rewardloop.sample.id", j.ticket.ID), tracing.Text("rewardloop.worker", w.cfg.ID), tracing.Text("rewardloop.reward", j.bay.name),
+			tracing.Text("rewardloop.sample.id", j.ticket.ID), tracing.Text("rewardloop.worker", w.cfg.ID), tracing.Text("rewardloop.reward", cmp.Or(j.bay.name, "default")),
 			tracing.Text("rewardloop.outcome", outcome)),
 	}
 	if res.Outcome == rewards.Failed && len(res.Errors) > 0 && res.Partial == nil {
