@@ -59,6 +59,29 @@ func (r *recorder) tree() string {
 	return out.String()
 }
 
+// check checks what holds of spans whatever has happened: a trace has one sample, and every span a parent there. Both spans of
+// a ticket that a worker has claimed twice have one id.
+func (r *recorder) check(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	samples, seen := map[[16]byte]int{}, map[tracing.Context]bool{}
+	for _, s := range r.spans {
+		require.False(t, s.End.Before(s.Start), "%s ends before it begins", s.Name)
+		require.True(t, s.Name == "attempt" || !seen[s.Context], "two spans named %s have one id", s.Name)
+		seen[s.Context] = true
+		if s.Name == "sample" {
+			samples[s.Trace]++
+		}
+	}
+	for _, s := range r.spans {
+		require.Equal(t, 1, samples[s.Trace], "samples in the trace of a %s", s.Name)
+		parent := s.Context
+		parent.Span = s.Parent
+		require.True(t, s.Name == "sample" || seen[parent], "%s without a parent", s.Name)
+	}
+}
+
 // slow scores after so many seconds as the digit at the end of the id says.
 func slow(t *testing.T) map[string]*rewards.Manager {
 	t.Helper()
