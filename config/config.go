@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/config/keys"
+	"github.com/rewardloop/rewardloop/internal/otlp"
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pyenv"
 	"github.com/rewardloop/rewardloop/internal/redact"
@@ -44,6 +45,8 @@ type Config struct {
 	Store store.Config
 	// Outbound is what leaves the process by HTTP.
 	Outbound outbound.Policy
+	// Telemetry says where traces go.
+	Telemetry otlp.Config
 	// RouterAddress is host:port of the reward router, RouterKey its key, set by the
 	// process that opens it. Functions in Python beside a reward_model get them as
 	// reward_router_address and reward_router_api_key.

@@ -31,6 +31,7 @@ func (c *Config) sections() []*keys.Section {
 	all.Section("store", "What a gateway keeps of final results, for the page, rewardloop export and rewardloop replay.", &c.Store)
 	all.Section("outbound", "What leaves this process by HTTP: engines, scorers on other servers, sandboxes.", &c.Outbound)
 	all.Section("server", "The HTTP route and the websocket.", &c.Server)
+	all.Section("telemetry", "Traces of samples for a collector of OpenTelemetry (docs/tracing.md).", &c.Telemetry)
 	f := all.Section("queue", "Gateways and workers on several machines. Without it one process does it all.", &c.Queue)
 	f.Check(c.checkQueue)
 	return all.Sections

@@ -97,6 +97,9 @@ func alter(t *testing.T, k *keys.Key) {
 		*p += 1 << 20
 	case *float64:
 		*p += 0.25
+		if high, ok := k.High.(float64); ok && *p > high {
+			*p -= 0.5
+		}
 	case *bool:
 		*p = !*p
 	case *time.Duration:

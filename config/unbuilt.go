@@ -73,8 +73,6 @@ func legacyAdvice(key string) string {
 		if rest == "pool" {
 			return "has been removed: each reward has a queue of its own; write queue.rewards for what this process's workers serve"
 		}
-	case "store":
-		return "storing samples is not built yet; leave store out"
 	case "loop":
 		if rest == "workers.slots" {
 			return "is gone: how many samples of a reward are scored at a time follows from its scorers (rewardloop config print shows it); " +

@@ -283,6 +283,7 @@ func (c *core) insert(now time.Time, key sampleKey, sum wire.Checksum, a admissi
 		attempt: 1, issued: 1,
 	}
 	e.alarm.entry = e
+	e.trace = c.traced(&a, arrived)
 	here := step.Arrival{ID: key.id, Index: s.Index, Received: a.received, Arrived: arrived}
 	if s.HasGroup() {
 		here.UID, here.Size = s.UID, s.GroupSize

@@ -24,6 +24,9 @@ func (c *core) hold(e *entry, number int, backup bool, worker string, now time.T
 		a = &attempt{number: number}
 	}
 	a.backup, a.worker, a.since = backup, worker, now
+	if !backup {
+		e.trace.waited(now)
+	}
 	c.turn(e, a, claimed)
 	c.move(e, running)
 	if e.back != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/tracing"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/loop/stats"
@@ -54,7 +55,8 @@ type core struct {
 	stuckAt   time.Time                // when it took none last
 	failures  *failures.Book
 	journal   *journal
-	faults    []string // the first of them, of which so many have been told
+	tracer    *tracing.Tracer // nil: nothing is traced
+	faults    []string        // the first of them, of which so many have been told
 	told      int
 	strangers map[stranger]bool // that were told of
 }

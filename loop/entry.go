@@ -71,6 +71,8 @@ type entry struct {
 
 	row *step.Row // nil where nobody reads the step's rewards as a whole
 
+	trace *traced // nil: it is not traced
+
 	examined *rewards.Sample // what it was, for people; nil: it is not one of the first
 }
 

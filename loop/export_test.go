@@ -306,3 +306,20 @@ func (m *Manager) Remembered(run string) (known, held int) {
 
 // For the tests of the package alone.
 var ErrRefused = errRefused
+
+// Untraced does with a sample that is not traced what is done with one that is.
+func Untraced() {
+	var (
+		c core
+		a admission
+		t *traced
+	)
+	now := time.Time{}
+	if c.traced(&a, now) != nil || t.traceparent() != "" {
+		panic("it is traced")
+	}
+	t.waited(now)
+	t.tried(&attempt{}, now, "", nil)
+	t.finished(nil, now, nil)
+	t.scored(nil, now)
+}

@@ -39,6 +39,7 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	if n := e.run.done.trim(&c.cfg, now); n > 0 {
 		c.metrics.forgotten.Add(float64(n))
 	}
+	e.trace.finished(e, now, res)
 	c.metrics.outcomes.WithLabelValues(string(res.Outcome)).Inc()
 	c.noteFailures(now, e, res, fx)
 	c.progressed(now, e.item.Profile(), res)

@@ -99,7 +99,7 @@ func (c *core) account(now time.Time, e *entry, a attempt, res *wire.Result) {
 	if res.Waits != "" {
 		outcome = returnedOutcome
 	}
-	e.tried(a, now, outcome)
+	e.tried(a, now, outcome, res.Errors...)
 	if res.Waits != "" { // it was not tried
 		e.share().Refund(e.chargedFor(a), now.Sub(a.since))
 		return

@@ -97,6 +97,7 @@ func (c *core) begin(now time.Time, g *group, fx *effects) {
 			unit.deadline = e.deadline
 		}
 	}
+	unit.trace = c.tracedGroup(now, maps.Values(g.waiting))
 	unit.key.id = unitMark + string(g.key.step.Split) + fmt.Sprintf("\x00%d\x00", g.key.step.Step) + g.key.uid
 	g.unit, g.lastMeanStd, g.absent = unit, c.stats.LastMeanStd(stats.Key(g.key.step)), g.absentees()
 	c.units++
@@ -165,6 +166,7 @@ func firstErrors(res *wire.Result) []rewards.ComponentError {
 
 // failGroup ends every waiting member in the same way.
 func (c *core) failGroup(now time.Time, unit *entry, outcome rewards.Outcome, errs []rewards.ComponentError, fx *effects) {
+	unit.trace.fail(errs, outcome)
 	res := &wire.Result{}
 	for _, e := range inOrder(maps.Values(unit.unit.waiting)) {
 		res.Members = append(res.Members, &wire.Result{ID: e.key.id, Outcome: outcome, Errors: slices.Clone(errs)})
@@ -228,6 +230,7 @@ func (c *core) dropUnit(now time.Time, g *group, fx *effects) {
 	g.unit = nil
 	c.units--
 	c.recall(now, unit, fx)
+	unit.trace.scored(unit, now)
 	c.move(unit, decided)
 	c.move(unit, final)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rewardloop/rewardloop/internal/tracing"
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 	"github.com/rewardloop/rewardloop/loop/stream"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -81,6 +82,8 @@ type Options struct {
 	// Spool keeps what clients were promised over the death of the process: Restore takes
 	// it in. nil: it lives in memory, and clients send it again.
 	Spool Spool
+	// Tracer takes the spans of samples; nil: nothing is traced.
+	Tracer *tracing.Tracer
 }
 
 // New makes a gateway. Start sets it going.
@@ -113,6 +116,7 @@ func New(o Options) (*Manager, error) {
 	m.core = newCore(cfg, m.metrics, o.Spool)
 	m.core.recorded = o.Recorder != nil
 	m.flow = stream.NewFlow(cfg.MaxBytes, cfg.profileBytes(), m.window, m.wakeUp)
+	m.core.tracer = o.Tracer
 	m.core.hungry = m.flow.Hungry
 	return m, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/internal/tracing"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/dispatch"
 	"github.com/rewardloop/rewardloop/loop/stream"
@@ -193,7 +194,12 @@ func history(t *testing.T, seed uint64) {
 	manager, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component}, Timeout: componentTimeout})
 	require.NoError(t, err)
 	queue := memqueue.New(seed, 3*time.Second)
+	spans, tracer := new(recorder), (*tracing.Tracer)(nil)
+	if seed%2 == 0 {
+		tracer = spans.tracer()
+	}
 	r := rig.New(t, rig.Options{
+		Tracer: tracer,
 		Loop: loop.Config{
 			SampleTimeout: sampleTimeout, MaxBytes: []int64{20 << 10, 1 << 20}[rng.IntN(2)], CreditBytes: 64 << 10, MessageBytes: 16 << 10, CreditSamples: 16,
 			Gateway: fmt.Sprint("gw", seed), RepublishAfter: 2 * time.Second, ClaimTimeout: 10 * time.Second, Dispatch: drawDispatch(rng),
@@ -223,6 +229,7 @@ func history(t *testing.T, seed uint64) {
 	r.Stop()
 	queue.Close()
 	time.Sleep(10 * time.Second) // scorers that overran give their frames back
+	spans.check(t)
 	for i := range got {
 		for id, res := range got[i] {
 			verify(t, w, id, res)

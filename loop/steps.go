@@ -151,7 +151,8 @@ func (e *entry) Whereabouts() (stage string, arrived time.Time, worker string) {
 }
 
 // tried notes that an attempt of the entry has ended.
-func (e *entry) tried(a attempt, now time.Time, outcome string) {
+func (e *entry) tried(a attempt, now time.Time, outcome string, errs ...rewards.ComponentError) {
+	e.trace.tried(&a, now, outcome, errs)
 	e.row.Tried(step.Attempt{Worker: a.worker, Began: a.since, Ended: now, Backup: a.backup, Outcome: outcome})
 }
 

@@ -38,6 +38,7 @@ func (c *core) ticket(e *entry, a *attempt) wire.Ticket {
 		ID: e.key.id, Run: e.key.run, Epoch: e.key.epoch, Step: e.step.Key().Step, Reward: e.profile, Gateway: c.cfg.Gateway,
 		Attempt: a.number, Bytes: e.bytes, Deadline: e.deadline, Group: e.unit != nil,
 		Queue: e.item.Profile().Queue(), Weight: e.run.weight,
+		Traceparent: e.trace.traceparent(),
 	}
 	unfit := c.sent(e, &t)
 	avoid := append(slices.Clip(e.avoid), unfit...)

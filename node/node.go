@@ -210,7 +210,7 @@ func (n *Node) startLoop(ctx context.Context) error {
 	if n.recorder = n.openStore(ctx, n.storeAt); n.recorder != nil {
 		kept = n.recorder
 	}
-	err := n.newLoop(ctx, loop.Options{Phase: phase, Recorder: kept, Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
+	err := n.newLoop(ctx, loop.Options{Phase: phase, Recorder: kept, Config: cfg, Queue: n.queue, Presence: n.queue, Log: n.log, Metrics: n.metrics, Tracer: n.traces.Tracer(), StepArrived: n.scorers.Readers.Devices.Flush, Examine: n.examine})
 	if err != nil {
 		return err
 	}
@@ -352,4 +352,5 @@ func (n *Node) Stop() {
 	if n.queue != nil {
 		n.queue.Close()
 	}
+	n.closeTraces() // last: everything else may end a span
 }

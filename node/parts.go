@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/rewardloop/rewardloop/config"
+	"github.com/rewardloop/rewardloop/internal/otlp"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/queue"
 	"github.com/rewardloop/rewardloop/rewards"
@@ -32,7 +33,8 @@ type parts struct {
 	log      *slog.Logger
 	warmed   time.Duration // what warm took
 	version  string
-	name     string // among all processes; "": there are no others
+	traces   *otlp.Exporter // nil: nothing is traced
+	name     string         // among all processes; "": there are no others
 	scorers  *Scorers
 	managers map[string]*rewards.Manager
 	lacking  map[string]config.FaultsError // profiles that this machine cannot score, of a process beside others
@@ -60,7 +62,7 @@ type parts struct {
 }
 
 // newParts builds the rewards.
-func newParts(o Options) (*parts, error) {
+func newParts(o Options) (_ *parts, err error) {
 	p := &parts{cfg: o.Config, running: o.Config, load: o.Load, log: o.Log, version: o.Version, metrics: prometheus.NewRegistry(), buffers: new(wire.Buffers)}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -70,7 +72,14 @@ func newParts(o Options) (*parts, error) {
 	if len(o.Config.Profiles) == 0 {
 		return nil, errors.New("the configuration names no reward: write reward.custom_reward_function or reward.reward_functions")
 	}
-	var err error
+	if p.traces, err = openTraces(p); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			p.closeTraces()
+		}
+	}()
 	if o.beside && p.cfg.Pool.Colocated {
 		return nil, errors.New("pool.colocated is of a process with workers that is its own gateway: start rewardloop serve on the machine of the trainer's cards, in place of rewardloop worker")
 	}
@@ -192,7 +201,7 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 		}
 		p.sources = append(p.sources, s)
 		worker, err := workers.New(workers.Options{
-			Config: cfg, Source: s, Gateway: gateway, Profiles: profiles, Decoder: p.scorers.Readers.Decoder, Log: p.log, Metrics: metrics,
+			Config: cfg, Source: s, Gateway: gateway, Profiles: profiles, Decoder: p.scorers.Readers.Decoder, Log: p.log, Metrics: metrics, Tracer: p.traces.Tracer(),
 		})
 		if err != nil {
 			return err

@@ -173,4 +173,5 @@ func (w *Worker) Stop() {
 	if w.member != nil {
 		w.member.Close()
 	}
+	w.closeTraces()
 }

@@ -124,8 +124,8 @@ func (m *Model) infer(ctx context.Context, req infer.Request) (out []infer.Tenso
 		it = it.again(moves < maxMoves*len(m.replicas))
 	}
 	if !it.began.IsZero() {
-		timing.Spent(ctx, timing.BatchWait, it.began.Sub(asked))
-		timing.Spent(ctx, timing.Infer, time.Since(it.began))
+		timing.Spent(ctx, timing.BatchWait, asked, it.began)
+		timing.Spent(ctx, timing.Infer, it.began, time.Now())
 	}
 	return it.out, on, it.read, it.err
 }
@@ -150,7 +150,7 @@ func (m *Model) Enter(ctx context.Context) (leave func(), err error) {
 		asked, devices := time.Now(), m.order(ready, "")
 		release(ready) // who waits for leave does not need the model yet
 		leave, err = enter(ctx, devices, fair.Tenant(rewards.TenantOf(ctx)))
-		timing.Spent(ctx, timing.BatchWait, time.Since(asked))
+		timing.Spent(ctx, timing.BatchWait, asked, time.Now())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pool: model %s on %s: %w", m.model.Name, m.model.Device, err)

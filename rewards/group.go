@@ -325,14 +325,14 @@ func (m *Manager) scoreGroup(ctx context.Context, c *clock, t *Component, g *Gro
 		results, err := t.attemptGroup(ctx, g)
 		if err == nil {
 			for i := range results {
-				results[i].Attempts, results[i].Took = attempt, time.Since(start)
+				results[i].Attempts, results[i].Began, results[i].Took = attempt, start, time.Since(start)
 			}
 			return results
 		}
 		final := func() []ComponentResult {
 			results = allFailed(t, len(g.Members), err)
 			for i := range results {
-				results[i].Attempts, results[i].Took = attempt, time.Since(start)
+				results[i].Attempts, results[i].Began, results[i].Took = attempt, start, time.Since(start)
 			}
 			return results
 		}

@@ -60,8 +60,9 @@ type ComponentResult struct {
 	// Waits is the dependency that is down, of status failed for that reason.
 	Waits string
 	// Attempts is how many times the component was tried, Took the time of all of them with the
-	// pauses between.
+	// pauses between, from Began on; zero where another worker has tried it.
 	Attempts int
+	Began    time.Time
 	Took     time.Duration
 }
 

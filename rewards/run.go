@@ -241,7 +241,7 @@ func (c *collector) giveUp() {
 	for i, t := range c.m.cfg.Components {
 		if over, begun := c.clocks[i].over(); begun && c.results[i].Key == "" && time.Since(over) >= grace {
 			c.results[i] = ComponentResult{
-				Key: t.Key, Status: StatusFailed, Class: Timeout, Blame: BlameReward, Attempts: int(c.tries[i].Load()), Took: time.Since(c.start),
+				Key: t.Key, Status: StatusFailed, Class: Timeout, Blame: BlameReward, Attempts: int(c.tries[i].Load()), Began: c.start, Took: time.Since(c.start),
 				Message: fmt.Sprintf("the scorer did not return within %v and ignored its context", t.Timeout),
 			}
 		}
@@ -265,7 +265,7 @@ func (c *collector) settle() []ComponentResult {
 		if c.results[i].Key == "" {
 			c.results[i] = ComponentResult{
 				Key: t.Key, Status: StatusSkipped, Reason: "a required component of the sample failed",
-				Attempts: int(c.tries[i].Load()), Took: time.Since(c.start),
+				Attempts: int(c.tries[i].Load()), Began: c.start, Took: time.Since(c.start),
 			}
 		}
 	}
@@ -282,7 +282,7 @@ func (m *Manager) score(ctx context.Context, c *clock, t *Component, s *Sample, 
 	for attempt := 1; ; attempt++ {
 		tries.Add(1)
 		r := t.attempt(ctx, s)
-		r.Attempts, r.Took = attempt, time.Since(start)
+		r.Attempts, r.Began, r.Took = attempt, start, time.Since(start)
 		if r.Status != StatusFailed || attempt > t.Retries || !repeats(r.Blame, r.Permanent) || r.Waits != "" && Returns(ctx) || ctx.Err() != nil {
 			return r
 		}

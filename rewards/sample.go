@@ -49,6 +49,8 @@ type Sample struct {
 	GroundTruth json.RawMessage `json:"ground_truth,omitempty"`
 	// ExtraInfo is a JSON object with whatever else the trainer passes on; nil: absent.
 	ExtraInfo json.RawMessage `json:"extra_info,omitempty"`
+	// Traceparent is the W3C trace context of whoever sent the sample; empty: there is none.
+	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // HasGroup reports whether the sample belongs to a prompt group of two or more.

@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"strings"
 	"time"
+
+	"github.com/gin-gonic/gin"
 
 	"github.com/rewardloop/rewardloop/internal/strictjson"
 	"github.com/rewardloop/rewardloop/server/compat"
@@ -63,3 +66,17 @@ var IsOwnUser = isOwnUser
 type Steps = steps
 
 var ErrPublic = errPublic
+
+// Routes are the method and path of each route, with parameters as {name}.
+func (s *Server) Routes() (list []string) {
+	for _, r := range s.routes().(*gin.Engine).Routes() { //nolint:forcetypeassert // routes makes one
+		parts := strings.Split(r.Path, "/")
+		for i, p := range parts {
+			if name, ok := strings.CutPrefix(p, ":"); ok {
+				parts[i] = "{" + name + "}"
+			}
+		}
+		list = append(list, r.Method+" "+strings.Join(parts, "/"))
+	}
+	return list
+}

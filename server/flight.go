@@ -28,6 +28,7 @@ type scoring struct {
 	client   string // the name of its token
 	body     *body
 	arrived  time.Time
+	trace    string // the W3C trace context of the request; empty: it has none
 }
 
 // score is the route of a protocol with samples.
@@ -58,7 +59,7 @@ func (s *Server) score(p compat.Protocol) gin.HandlerFunc {
 		}
 		req := &scoring{
 			Request:  compat.Request{ID: newID(), Reward: name, ContentType: c.GetHeader("Content-Type"), Body: b.data, Rewards: s.askable(), Limits: s.limits},
-			protocol: p, client: c.GetString(clientKey), body: b, arrived: arrived,
+			protocol: p, client: c.GetString(clientKey), body: b, arrived: arrived, trace: traceparent(c.Request),
 		}
 		key := keyOf([]byte(p.Run), []byte(name), []byte(req.ContentType), b.data)
 		a, begun, err := s.join.do(c.Request.Context(), key, func(ctx context.Context) compat.Reply { return s.fly(ctx, req) })
@@ -141,6 +142,9 @@ func (s *Server) scoreAll(ctx context.Context, req *scoring, b *compat.Batch) []
 			results[i] = rejected(p)
 			continue
 		}
+		if p.Sample.Traceparent == "" {
+			p.Sample.Traceparent = req.trace
+		}
 		timeout := p.Timeout
 		if timeout == 0 {
 			timeout = s.cfg.SampleTimeout
@@ -215,6 +219,15 @@ func result(p compat.Plan, outcome rewards.Outcome, class rewards.Class, message
 		res.ID = p.Sample.ID
 	}
 	return res
+}
+
+// traceparent is the trace context of a request. One that is none is passed over, as the standard says.
+func traceparent(r *http.Request) string {
+	text := r.Header.Get("Traceparent")
+	if text == "" || wire.CheckTraceparent(text) != nil {
+		return ""
+	}
+	return text
 }
 
 // newID makes the name of a flight.

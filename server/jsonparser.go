@@ -111,6 +111,10 @@ func (p *jsonParser) readSample(t strictjson.Text) error {
 			s.ExtraInfo = []byte(v)
 		case "deadline_ms":
 			pl.Timeout, err = p.deadline(v)
+		case "traceparent":
+			if s.Traceparent, err = v.Str(); err == nil && s.Traceparent != "" {
+				err = wire.CheckTraceparent(s.Traceparent)
+			}
 		case "images":
 			err = v.Array(func(_ int, v strictjson.Text) error { return p.readImage(v, &pl) })
 		case "videos":

@@ -88,7 +88,7 @@ func (s *Server) page(c *gin.Context) {
 // endpoints are the paths that there are, by what they are for, and whose clients ask for which.
 func (s *Server) endpoints() map[string]any {
 	var score, router []string
-	state := []string{"/v1/pending", "/v1/failures", "/v1/workers", "/v1/runs", "/v1/scorers", "/metrics", routeHealth, routeReady}
+	state := []string{"/v1/pending", "/v1/failures", "/v1/workers", "/v1/runs", "/v1/scorers", "/metrics", routeHealth, routeReady, routeOpenAPI}
 	systems := map[string]string{}
 	for _, p := range s.protocols() {
 		for _, path := range p.Paths {

@@ -89,6 +89,7 @@ func (s *Server) routes() http.Handler {
 	r.GET(routeRoot, s.page)
 
 	// Operation.
+	r.GET(routeOpenAPI, s.document())
 	r.GET(routeHealth, s.health)
 	r.HEAD(routeHealth, s.health)
 	r.GET(routeReady, s.ready)

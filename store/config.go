@@ -33,7 +33,7 @@ func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Path, "path", "", "The SQLite file, another one for each server. Empty: PORT.db, by the port of server.listen, in the folder REWARDLOOP_STORE, else in rewardloop/store of "+
 		"XDG_STATE_HOME, else of ~/.local/state. REWARDLOOP_STORE=off switches that file off; so does port 0.")
 	k.Size(&c.Bytes, "bytes", 2<<30, "Size of the file; the oldest results are deleted beyond it.").Min(1 << 20)
-	k.Duration(&c.Age, "age", 30*24*time.Hour, "How long results are kept.").Min(time.Minute)
+	k.Duration(&c.Age, "age", 30*24*time.Hour, "How long results are kept.").Between(time.Minute, 10*365*24*time.Hour)
 }
 
 // WithDefaults returns a copy with the defaults filled in.

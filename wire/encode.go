@@ -173,6 +173,7 @@ func (e *encoder) sample(s *rewards.Sample, deadline time.Duration) ([]byte, err
 		return nil, err
 	}
 	e.num("deadline_ms", int64((deadline+time.Millisecond-1)/time.Millisecond))
+	e.str("traceparent", s.Traceparent)
 	return append(e.out, '}'), nil
 }
 
@@ -335,6 +336,11 @@ func checkFields(s *rewards.Sample, deadline time.Duration) error {
 		}
 		if !utf8.ValidString(f.value) {
 			return fmt.Errorf("%w: in %s", ErrUTF8, f.name)
+		}
+	}
+	if s.Traceparent != "" {
+		if err := CheckTraceparent(s.Traceparent); err != nil {
+			return fmt.Errorf("%w: %w", ErrValue, err)
 		}
 	}
 	switch {

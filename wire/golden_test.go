@@ -23,6 +23,8 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
+const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 var update = flag.Bool("update", false, "write testdata anew")
 
 // goldenFrame is testdata/<name>.json: what a client in any language needs to
@@ -174,6 +176,7 @@ func goldenSamples(tb testing.TB) map[string]func() (*rewards.Sample, wire.Optio
 		"mixed": plain(&rewards.Sample{
 			ID: "m-0", Prompt: "narrow and wide tensors", Media: []*rewards.Media{jpg(8, 8, 1), raw(rewards.Latent, "CHW", "F16", ramp(4*3*3*2, 4), 4, 3, 3), audio, video},
 		}),
+		"traced": plain(&rewards.Sample{ID: "t-0", Prompt: "p", Traceparent: traceparent}),
 		"group": func() (*rewards.Sample, wire.Options) {
 			return &rewards.Sample{
 				ID: "g/3/u17_0_5", Run: "flow", Step: 3, Split: rewards.Train, Index: &index, UID: "u17", GroupSize: 8, DataSource: "geneval", Prompt: "two dogs",

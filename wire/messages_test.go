@@ -250,7 +250,7 @@ func TestASampleHasTheFieldsOfTheSchemaAndNoOther(t *testing.T) {
 	s := readSchema(t)
 	full := rewards.Sample{
 		ID: "a", Run: "r", Step: 7, Split: rewards.Val, Index: new(int64(0)), UID: "u", GroupSize: 2, Reward: "p", DataSource: "d",
-		Prompt: "p", Response: "x", GroundTruth: json.RawMessage(`1`), ExtraInfo: json.RawMessage(`{}`),
+		Prompt: "p", Response: "x", GroundTruth: json.RawMessage(`1`), ExtraInfo: json.RawMessage(`{}`), Traceparent: traceparent,
 		Media: []*rewards.Media{
 			{Kind: rewards.Video, Encoding: rewards.Frames, Frames: [][]byte{{1}}, FPS: 8},
 			{Kind: rewards.Audio, Encoding: rewards.Raw, Layout: "T", DType: "I16", Shape: []int{1}, Data: []byte{1, 2}, SampleRate: 8000},

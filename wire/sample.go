@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/tracing"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -63,6 +64,8 @@ func (p *headerParser) readField(s *scanner, key []byte) (err error) {
 		err = s.array(func() error { return p.readEntry(s) })
 	case "deadline_ms":
 		p.h.Deadline, err = s.deadline()
+	case "traceparent":
+		sm.Traceparent, err = s.traceparent()
 	default:
 		err = s.fail(ErrUnknownName, "%q is no field of a sample", clip(key))
 	}
@@ -147,6 +150,30 @@ func (s *scanner) deadline() (time.Duration, error) {
 		err = s.fail(ErrValue, "deadline_ms is %d, want 1 to %d", ms, MaxDeadline.Milliseconds())
 	}
 	return time.Duration(ms) * time.Millisecond, err
+}
+
+// traceparent reads a W3C trace context; empty is the same as absent.
+func (s *scanner) traceparent() (string, error) {
+	v, err := s.str()
+	if err != nil || len(v) == 0 {
+		return "", err
+	}
+	text := clip(v)
+	if len(v) <= tracing.MaxBytes {
+		text = string(v)
+	}
+	if err := CheckTraceparent(text); err != nil {
+		return "", s.fail(ErrValue, "%v", err)
+	}
+	return text, nil
+}
+
+// CheckTraceparent says what is wrong with a W3C trace context.
+func CheckTraceparent(text string) error {
+	if _, err := tracing.Parse(text); err != nil {
+		return fmt.Errorf("traceparent %q: %w", clip([]byte(text)), err)
+	}
+	return nil
 }
 
 // sniffID looks for the id of a sample whose header was refused, so that the

@@ -49,6 +49,9 @@ type Ticket struct {
 	// Group says that the ticket is for a whole prompt group, all of whose members
 	// are claimed with it.
 	Group bool `json:"group,omitempty"`
+	// Traceparent is the sample's span at the gateway, of a sample that is traced; the attempt's follows from it
+	// (internal/tracing).
+	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // Group is what a worker is given for the ticket of a prompt group.
@@ -138,6 +141,10 @@ func (t Ticket) Encode() ([]byte, error) {
 	if t.Group {
 		field(`,"group":true`)
 	}
+	if t.Traceparent != "" {
+		field(`,"traceparent":`)
+		w.text(t.Traceparent)
+	}
 	return append(w.out, '}'), w.err
 }
 
@@ -193,6 +200,8 @@ func DecodeTicket(b []byte) (t Ticket, err error) {
 			var raw []byte
 			raw, err = s.value()
 			t.Group = string(raw) == "true"
+		case "traceparent":
+			t.Traceparent, err = s.string()
 		default:
 			_, err = s.value()
 		}

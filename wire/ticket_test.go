@@ -16,7 +16,7 @@ func TestATicketKeepsEveryField(t *testing.T) {
 	full := wire.Ticket{
 		ID: "ü\"", Run: "r", Epoch: 1 << 60, Step: -1, Reward: "ocr", Gateway: "gw", Attempt: 2, Avoid: []string{"w1", "w<2"}, Aside: true, Weight: 2.5,
 		Claim: "wss://[::1]:8080/v1/claim", Token: "t.0<", Bytes: 1 << 40,
-		Deadline: time.Date(2031, 2, 3, 4, 5, 6, 789, time.UTC), Group: true,
+		Deadline: time.Date(2031, 2, 3, 4, 5, 6, 789, time.UTC), Group: true, Traceparent: traceparent,
 	}
 	for v, i := reflect.ValueOf(full), 0; i < v.NumField(); i++ {
 		if v.Type().Field(i).Name != "Queue" { // the subject says it

@@ -23,6 +23,7 @@ type job struct {
 	ticket  wire.Ticket
 	done    bool      // the lease is over
 	renewed time.Time // when the lease began, or was last extended
+	trace   *traced   // nil: the sample is not traced
 }
 
 // score is the life of one sample on this worker, from the claim to the freed place.
@@ -32,6 +33,7 @@ func (w *Worker) score(work context.Context, j *job) {
 	defer cancel()
 	defer context.AfterFunc(work, cancel)()
 	start := time.Now()
+	j.trace = w.traced(j.ticket)
 	p, err := w.claim(ctx, j)
 	if err != nil {
 		w.unclaimed(j, err)
@@ -39,8 +41,10 @@ func (w *Worker) score(work context.Context, j *job) {
 	}
 	claimed := time.Now()
 	w.connected(claimed)
+	j.trace.scores(claimed)
 	res, done := w.run(ctx, j, p)
 	w.count(res)
+	j.trace.end(w, j, start, res)
 	switch {
 	case res.Waits != "":
 		w.giveBack(j, res)
@@ -172,6 +176,7 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 		}}}), closed
 	}
 	ctx, stages := timing.WithStages(rewards.WithTenant(ctx, rewards.Tenant{Profile: j.bay.name, Run: j.ticket.Run, Weight: j.ticket.Weight, Contended: j.bay.contend}))
+	j.trace.watch(stages)
 	if p.group != nil {
 		res, done := w.runGroup(ctx, j, manager, p.group, stages)
 		note(res, stages)
@@ -179,6 +184,7 @@ func (w *Worker) run(ctx context.Context, j *job, p payload) (*wire.Result, <-ch
 	}
 	run := manager.Run(ctx, w.sample(j, p.frame, stages), w.finished(j), rewards.Return(), rewards.Kept(p.kept))
 	res := w.result(j, &run.Result)
+	j.trace.components(run.Result.Components)
 	if res.Waits != "" {
 		return res, run.Done()
 	}
@@ -217,7 +223,7 @@ type timed struct {
 func (d timed) Decode(ctx context.Context, m *rewards.Media) (*rewards.Pixels, error) {
 	start := time.Now()
 	px, err := d.Decoder.Decode(ctx, m)
-	d.stages.Add(timing.Decode, time.Since(start))
+	d.stages.Add(timing.Decode, start, time.Now())
 	return px, err
 }
 
@@ -240,6 +246,9 @@ func (w *Worker) runGroup(ctx context.Context, j *job, manager *rewards.Manager,
 	}
 	run := manager.RunGroup(ctx, members, g.Size, g.LastMeanStd, w.finished(j), rewards.Return(), rewards.Absent(g.Absent))
 	res := w.result(j, &rewards.Result{Outcome: rewards.Failed})
+	if len(run.Results) > 0 {
+		j.trace.components(run.Results[0].Components) // a group's are those of each member
+	}
 	for i := range run.Results {
 		m := w.result(j, &run.Results[i])
 		m.ID = members[i].Sample.ID

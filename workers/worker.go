@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/tracing"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -25,6 +26,7 @@ type Worker struct {
 	decoder rewards.Decoder
 	log     *slog.Logger
 	metrics *Metrics
+	tracer  *tracing.Tracer // nil: nothing is traced
 
 	pulling  context.CancelFunc // ends the pullers: drain
 	working  context.CancelFunc // ends the samples: stop
@@ -57,6 +59,8 @@ type Options struct {
 	Decoder rewards.Decoder
 	Log     *slog.Logger // nil: discarded
 	Metrics *Metrics     // nil: not counted
+	// Tracer takes the spans of what the worker does; nil: nothing is traced.
+	Tracer *tracing.Tracer
 }
 
 // New makes a worker. Start sets it going.
@@ -66,7 +70,7 @@ func New(o Options) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		cfg: cfg, source: o.Source, gateway: o.Gateway, decoder: o.Decoder, log: o.Log, metrics: o.Metrics,
+		cfg: cfg, source: o.Source, gateway: o.Gateway, decoder: o.Decoder, log: o.Log, metrics: o.Metrics, tracer: o.Tracer,
 		idle: make(chan struct{}, 1), pulled: make(chan struct{}), draining: make(chan struct{}), jobs: map[*job]bool{}, started: time.Now(),
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Profiles)) {

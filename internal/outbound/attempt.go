@@ -111,6 +111,8 @@ func (a *attempt) header(e *endpoint) http.Header {
 		h.Set("Authorization", "Bearer "+a.key)
 	case e.basic != "":
 		h.Set("Authorization", e.basic)
+	case a.call.Authorized && a.call.Header.Get("Authorization") != "":
+		h.Set("Authorization", a.call.Header.Get("Authorization"))
 	}
 	return h
 }

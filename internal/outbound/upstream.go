@@ -247,6 +247,8 @@ type Call struct {
 	// Header is sent as it is, but for what is the connection's; Authorization is the
 	// upstream's own. All values but those of harmless names are cut out of errors.
 	Header http.Header
+	// Authorized has the Authorization in Header sent, where the upstream has neither key nor user.
+	Authorized bool
 	// Body is sent again with every attempt; it must not change until Do returns.
 	Body []byte
 	// Near names calls that had better go to one endpoint, because they have a beginning in common that it

@@ -149,15 +149,15 @@ func TestStructsAndListsOfAnyDepthAreReadAsJSONHasThem(t *testing.T) {
 	require.Equal(t, []any{}, got[0]["deep"])
 	require.Equal(t, "c", got[2]["id"])
 
-	require.NoError(t, r.Seek(2), "the second row group")
+	require.NoError(t, r.SeekRow(2), "the second row group")
 	row, err := r.Next()
 	require.NoError(t, err)
 	require.Equal(t, "c", row["id"])
-	require.NoError(t, r.Seek(1))
+	require.NoError(t, r.SeekRow(1))
 	row, err = r.Next()
 	require.NoError(t, err)
 	require.Equal(t, "b", row["id"])
-	require.ErrorIs(t, r.Seek(3), io.EOF)
+	require.ErrorIs(t, r.SeekRow(3), io.EOF)
 }
 
 // nilBytes makes absent bytes of one kind: null, and none.

@@ -3,6 +3,7 @@ package timing
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,7 +24,18 @@ const (
 type Stages struct {
 	mu   sync.Mutex
 	took map[string]time.Duration // guarded by mu; nil until there is one
+	keep bool                     // guarded by mu
+	kept []Interval               // guarded by mu
 }
+
+// Interval is one of the times that were summed.
+type Interval struct {
+	Stage    string
+	From, To time.Time
+}
+
+// MaxKept bounds the intervals that are kept of a sample.
+const MaxKept = 64
 
 type key struct{}
 
@@ -33,17 +45,35 @@ func WithStages(ctx context.Context) (context.Context, *Stages) {
 	return context.WithValue(ctx, key{}, s), s
 }
 
-// Spent adds to a stage of the context's sample, if it has one.
-func Spent(ctx context.Context, stage string, d time.Duration) {
+// Spent adds the time between two moments to a stage of the context's sample, if it has one.
+func Spent(ctx context.Context, stage string, from, to time.Time) {
 	if s, ok := ctx.Value(key{}).(*Stages); ok {
-		s.Add(stage, d)
+		s.Add(stage, from, to)
 	}
 }
 
-// Add adds to a stage.
-func (s *Stages) Add(stage string, d time.Duration) {
+// Keep has the intervals kept that come from now on, the first MaxKept of them.
+func (s *Stages) Keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.keep = true
+}
+
+// Kept returns the intervals so far, in the order in which they were added.
+func (s *Stages) Kept() []Interval {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.kept)
+}
+
+// Add adds the time between two moments to a stage.
+func (s *Stages) Add(stage string, from, to time.Time) {
+	d := to.Sub(from)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keep && len(s.kept) < MaxKept {
+		s.kept = append(s.kept, Interval{stage, from, to})
+	}
 	if s.took == nil {
 		s.took = make(map[string]time.Duration, 4)
 	}

@@ -16,6 +16,7 @@ from .errors import InputError, TooLargeError
 from .jsontext import check_text, clean, text
 from .media import DTYPE_BYTES, Media
 from .sample import Sample
+from .traceparent import EXAMPLE, current, valid
 
 MAX_HEADER_BYTES = 1 << 20
 MAX_NAME_BYTES = 512
@@ -119,6 +120,9 @@ def _check_fields(s: Sample) -> None:
         number = isinstance(s.deadline, int | float | np.number) and not isinstance(s.deadline, bool)
         if not number or not 0 < s.deadline <= MAX_DEADLINE:
             raise InputError(f"{s.deadline!r}, want seconds above 0 and up to {MAX_DEADLINE:.0f}", field="deadline")
+    _check_string(s.traceparent, "traceparent", MAX_NAME_BYTES)
+    if s.traceparent and not valid(s.traceparent):
+        raise InputError(f"{s.traceparent!r}, want a W3C traceparent such as {EXAMPLE}", field="traceparent")
 
 
 def _check_string(value: object, name: str, most: int) -> None:
@@ -209,4 +213,6 @@ def _fields(s: Sample, entries: list[dict[str, Any]]) -> dict[str, Any]:
         out["media"] = entries
     if ms := s.deadline_ms():
         out["deadline_ms"] = ms
+    if parent := s.traceparent or current():
+        out["traceparent"] = parent
     return out

@@ -40,6 +40,8 @@ class Sample:
         run: The training run; "": the connection's.
         deadline: Seconds from its arrival at the server within which it is to be answered, more than 0 and at most
             604800; None: the server's default.
+        traceparent: W3C trace context that the server's spans of the sample belong to; "": that of the OpenTelemetry
+            span that is current where the sample is submitted, if there is one.
     """
 
     id: str = field(default_factory=fresh_id)
@@ -57,6 +59,7 @@ class Sample:
     reward: str = ""
     run: str = ""
     deadline: float | None = None
+    traceparent: str = ""
 
     def __post_init__(self) -> None:
         self.media = media_of(self.media)

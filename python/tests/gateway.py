@@ -57,6 +57,7 @@ class Gateway:
         self.answer: Callable[[Message], Message | str | None] = lambda take: None
         self.met: asyncio.Queue[tuple[ServerConnection, Message]] = asyncio.Queue()  # connections with their hello
         self.got: asyncio.Queue[str] = asyncio.Queue()  # samples
+        self.samples: dict[str, Message] = {}
         self.score: Callable[[str, int], Message | None] = scored
         self.drains = False  # it says so with each welcome
         self._server: Server | None = None
@@ -95,6 +96,7 @@ class Gateway:
                 sample = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["sample"])
                 seq += 1
                 result = self.score(sample["id"], seq)
+                self.samples[sample["id"]] = sample
                 self.got.put_nowait(sample["id"])
                 if result is not None:
                     await ws.send(json.dumps(result))

@@ -21,6 +21,7 @@ import numpy as np
 import rewardloop
 from rewardloop import GroupStats, Missing, Result, Rewards, Sample, Fallback, ComponentError, core, messages, result, steps
 from rewardloop.frame import encode
+from rewardloop.traceparent import EXAMPLE
 
 from .harness import PATIENCE, REPOSITORY, noise
 
@@ -277,6 +278,7 @@ class MessagesTest(unittest.TestCase):
             ground_truth=1,
             extra_info={},
             deadline=1,
+            traceparent=EXAMPLE,
             media=[
                 noise(2),
                 rewardloop.frames([b"\xff\xd8\xff" * 8], fps=8),

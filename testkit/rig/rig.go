@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/internal/tracing"
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -37,6 +38,7 @@ type Rig struct {
 	source  func(worker string) workers.Source
 	profile func(worker string) map[string]*rewards.Manager
 	worker  Settings
+	tracer  *tracing.Tracer
 	t       testing.TB
 }
 
@@ -72,6 +74,8 @@ type Options struct {
 	Log         *slog.Logger
 	// Spool is the manager's; what it has is restored first.
 	Spool loop.Spool
+	// Tracer is the manager's and the workers'.
+	Tracer *tracing.Tracer
 }
 
 // Replace starts a worker like the others under a new name.
@@ -84,14 +88,14 @@ func (r *Rig) Replace(id string) {
 // New starts a gateway and its workers.
 func New(t testing.TB, o Options) *Rig {
 	t.Helper()
-	r := &Rig{Buffers: &wire.Buffers{Poison: true}, source: o.Source, profile: o.ProfilesOf, worker: o.Worker, t: t}
+	r := &Rig{Buffers: &wire.Buffers{Poison: true}, source: o.Source, profile: o.ProfilesOf, worker: o.Worker, tracer: o.Tracer, t: t}
 	if r.profile == nil {
 		r.profile = func(string) map[string]*rewards.Manager { return o.Profiles }
 	}
 	for name := range o.Profiles {
 		o.Loop.Profiles = append(o.Loop.Profiles, name)
 	}
-	m, err := loop.New(loop.Options{Config: o.Loop, Queue: o.Queue, Presence: o.Queue, Buffers: r.Buffers, StepArrived: o.StepArrived, Spool: o.Spool, Log: o.Log})
+	m, err := loop.New(loop.Options{Config: o.Loop, Queue: o.Queue, Presence: o.Queue, Buffers: r.Buffers, StepArrived: o.StepArrived, Spool: o.Spool, Log: o.Log, Tracer: o.Tracer})
 	require.NoError(t, err)
 	_, err = m.Restore()
 	require.NoError(t, err)
@@ -113,7 +117,7 @@ func (r *Rig) Add(t testing.TB, cfg Settings) *Worker {
 	w := &Worker{ID: cfg.ID}
 	inner, err := workers.New(workers.Options{
 		Config: workers.Config{ID: cfg.ID, MaxAbandoned: cfg.MaxAbandoned, Heartbeat: cfg.Heartbeat}, Source: &mortal{Source: r.source(cfg.ID), w: w}, Gateway: &reach{m: r.Manager, w: w},
-		Profiles: Served(r.profile(cfg.ID), max(cfg.Places, 1)), Decoder: noDecoder{},
+		Profiles: Served(r.profile(cfg.ID), max(cfg.Places, 1)), Decoder: noDecoder{}, Tracer: r.tracer,
 	})
 	require.NoError(t, err)
 	w.Worker = inner

@@ -185,6 +185,7 @@ func everything(t *testing.T) (pages []string, missing map[string]string) {
 	t.Helper()
 	const component = "+reward.reward_functions."
 	shared := []string{
+		"telemetry.otlp_endpoint=http://127.0.0.1:1",
 		"reward.reward_model.enable=true", "reward.reward_model.model_path=m", "reward.reward_model.rollout.name=external",
 		"+reward.reward_model.rollout.base_urls=[" + unreliable(t) + "/v1]", "+reward.reward_model.rollout.requests_per_minute=6000",
 		component + "judge.path=builtin://judge", component + "judge.required=true", component + "judge.template=Is {response} right?",

@@ -1,0 +1,225 @@
+package server
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/rewardloop/rewardloop/loop"
+	"github.com/rewardloop/rewardloop/loop/failures"
+	"github.com/rewardloop/rewardloop/loop/trace"
+	"github.com/rewardloop/rewardloop/server/compat"
+	"github.com/rewardloop/rewardloop/server/openapi"
+	"github.com/rewardloop/rewardloop/store"
+	"github.com/rewardloop/rewardloop/wire"
+)
+
+// routeOpenAPI is where the document of the routes is.
+const routeOpenAPI = "/openapi.json"
+
+// What routes are about.
+const (
+	tagSamples   = "samples"
+	tagState     = "state"
+	tagOperation = "operation"
+	tagRouter    = "reward router"
+)
+
+// described says of each route of our own what it is for and what its bodies look like, for GET /openapi.json. A route
+// without a line here fails a test, and so does a line without a route. The protocols of other systems and
+// the reward router are described by their own tables (describedByTables).
+func described() []openapi.Route {
+	split := openapi.Param{Name: "split", Of: openapi.Words{"train", "val"}, Doc: "Default train."}
+	return []openapi.Route{
+		read(tagState, "/v1/pending", "Samples without a result, the oldest first, and the rewards that do not fare well.", openapi.Object{
+			{Name: "total", Of: 0},
+			{Name: "held_bytes", Of: int64(0)},
+			{Name: "granted_bytes", Of: int64(0)},
+			{Name: "samples", Of: []loop.PendingSample{}},
+			{Name: "rewards", Of: []loop.Progress{}},
+		}, openapi.Param{Name: "limit", Of: 0, Doc: "Samples at most, 0 to 10,000; default 100."}),
+		read(tagState, "/v1/failures", "What has failed and why, alike ones together, the newest first.",
+			openapi.Object{{Name: "total", Of: uint64(0)}, {Name: "failures", Of: []failures.Failure{}}},
+			openapi.Param{Name: "reward", Of: "", Doc: "Those of one reward."}),
+		read(tagState, "/v1/workers", "Workers, and which of them gets no samples of which reward.",
+			openapi.Object{{Name: "workers", Of: []wire.WorkerInfo{}}, {Name: "breakers", Of: []loop.BreakerInfo{}}}),
+		read(tagState, "/v1/runs", "Every run with its latest steps and prompt groups.", openapi.Object{{Name: "runs", Of: []loop.RunState{}}},
+			openapi.Param{Name: "groups", Of: 0, Doc: "Groups of a run at most, 0 to 10,000; default 20."}),
+		read(tagState, "/v1/runs/{run}/steps/{step}", "How a step is, and for whom it waits.", loop.StepDetail{}, split),
+		withTypes(read(tagState, "/v1/runs/{run}/steps/{step}/rewards", "What is complete of a step's rewards, or one chunk of them.", wire.Rewards{}, split,
+			openapi.Param{Name: "wait", Of: 0.0, Doc: "Seconds to wait for the end of the step, or for the chunk, 0 to 60; default 0."},
+			openapi.Param{Name: "chunk", Of: 0, Doc: "Which chunk, from 0."},
+			openapi.Param{Name: "n", Of: 0, Doc: "Prompt groups in the chunk; default 0: all that are left."},
+			openapi.Param{Name: "order", Of: openapi.Words{wire.ByCompletion, wire.ByIndex}, Doc: "Order of chunks."}), "application/octet-stream"),
+		read(tagState, "/v1/runs/{run}/steps/{step}/trace", "The spans of a step, as rewardloop trace reads them.", trace.Trace{}, split),
+		read(tagState, "/v1/results", "Kept results with their samples.", openapi.Object{{Name: "total", Of: 0}, {Name: "results", Of: []*store.Row{}}},
+			append(rowParams(),
+				openapi.Param{Name: "sort", Of: openapi.Words{"newest", "oldest", "best", "worst", "slowest", "disagreeing"}, Doc: "Their order; default newest."},
+				openapi.Param{Name: "limit", Of: 0, Doc: "Rows at most, 0 to 1,000; default 50."},
+				openapi.Param{Name: "offset", Of: 0, Doc: "Rows that are passed over."})...),
+		read(tagState, "/v1/results/{key}", "One kept result in full.", store.Row{}),
+		other(tagState, "/v1/results/{key}/media/{n}", "The thumbnail of a kept picture or video, or its bytes.", "image/jpeg",
+			openapi.Param{Name: "full", Of: openapi.Words{"1"}, Doc: "The bytes that the trainer sent."}, openapi.Param{Name: "frame", Of: 0, Doc: "One frame of a video."}),
+		read(tagState, "/v1/history", "The steps of a run, from what is kept.", openapi.Object{{Name: "steps", Of: []*store.StepHistory{}}},
+			openapi.Param{Name: "run", Of: "", Doc: "The run."}, split),
+		read(tagState, "/v1/history/runs", "The runs of which results are kept.", openapi.Object{{Name: "runs", Of: []*store.RunHistory{}}}),
+		read(tagState, "/v1/runs/{run}/steps/{step}/groups", "The prompt groups of a step, from what is kept.", openapi.Object{{Name: "groups", Of: []*store.Group{}}}, split,
+			openapi.Param{Name: "sort", Of: openapi.Words{"step", "zero_std", "std"}, Doc: "Their order; default step: as they came."}, openapi.Param{Name: "limit", Of: 0, Doc: "Groups at most; default 200."}),
+		read(tagState, "/v1/runs/{run}/steps/{step}/histogram", "How the values of a step are spread, by column.", openapi.Object{{Name: "columns", Of: map[string]*store.Histogram{}}}, split),
+		read(tagState, "/v1/hints", "What is worth a look in the newest results of a run.", openapi.Object{{Name: "hints", Of: []store.Hint{}}}, openapi.Param{Name: "run", Of: "", Doc: "The run."}, split),
+		read(tagState, "/v1/overview", "How the server fares, at a glance.", Overview{}),
+		other(tagState, "/v1/events", "Server-Sent Events: overview and results, as they change.", "text/event-stream"),
+		read(tagState, "/v1/scorers", "The rewards that can be asked for.", openapi.Object{{Name: "rewards", Of: []Profile{}}}),
+		read(tagState, routeEngines, "The servers of engines that this process has started.", openapi.Object{{Name: "servers", Of: []EngineServer{}}}),
+		withTypes(read(tagState, routeRoot, "The paths that there are; for a browser the status page.", openapi.Object{
+			{Name: "service", Of: ""},
+			{Name: "version", Of: ""},
+			{Name: "stream", Of: ""},
+			{Name: "score", Of: []string{}},
+			{Name: "router", Of: []string{}},
+			{Name: "state", Of: []string{}},
+			{Name: "systems", Of: map[string]string{}},
+			{Name: "page", Of: ""},
+			{Name: "in_flight", Of: 0},
+		}), "text/html"),
+		read(tagOperation, routeOpenAPI, "This document.", openapi.Any{}),
+		{Method: http.MethodPost, Path: "/v1/reload", Tag: tagOperation, Summary: "Reads the configuration anew.", Answer: Reloaded{}},
+		open(read(tagOperation, routeHealth, "Whether the process answers.", openapi.Object{{Name: "status", Of: ""}})),
+		open(also(read(tagOperation, routeReady, "Whether samples can be sent here; who shows a token is told why not.", openapi.Object{
+			{Name: "ready", Of: false}, {Name: "reasons?", Of: []string{}}, {Name: "rewards?", Of: []loop.Progress{}},
+		}, openapi.Param{Name: "reward", Of: "", Doc: "Whether those of one reward can be sent."}), http.StatusServiceUnavailable)),
+		other(tagOperation, "/metrics", "Metrics in Prometheus' text format.", "text/plain"),
+		other(tagOperation, routeProfiles, "The profiles of Go that there are.", "text/html"),
+		other(tagOperation, routeProfiles+"{name}", "A profile of Go of this process.", "application/octet-stream",
+			openapi.Param{Name: "seconds", Of: 0, Doc: "Time that it covers, 1 to 60."}),
+		also(other(tagSamples, routeStream, "The stream, a websocket of rewardloop.v1 (docs/wire.md).", ""), http.StatusSwitchingProtocols),
+		also(open(other(tagOperation, routeClaim, "Where workers of other processes claim samples, a websocket (docs/claim.md).", "")), http.StatusSwitchingProtocols),
+	}
+}
+
+// rowParams select kept results.
+func rowParams() []openapi.Param {
+	return []openapi.Param{
+		{Name: "run", Of: "", Doc: "Of this run."}, {Name: "epoch", Of: "", Doc: "Of this epoch of the run; default: the newest one of each step."},
+		{Name: "split", Of: openapi.Words{"train", "val"}, Doc: "Of this split."}, {Name: "step", Of: 0, Doc: "Of this step."}, {Name: "reward", Of: "", Doc: "Of this reward."},
+		{Name: "uid", Of: "", Doc: "Of this prompt group."}, {Name: "outcome", Of: "", Doc: "With this outcome."}, {Name: "failed", Of: openapi.Words{"1"}, Doc: "Without a reward."},
+		{Name: "q", Of: "", Doc: "With this text in prompt, response or id."},
+	}
+}
+
+// read is a route that is asked with GET and answers JSON.
+func read(tag, path, summary string, answer any, query ...openapi.Param) openapi.Route {
+	return openapi.Route{Method: http.MethodGet, Path: path, Tag: tag, Summary: summary, Answer: answer, Query: query}
+}
+
+// other is a route that is asked with GET and answers something else than JSON.
+func other(tag, path, summary, kind string, query ...openapi.Param) openapi.Route {
+	return withTypes(read(tag, path, summary, nil, query...), kind)
+}
+
+func withTypes(r openapi.Route, kinds ...string) openapi.Route {
+	r.AnswerTypes = kinds
+	return r
+}
+
+func also(r openapi.Route, statuses ...int) openapi.Route {
+	r.Also = statuses
+	return r
+}
+
+func open(r openapi.Route) openapi.Route {
+	r.Open = true
+	return r
+}
+
+// describedByTables are the routes of protocols and of the reward router.
+func (s *Server) describedByTables() []openapi.Route {
+	var list []openapi.Route
+	for _, p := range s.protocols() {
+		for _, path := range p.Paths {
+			r := openapi.Route{Method: p.Method, Path: path, Tag: tagSamples, Summary: "Scores samples of clients of " + p.System + ".", Body: openapi.Any{}, Answer: openapi.Any{}}
+			switch {
+			case p.Tell != nil:
+				r.Summary, r.Body = "Tells clients of "+p.System+" about this server.", nil
+			case path == ownPrefix+"/score":
+				r.Summary, r.Body, r.Type, r.Answer = "Scores one sample, or several.", scoreBody(), "multipart/form-data", openapi.Object{{Name: "results", Of: []wire.Result{}}}
+			case p.Form == compat.Pickle:
+				r.Body, r.Type, r.Answer, r.AnswerTypes = nil, binaryType, nil, []string{binaryType}
+			}
+			if p.Query {
+				r.Query = []openapi.Param{{Name: "reward", Of: "", Doc: "The reward that scores the samples; default: that of the path, or the default one."}}
+			}
+			list = append(list, r)
+		}
+	}
+	for _, p := range routerPaths() {
+		r := openapi.Route{Method: p.method, Path: p.path, Tag: tagRouter, Summary: "Asks one of the engines of this server, by its own protocol.", Answer: openapi.Any{}}
+		if p.method == http.MethodPost {
+			r.Body = map[string]openapi.Any{}
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// scoreBody is what readScore reads.
+func scoreBody() any {
+	picture := openapi.Strict{
+		{Name: "b64?", Of: "", Doc: "The bytes in base64."},
+		{Name: "file?", Of: "", Doc: "The part of a multipart body that has the bytes."},
+		{Name: "encoding?", Of: openapi.Words{"jpeg", "png", "webp", "raw"}, Doc: "Default: by the bytes."},
+		{Name: "layout?", Of: "", Doc: "Of a raw picture: HWC or CHW."},
+		{Name: "dtype?", Of: "", Doc: "Of a raw picture: U8."},
+		{Name: "shape?", Of: []int{}, Doc: "Of a raw picture."},
+	}
+	video := openapi.Strict{{Name: "frames", Of: []openapi.Strict{picture}}, {Name: "fps?", Of: 0.0}}
+	sample := openapi.Strict{
+		{Name: "id?", Of: "", Doc: "A fresh one if it is left out."},
+		{Name: "step?", Of: int64(0), Doc: "The trainer's global step."},
+		{Name: "split?", Of: openapi.Words{"train", "val"}},
+		{Name: "index?", Of: uint32(0), Doc: "Row in the trainer's batch."},
+		{Name: "uid?", Of: "", Doc: "The prompt group; all its members are in one request."},
+		{Name: "group_size?", Of: uint32(0), Doc: "Members of the group."},
+		{Name: "reward?", Of: "", Doc: "The reward that scores it; default: the default one."},
+		{Name: "data_source?", Of: ""},
+		{Name: "prompt?", Of: ""},
+		{Name: "response?", Of: ""},
+		{Name: "ground_truth?", Of: openapi.Any{}},
+		{Name: "extra_info?", Of: map[string]openapi.Any{}},
+		{Name: "deadline_ms?", Of: uint32(0), Doc: "Time to its result in milliseconds."},
+		{Name: "traceparent?", Of: "", Doc: "W3C trace context."},
+		{Name: "images?", Of: []openapi.Strict{picture}},
+		{Name: "videos?", Of: []openapi.Strict{video}},
+	}
+	return openapi.OneOf{sample, openapi.Strict{
+		{Name: "samples", Of: []openapi.Strict{sample}},
+		{Name: "reward?", Of: "", Doc: "Of samples that name none."},
+		{Name: "on_sample_failure?", Of: "", Doc: "none, group_mean, zero or value:<x>."},
+		{Name: "deadline_ms?", Of: uint32(0), Doc: "Of samples that have none."},
+	}}
+}
+
+// document answers GET /openapi.json.
+func (s *Server) document() gin.HandlerFunc {
+	body := sync.OnceValues(func() ([]byte, error) {
+		var list []openapi.Route
+		for _, r := range append(described(), s.describedByTables()...) {
+			if r.Path != routeClaim || s.claims != nil {
+				list = append(list, r)
+			}
+		}
+		return openapi.Document(openapi.Info{
+			Title: "rewardloop", Version: s.version, Description: "A reward server for RL training. Samples come over the stream (docs/wire.md) or over HTTP.",
+			Refusal: openapi.Object{{Name: "error", Of: ""}, {Name: "code", Of: ""}, {Name: "failed?", Of: new(openapi.Any), Doc: "The samples without a score, by their places."}},
+		}, list)
+	})
+	return func(c *gin.Context) {
+		text, err := body()
+		if err != nil {
+			s.refuse(c, compat.Faultf("internal", "the document cannot be written: %v", err))
+			return
+		}
+		s.write(c, compat.Reply{Status: http.StatusOK, ContentType: "application/json", Body: text})
+	}
+}
