@@ -399,11 +399,6 @@ func (v *view) drawSteps(steps []Step) error {
 			drawn.Marks = append(drawn.Marks, mark{m, at, at > 0.5})
 		}
 		slices.SortFunc(drawn.Marks, func(a, b mark) int { return cmp.Compare(a.At, b.At) })
-		for i := 1; i < len(drawn.Marks); i++ { // names of moments that are close stand on both sides
-			if a, b := &drawn.Marks[i-1], &drawn.Marks[i]; b.Share-a.Share < 0.35 && a.Share > 0.2 && b.Share < 0.8 {
-				a.Right, b.Right = true, false
-			}
-		}
 		v.Steps = append(v.Steps, drawn)
 	}
 	return nil
