@@ -167,8 +167,10 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 
 // Write writes the report.
 func (r *Report) Write(w io.Writer) error {
-	v := view{Report: r, Best: r.Best[:min(len(r.Best), maxSamples)], Worst: r.Worst[:min(len(r.Worst), maxSamples)],
-		Failures: r.Failures[:min(len(r.Failures), maxFailures)]}
+	v := view{
+		Report: r, Best: r.Best[:min(len(r.Best), maxSamples)], Worst: r.Worst[:min(len(r.Worst), maxSamples)],
+		Failures: r.Failures[:min(len(r.Failures), maxFailures)],
+	}
 	if r.Reward != nil && r.Reward.Count() > 0 {
 		h := draw("reward", r.Reward, 48)
 		v.Reward = &h
