@@ -41,7 +41,7 @@ func TestThePageShowsTracksGroupsAndPictures(t *testing.T) {
 }
 
 // The column is the one of the Python package, and of the tensors file where there is no Python.
-func TestTheTrainersColumnHasARowForEachSampleAndVerlAsksForNoMore(t *testing.T) { //nolint:paralleltest // t.Chdir
+func TestTheTrainersColumnHasARowForEachSampleAndVerlAsksForNoMore(t *testing.T) {
 	d := made(t)
 	dir := saved(t, d)
 	without, err := d.Trainer(t.Context(), "no-such-python", dir)
