@@ -65,7 +65,6 @@ func TestAFaultOfAnOverrideNamesTheOverride(t *testing.T) {
 		"reward_model.reward_manager=naive":               "has moved: write reward.reward_manager.name",
 		"reward_model.rollout.n=1":                        "has moved: write reward.reward_model.rollout.n",
 		"trainer.nnodes=1":                                "belongs to the trainer",
-		"+store.path=/x":                                  "storing samples is not built yet",
 		"server.listen=0.0.0.0:1":                         `override "server.listen=0.0.0.0:1": server.listen: 0.0.0.0:1 can be reached`,
 		"reward.reward_functions.ocr={path:1,b:}":         `want builtin:// before`,
 		"++loop.run_weights={a:-1}":                       `override "++loop.run_weights={a:-1}": loop.run_weights.a: a weight must be positive`,

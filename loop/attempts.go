@@ -37,13 +37,14 @@ func (c *core) hold(e *entry, number int, backup bool, worker string, now time.T
 	}
 }
 
-// dismiss takes away the attempt of a worker and reports whether there was one.
-func (c *core) dismiss(e *entry, worker string) bool {
+// dismiss takes away the attempt of a worker that has its sample once more, and reports whether there was one.
+func (c *core) dismiss(now time.Time, e *entry, worker string) bool {
 	i := slices.IndexFunc(e.attempts, func(a *attempt) bool { return a.worker == worker })
 	if i < 0 {
 		return false
 	}
-	c.letGo(e, i, revoked)
+	a := c.letGo(e, i, revoked)
+	e.trace.tried(&a, now, string(rewards.OutcomeCancelled), nil)
 	return true
 }
 

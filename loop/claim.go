@@ -68,7 +68,7 @@ func (c *core) claim(now time.Time, t wire.Ticket, worker string) (handed, effec
 	} else {
 		e.claims++
 	}
-	if c.dismiss(e, worker) {
+	if c.dismiss(now, e, worker) {
 		c.metrics.redelivered.Inc()
 	}
 	c.hold(e, t.Attempt, backup, worker, now)

@@ -54,7 +54,6 @@ if one differs.`
 
 const demoExample = `
 rewardloop demo
-rewardloop demo --stay
 rewardloop demo --verify`
 
 func demoCommand(e *env) *cobra.Command {

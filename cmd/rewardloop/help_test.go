@@ -82,6 +82,7 @@ func workplace(t *testing.T) string {
 	put(t, dir, "a.png", picture)
 	put(t, dir, "pictures/a.png", picture)
 	put(t, dir, "samples.jsonl", []byte(`{"id": "a", "image": "a.png"}`+"\n"))
+	putParquet(t, filepath.Join(dir, "samples.parquet"), []pictureRow{{ID: 1, Image: &pictureStruct{Path: new("a.png")}}})
 	put(t, dir, "hpsv3.txt", []byte("--no-index\n")) // an environment of no packages
 	return dir
 }

@@ -20,35 +20,50 @@ const scoreText = `
 Scores a file of samples offline, with the same rewards and on the same path as
 serve, in this process. The input is one of
 
-  samples.jsonl  one JSON object a line: id, uid, group_size, data_source,
-                 prompt, response, ground_truth, extra_info, reward, step,
-                 split, index, and one of image (a path), images (paths) and
-                 video (a folder, or the paths of its frames)
-  samples.csv    the same names in its first row; extra_info and images are JSON
-  FOLDER         every picture in it, by its name, without a prompt; or one
-                 picture
-  -              standard input, as JSON lines
+  samples.jsonl    one JSON object a line: id, uid, group_size, data_source,
+                   prompt, response, ground_truth, extra_info, reward, step,
+                   split, index, and one of image (a path), images (paths) and
+                   video (a folder, or the paths of its frames)
+  samples.csv      the same names in its first row; extra_info and images are
+                   JSON
+  samples.parquet  the same names as columns; a picture is a path, or a struct
+                   of bytes and path, as Hugging Face's datasets writes it
+  FOLDER           every picture in it, by its name, without a prompt; or one
+                   picture
+  -                standard input, as JSON lines
 
 Only id should not be missing. Pictures are PNG, JPEG or WebP, told apart by
 their bytes. Paths are relative to --media-root, which they then cannot leave,
 or without it to the input's folder.
 
-The output has one line for each, in the same order, written as the scores come,
-so that what a run that was stopped has written can be used: id, outcome,
-reward_score, reward_extra_info, details, errors, timing_ms, and fallback and
-step_scores where the reward has them. A name that ends in .csv gets CSV, in
-which objects and lists are JSON; every other one JSON lines.
+The output is one of
+
+  scores.jsonl     a line for each sample, in the same order: id, outcome,
+                   reward_score, reward_extra_info, details, errors, timing_ms,
+                   and fallback and step_scores where the reward has them
+  scores.csv       the same; objects and lists are JSON
+  scores.parquet   a flat row for each sample: the same, the sample's texts, and
+                   a typed column for each component, extra value and time
+  scores.html      a report in one file: distribution, best, worst, failures,
+                   groups, components, small pictures
+  -                standard output, as JSON lines
+
+JSON lines and CSV are written as the scores come, so that what a run that was
+stopped has written can be used. The others are written at the end, or when
+Ctrl-C ends the run; until then the results lie in NAME.partial.jsonl.
 
 A line that is not as above is reported with its number, here and in the output
 (outcome "rejected"), and the others are scored all the same. A group whose
-members are not all in the input is closed with those that are.
+members are not all in the input is closed with those that are. On a terminal a
+run ends with the quantiles and a histogram of the reward and its components.
 
 Exits with 0 if every sample was scored, 1 if some were not, 2 if it could not
 begin. Ctrl-C writes what is final, the rest as cancelled, and exits with 1.`
 
 const scoreExample = `
 rewardloop score -c cfg.yaml -i samples.jsonl -o scores.jsonl
-rewardloop score cfg.yaml -i pictures -o scores.csv
+rewardloop score cfg.yaml -i pictures -o report.html
+rewardloop score cfg.yaml -i samples.parquet -o scores.parquet
 rewardloop score -c cfg.yaml -i - -o - --media-root pictures \
   <samples.jsonl >scores.jsonl`
 
@@ -66,8 +81,8 @@ func scoreCommand(e *env) *cobra.Command {
 	}
 	s := configFlags(e, cmd)
 	f := new(scoreFlags)
-	cmd.Flags().StringVarP(&f.input, "input", "i", "", "`samples`: a file with one a line, a CSV, or a folder of pictures; - reads standard input")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "`file` for one result a line, overwritten; - writes standard output")
+	cmd.Flags().StringVarP(&f.input, "input", "i", "", "`samples`: .jsonl, .csv, .parquet, or a folder of pictures; - reads standard input")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "`file` for the results, overwritten: .jsonl, .csv, .parquet or .html; - writes standard output")
 	cmd.Flags().StringVar(&f.root, "media-root", "", "`folder` that pictures must lie in")
 	_ = cmd.MarkFlagDirname("media-root") // the flag is there
 	cmd.Args = func(_ *cobra.Command, args []string) error {

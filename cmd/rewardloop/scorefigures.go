@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/distribution"
@@ -81,10 +82,10 @@ func (f *figures) String() string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n  %-14s %8s %8s %8s %8s   %s\n", "", "mean", "10 %", "median", "90 %", "from the least to the greatest")
+	fmt.Fprintf(&b, "\n  %-12s %8s %8s %8s %8s %8s%12s%s\n", "", "mean", "10 %", "median", "90 %", "least", "", "greatest")
 	row := func(name string, c *distribution.Column) {
-		fmt.Fprintf(&b, "  %-14s %8s %8s %8s %8s   %s %s %s\n", shorten(name, 14), brief(c.Mean()), brief(c.Quantile(0.1)), brief(c.Quantile(0.5)),
-			brief(c.Quantile(0.9)), brief(c.Min()), blocks(c.Bins(12)), brief(c.Max()))
+		fmt.Fprintf(&b, "  %-12s %8s %8s %8s %8s %8s %s %s\n", shorten(name, 12), brief(c.Mean()), brief(c.Quantile(0.1)), brief(c.Quantile(0.5)),
+			brief(c.Quantile(0.9)), brief(c.Min()), blocks(c.Bins(10)), brief(c.Max()))
 	}
 	row("reward", &f.reward)
 	for _, name := range slices.Sorted(maps.Keys(f.components)) {
@@ -96,8 +97,16 @@ func (f *figures) String() string {
 	return b.String()
 }
 
-// brief is a number in few characters: at most eight, but of very small or large negative ones.
-func brief(v float64) string { return fmt.Sprintf("%.3g", v) }
+// brief is a number in at most eight characters.
+func brief(v float64) string {
+	text := ""
+	for digits := 3; digits >= 0; digits-- {
+		if text = strconv.FormatFloat(v, 'g', digits, 64); len(text) <= 8 {
+			break
+		}
+	}
+	return text
+}
 
 func shorten(s string, most int) string {
 	if r := []rune(s); len(r) > most {

@@ -173,7 +173,7 @@ func (m *mediaFiles) large(name string, bytes int64) error {
 	return refuse(rewards.TooLarge, "%s has %d bytes; the pictures of a sample may have loop.message_bytes = %d together", name, bytes, m.maxBytes)
 }
 
-// file reads a file of at most most bytes.
+// file reads a file that is not larger than most.
 func (m *mediaFiles) file(path string, most int64) ([]byte, error) {
 	f, err := m.open(path)
 	if err != nil {

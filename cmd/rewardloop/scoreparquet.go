@@ -46,7 +46,7 @@ func (l *parquetLines) next() (inputLine, error) {
 
 // at is a row that was read before, for its pictures.
 func (l *parquetLines) at(number int) (inputLine, error) {
-	if err := l.rows.SeekRow(int64(number - 1)); err != nil {
+	if err := l.rows.SkipTo(int64(number - 1)); err != nil {
 		return inputLine{}, err
 	}
 	l.number = number - 1

@@ -167,8 +167,10 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 
 // Write writes the report.
 func (r *Report) Write(w io.Writer) error {
-	v := view{Report: r, Best: r.Best[:min(len(r.Best), maxSamples)], Worst: r.Worst[:min(len(r.Worst), maxSamples)],
-		Failures: r.Failures[:min(len(r.Failures), maxFailures)]}
+	v := view{
+		Report: r, Best: r.Best[:min(len(r.Best), maxSamples)], Worst: r.Worst[:min(len(r.Worst), maxSamples)],
+		Failures: r.Failures[:min(len(r.Failures), maxFailures)],
+	}
 	if r.Reward != nil && r.Reward.Count() > 0 {
 		h := draw("reward", r.Reward, 48)
 		v.Reward = &h
@@ -399,11 +401,6 @@ func (v *view) drawSteps(steps []Step) error {
 			drawn.Marks = append(drawn.Marks, mark{m, at, at > 0.5})
 		}
 		slices.SortFunc(drawn.Marks, func(a, b mark) int { return cmp.Compare(a.At, b.At) })
-		for i := 1; i < len(drawn.Marks); i++ { // names of moments that are close stand on both sides
-			if a, b := &drawn.Marks[i-1], &drawn.Marks[i]; b.Share-a.Share < 0.35 && a.Share > 0.2 && b.Share < 0.8 {
-				a.Right, b.Right = true, false
-			}
-		}
 		v.Steps = append(v.Steps, drawn)
 	}
 	return nil

@@ -149,21 +149,21 @@ func TestStructsAndListsOfAnyDepthAreReadAsJSONHasThem(t *testing.T) {
 	require.Equal(t, []any{}, got[0]["deep"])
 	require.Equal(t, "c", got[2]["id"])
 
-	require.NoError(t, r.SeekRow(2), "the second row group")
+	require.NoError(t, r.SkipTo(2), "the second row group")
 	row, err := r.Next()
 	require.NoError(t, err)
 	require.Equal(t, "c", row["id"])
-	require.NoError(t, r.SeekRow(1))
+	require.NoError(t, r.SkipTo(1))
 	row, err = r.Next()
 	require.NoError(t, err)
 	require.Equal(t, "b", row["id"])
-	require.ErrorIs(t, r.SeekRow(3), io.EOF)
+	require.ErrorIs(t, r.SkipTo(3), io.EOF)
 }
 
 // nilBytes makes absent bytes of one kind: null, and none.
 func nilBytes(v any) any {
-	for _, one := range v.([]any) { //nolint:forcetypeassert,revive // a failure is a panic of the test
-		if m := one.(map[string]any); m["bytes"] == nil { //nolint:forcetypeassert,revive // the same
+	for _, one := range v.([]any) {
+		if m := one.(map[string]any); m["bytes"] == nil {
 			m["bytes"] = []byte(nil)
 		}
 	}

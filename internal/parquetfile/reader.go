@@ -73,8 +73,8 @@ func (r *Reader) Columns() []string { return slices.Clone(r.names) }
 // Rows is how many rows the file has.
 func (r *Reader) Rows() int64 { return r.file.NumRows() }
 
-// SeekRow makes Next return the row of this index next.
-func (r *Reader) SeekRow(row int64) (err error) {
+// SkipTo makes Next return the row of this index next.
+func (r *Reader) SkipTo(row int64) (err error) {
 	defer guard("the file is broken", &err)
 	if err := r.Close(); err != nil {
 		return err

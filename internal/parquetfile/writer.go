@@ -34,7 +34,7 @@ const (
 
 // Writer writes a file. It is for one goroutine.
 type Writer struct {
-	w       *parquet.Writer
+	w       *parquet.GenericWriter[any]
 	columns []Column
 	row     parquet.Row
 	rows    int
@@ -55,7 +55,7 @@ func NewWriter(out io.Writer, application, version string, columns []Column) (*W
 	}
 	schema := parquet.NewSchema("rewardloop", ordered{group, names})
 	return &Writer{
-		w: parquet.NewWriter(out, schema, parquet.Compression(&parquet.Snappy), parquet.CreatedBy(application, version, ""),
+		w: parquet.NewGenericWriter[any](out, schema, parquet.Compression(&parquet.Snappy), parquet.CreatedBy(application, version, ""),
 			parquet.MaxRowsPerRowGroup(groupRows), parquet.PageBufferSize(256<<10)),
 		columns: columns,
 	}, nil

@@ -94,6 +94,7 @@ var corners = []corner{
 	{"github.com/dlclark/regexp2", []string{"internal/hftok"}},
 	{"github.com/nikolalohinski/gonja", []string{"rewards/vlm"}},
 	{"github.com/NVIDIA/go-nvml", []string{"pool/cards"}},
+	{"github.com/parquet-go", []string{"internal/parquetfile"}},
 	{"gonum.org/v1/plot", []string{"tools/bench/plot"}},
 	{"github.com/stretchr/testify", []string{"testkit/*"}},
 	{"go.uber.org/goleak", []string{"testkit/*"}},
