@@ -66,7 +66,7 @@ export function saidOf(details: Record<string, unknown>, components: string[]): 
 export function SampleView({ id }: { id: string }) {
   const row = useGet<Whole>(`/v1/results/${encodeURIComponent(id)}`);
   usePageTitle(row.data ? `Sample ${row.data.id}` : "Sample");
-  return <Shown of={row} what="The sample">{(w) => <Sample key={String(w.key)} row={w} />}</Shown>;
+  return <>{row.data === null && <h1>Sample</h1>}<Shown of={row} what="The sample">{(w) => <Sample key={String(w.key)} row={w} />}</Shown></>;
 }
 
 function Sample({ row }: { row: Whole }) {
