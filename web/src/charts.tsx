@@ -2,11 +2,10 @@
 // style is written into the page.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { count, has, score, seconds, share, short, ticks } from "./format.ts";
+import { count, cut, fewTicks, has, score, seconds, share, short, ticks } from "./format.ts";
 import { useWidth } from "./hooks.ts";
 import { tint } from "./ui.tsx";
 import type { Group, Histogram, HistoryStep, Num } from "./types.ts";
-import { sampleLink } from "./route.ts";
 
 export interface Series { name: string; cls: string; y: Num[]; lo?: Num[]; hi?: Num[] }
 export interface Panel {
@@ -37,8 +36,9 @@ function extent(panel: Panel): [number, number] {
 const left = 44, right = 10, head = 18;
 
 // Panels are drawings above each other that share the axis of steps and one cursor.
-export function Panels({ x, panels, label, pick, named }: {
-  x: number[]; panels: Panel[]; label: string; pick?: (at: number) => void; named?: (at: number) => string;
+// At rest they say the values of the last step, or, with `ends`, each series' own last one.
+export function Panels({ x, panels, label, pick, ends }: {
+  x: number[]; panels: Panel[]; label: string; pick?: (at: number) => void; ends?: boolean;
 }) {
   const { ref, width } = useWidth<HTMLDivElement>();
   const [cursor, setCursor] = useState<number | null>(null);
@@ -70,7 +70,8 @@ export function Panels({ x, panels, label, pick, named }: {
       event.stopPropagation();
     } else if (event.key === "Enter" && pick) pick(at);
   };
-  const name = named ? named(at) : `step ${x[at]}`;
+  const name = `step ${x[at]}`;
+  const value = (s: Series) => (ends && cursor === null ? s.y.findLast(has) : s.y[at]);
   const said = panels.map((p) => `${p.title}: ${p.series.map((s) => (p.series.length > 1 ? s.name + " " : "") + p.say(s.y[at])).join(", ")}`).join("; ");
   const shownTicks = ticks(lo, hi, Math.max(2, Math.floor(inner / 70))).filter((t) => Number.isInteger(t) && t >= lo && t <= hi);
   if (n === 0) return null;
@@ -84,17 +85,19 @@ export function Panels({ x, panels, label, pick, named }: {
           const [y0, y1] = extent(p);
           const top = tops[k]!;
           const py = (v: number) => top + p.height - ((v - y0) / (y1 - y0)) * p.height;
-          const marks = ticks(y0, y1, p.height > 70 ? 3 : 2).filter((t) => t >= y0 && t <= y1 && (!p.whole || Number.isInteger(t)));
+          const marks = fewTicks(y0, y1, p.height > 70 ? 3 : 2, p.whole).filter((_, i, all) => all.length * 15 <= p.height || i === 0 || i === all.length - 1);
+          const values = p.series.map((s) => p.say(value(s))), note = p.note?.(at) ?? "";
+          const room = Math.max(8, Math.floor(width / 6.6) - values.join("  ").length - note.length - 3);
           return (
             <g key={p.title}>
-              <text class="panel-title" x={2} y={top - 6}>{p.title}</text>
+              <text class="panel-title" x={2} y={top - 6}>{cut(p.title, room)}</text>
               <text class="panel-value" x={width - right} y={top - 6} text-anchor="end">
                 {p.series.map((s, i) => (
                   <tspan key={s.name} class={p.series.length > 1 ? s.cls + " tinted" : ""}>
-                    {i > 0 ? "\u2002" : ""}{p.say(s.y[at])}
+                    {i > 0 ? "\u2002" : ""}{values[i]}
                   </tspan>
                 ))}
-                {p.note && <tspan class="soft">{" " + p.note(at)}</tspan>}
+                {note && <tspan class="soft">{" " + note}</tspan>}
               </text>
               {marks.map((t) => (
                 <g key={t}>
@@ -237,21 +240,22 @@ export function HistogramChart({ name, of, cls }: { name: string; of: Histogram;
 
 // Dots are groups as rows: a dot for each member at its reward, a cross for one without.
 export function Dots({ groups, lo, hi, href, row }: { groups: Group[]; lo: number; hi: number; href: (g: Group) => string; row?: (g: Group) => ComponentChildren }) {
-  const wide = 200;
+  const { ref, width } = useWidth<SVGSVGElement>(400);
+  const wide = width, mid = 9;
   const span = hi > lo ? hi - lo : 1;
   const px = (v: number) => 26 + ((v - lo) / span) * (wide - 34);
   return (
     <ol class="dots">
-      {groups.map((g) => {
+      {groups.map((g, row0) => {
         const failed = g.members.filter((m) => !has(m.score));
         return (
           <li key={g.uid}>
             <a class="dots-name" href={href(g)} data-nav title={g.prompt || g.uid}>{g.prompt || g.uid}</a>
-            <svg class="dots-line" viewBox={`0 0 ${wide} 16`} role="img" aria-label={`${g.members.length - failed.length} rewards, mean ${score(g.mean)}, std ${score(g.std)}, ${failed.length} without a reward`}>
-              <line class="axis" x1={26} x2={wide - 8} y1={8} y2={8} />
-              {has(g.mean) && <line class="mean" x1={px(g.mean)} x2={px(g.mean)} y1={1.5} y2={14.5} />}
-              {g.members.map((m) => has(m.score) && <circle key={m.key} class={"dot" + (g.zero_std ? " flat" : "")} cx={px(m.score)} cy={8} r={3.2} data-key={sampleLink(m.key)} />)}
-              {failed.slice(0, 4).map((m, i) => <path key={m.key} class="cross" d={`M${2.5 + i * 5.5},5.5l4,5m0,-5l-4,5`} />)}
+            <svg class="dots-line" ref={row0 === 0 ? ref : undefined} viewBox={`0 0 ${wide} 18`} role="img" aria-label={`${g.members.length - failed.length} rewards, mean ${score(g.mean)}, std ${score(g.std)}, ${failed.length} without a reward`}>
+              <line class="axis" x1={26} x2={wide - 8} y1={mid} y2={mid} />
+              {has(g.mean) && <line class="mean" x1={px(g.mean)} x2={px(g.mean)} y1={2} y2={16} />}
+              {g.members.map((m) => has(m.score) && <circle key={m.key} class={"dot" + (g.zero_std ? " flat" : "")} cx={px(m.score)} cy={mid} r={3.5} />)}
+              {failed.slice(0, 4).map((m, i) => <path key={m.key} class="cross" d={`M${2 + i * 5.5},6.5l4,5m0,-5l-4,5`} />)}
             </svg>
             <span class="dots-value">{score(g.mean)} <span class="soft">± {score(g.std)}</span></span>
             <span class="dots-note">

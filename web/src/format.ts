@@ -10,8 +10,9 @@ export function has(v: Num): v is number {
 // score keeps three digits that matter, so that what is small is not shown as zero.
 export function score(v: Num): string {
   if (!has(v)) return none;
-  const a = Math.abs(v);
-  if (a !== 0 && (a < 1e-3 || a >= 1e6)) return v.toExponential(1).replace("e+", "e").replace("-", "−");
+  const a = Math.abs(v) < 1e-12 ? 0 : Math.abs(v); // what rounding left of a zero
+  if (a === 0) return "0.000";
+  if ((a < 1e-3 || a >= 1e6)) return v.toExponential(1).replace("e+", "e").replace("-", "−");
   return v.toFixed(a >= 1000 ? 0 : a >= 100 ? 1 : a >= 10 ? 2 : 3).replace("-", "−");
 }
 
@@ -100,6 +101,14 @@ export function ticks(lo: number, hi: number, n: number): number[] {
   const list: number[] = [];
   for (let i = Math.ceil(lo / step - 1e-9); i * step <= hi + step * 1e-9 && list.length < 50; i++) list.push(i * step);
   return list.length ? list : [lo];
+}
+
+// fewTicks are round numbers within lo and hi, two or more where there is room for them.
+export function fewTicks(lo: number, hi: number, n: number, whole = false): number[] {
+  for (let k = n; ; k++) {
+    const list = ticks(lo, hi, k).filter((t) => t >= lo && t <= hi && (!whole || Number.isInteger(t)));
+    if (list.length >= 2 || k >= n + 4) return list.length > 4 ? list.filter((_, i) => i % 2 === 0) : list;
+  }
 }
 
 // short is a number of an axis.

@@ -156,9 +156,8 @@ export function Timeline({ trace, without, open, running }: { trace: Pick<Trace,
       <p class="readout" aria-live="off">
         {chosen ? <><code class="id">{middle(chosen.p.id, 40)}</code> {say(chosen.p)}</> : (
           <span class="legend">
-            <span class="key k-decode" /> decoding <span class="key k-score" /> scoring <span class="key k-failed" /> failed attempt{" "}
-            {running && <><span class="key k-open" /> under way </>}
-            <span class="key k-rug" /> arrival
+            <span><span class="key k-decode" />decoding</span> <span><span class="key k-score" />scoring</span> <span><span class="key k-failed" />failed attempt</span>{" "}
+            {running && <span><span class="key k-open" />under way</span>} <span><span class="key k-rug" />arrival</span>
           </span>
         )}
       </p>

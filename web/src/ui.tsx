@@ -10,6 +10,22 @@ export function Id({ text, most = 36 }: { text: string; most?: number }) {
   return <code class="id" title={text}>{text === "" ? "(no name)" : middle(text, most)}</code>;
 }
 
+// Long is text that may be longer than its place: it scrolls, and keys reach it then.
+export function Long({ text, cls }: { text: string; cls: string }) {
+  const ref = useRef<HTMLParagraphElement>(null);
+  const [over, setOver] = useState(false);
+  useEffect(() => {
+    const el = ref.current;
+    if (!el) return;
+    const look = () => setOver(el.scrollHeight > el.clientHeight + 1);
+    look();
+    const seen = new ResizeObserver(look);
+    seen.observe(el);
+    return () => seen.disconnect();
+  }, [text]);
+  return <p ref={ref} class={cls} tabIndex={over ? 0 : undefined} role={over ? "group" : undefined} aria-label={over ? "long text" : undefined}>{text}</p>;
+}
+
 export function Section({ title, aside, children, id }: { title: ComponentChildren; aside?: ComponentChildren; children: ComponentChildren; id?: string }) {
   return (
     <section class="section" id={id}>
@@ -103,10 +119,11 @@ export function rangeOf(rows: { components: Record<string, Num> }[]): Range {
 }
 
 export function Bars({ row, names, range, failed }: { row: { components: Record<string, Num> }; names: string[]; range: Range; failed?: string }) {
-  if (names.length === 0) return null;
+  const own = names.filter((name) => Object.hasOwn(row.components, name));
+  if (own.length === 0) return null;
   return (
     <dl class="bars">
-      {names.map((name) => {
+      {own.map((name) => {
         const v = row.components[name];
         const [lo, hi] = range[name] ?? [0, 1];
         const zero = Math.max(0, Math.min(1, (0 - lo) / (hi - lo)));
@@ -114,7 +131,7 @@ export function Bars({ row, names, range, failed }: { row: { components: Record<
         return (
           <div class={"bar " + tint(names, name)} key={name}>
             <dt title={name}>{name}</dt>
-            <dd>
+            <dd class="bar-of">
               <svg class="bar-line" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
                 <rect class="track" width="100" height="6" />
                 {has(v) && <rect class="fill" x={Math.min(zero, at) * 100} width={Math.max(0.8, Math.abs(at - zero) * 100)} height="6" />}
@@ -184,7 +201,8 @@ export function Card({ row, names, range, aside }: { row: Row; names: string[]; 
   const more = row.media.length - 1;
   return (
     <li class={"card" + (row.outcome === "scored" ? "" : " is-failed")}>
-      <a href={sampleLink(row.key)} class="card-link" data-nav aria-label={altOf(row)}>
+      <a href={sampleLink(row.key)} class="card-link" data-nav>
+        {media && <span class="unseen">{altOf(row)}</span>}
         {media && media.kind !== "audio" ? (
           <div class={"thumb" + (media.frames > 1 ? " film" : "")}>
             <Picture path={frameOf(media, 0)} alt="" width={media.width || 1} height={media.height || 1} />
@@ -196,7 +214,7 @@ export function Card({ row, names, range, aside }: { row: Row; names: string[]; 
         )}
       </a>
       <div class="card-head">
-        <b class="reward">{score(row.score)}</b>
+        {(has(row.score) || row.outcome === "scored") && <b class="reward">{score(row.score)}</b>}
         {row.outcome !== "scored" && <Outcome of={row.outcome} />}
         <span class="aside">{aside}</span>
       </div>

@@ -134,7 +134,7 @@ function generate(now) {
               data_source: spec.kind === "text" ? "gsm-lines" : "ocr_prompts", prompt,
               response: spec.kind === "text" ? `We subtract ${step} from both sides and divide by ${g + 2}.\n\nx = (${(g + 2) * 7 + step} − ${step}) / ${g + 2}\n\n${fails ? "So the answer is seven." : `\\boxed{${components.verify ? 7 : 6 + i}}`}` : spec.hostile ? hostile : "",
               outcome: fails ? "failed" : "scored", score, components, fallback: fails && spec.seed === 2 ? { policy: "group_mean", value: 0.41 } : null, error: fails, worker: spec.hostile ? hostile : worker, attempts: tries,
-              timing_ms: { queue: (from - arrived) * 1000, decode: decode * 1000, score: (scored - from) * 1000, total: (scored - arrived) * 1000, batch_wait: 18, ...Object.fromEntries(spec.parts.map((p, k) => [`component/${p}`, Math.max(60, (scored - from) * 1000 * [0.92, 0.4, 0.7][k])])) },
+              timing_ms: { queue: (started - arrived) * 1000, decode: decode * 1000, score: (scored - started) * 1000, total: (scored - arrived) * 1000, batch_wait: 18, ...Object.fromEntries(spec.parts.map((p, k) => [`component/${p}`, Math.max(60, (scored - started) * 1000 * [0.92, 0.4, 0.7][k])])) },
               arrived: new Date(t0).toISOString(), finished: new Date(begun + scored * 1000).toISOString(), config: "sha256:9d1c4b7e02aa51f0c3d9",
               media: spec.kind === "text" ? [] : [{ n: 0, kind: spec.kind, frames: spec.kind === "video" ? 81 : 1, width: spec.kind === "video" ? 832 : 768, height: spec.kind === "video" ? 480 : 768, thumbnail: `/v1/results/${key}/media/0`, full: `/v1/results/${key}/media/0?full=1` }],
               _word: word, _read: read, _hue: (g * 47 + step * 31) % 360, _i: i,
@@ -238,7 +238,7 @@ export async function mock({ port = 0, beat = 1000 } = {}) {
     const base = { now: new Date().toISOString(), version: "v1.4.0-mock", ready: !empty(), reasons: empty() ? ["none of 0 workers is ready"] : [], in_flight: 0, waiting: 0, running: 0, slots: 0, busy: 0, samples_per_s: null, scored_total: 0, failed_total: 0, held_bytes: 0, runs: [], status: [{ level: empty() ? "wait" : "ok", text: "no run has sent samples yet" }], store: { on: !off(), rows: 0, bytes: 0, limit_bytes: 20 * 2 ** 30, dropped: 0, error: "" } };
     if (empty()) return base;
     return {
-      ...base, in_flight: 2, waiting: 1, running: 1, slots: 16, busy: 1 + (Math.floor(elapsed()) % 3), samples_per_s: 12.3 + (Math.floor(elapsed()) % 5) / 10, scored_total: 18204 + Math.floor(elapsed()) * 3, failed_total: 412, held_bytes: 103 << 20,
+      ...base, in_flight: 2, waiting: 1, running: 1, slots: 16, busy: 1 + (Math.floor(elapsed()) % 3), samples_per_s: 12.3 + (Math.floor(elapsed()) % 5) / 10, scored_total: 18204 + Math.floor(elapsed()) * 3, failed_total: failures().total, held_bytes: 103 << 20,
       status: [
         { level: "bad", text: `step 24 of run flux-ocr-grpo waits ${wait} s for 2 samples: judge timed out 3 × 8 s`, link: "#/run/flux-ocr-grpo/step/24" },
         { level: "wait", text: "reward ocr_mix: 5.5 % of the samples of the last 6 steps failed, most of them by judge", link: "#/samples?run=flux-ocr-grpo&failed=1" },

@@ -13,7 +13,7 @@ const views = await viewsOf(base, process.env.REWARDLOOP_WEB_TOKEN);
 const only = process.env.VIEWS?.split(",");
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: process.getuid?.() === 0 ? ["--no-sandbox"] : [] });
 for (const [width, height, scheme] of [[1440, 900, "light"], [390, 844, "light"], [1440, 900, "dark"]]) {
-  const page = await browser.newPage({ viewport: { width, height }, colorScheme: scheme });
+  const page = await browser.newPage({ viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce" });
   if (process.env.REWARDLOOP_WEB_TOKEN) await page.addInitScript((t) => sessionStorage.setItem("rewardloop.token", t), process.env.REWARDLOOP_WEB_TOKEN);
   for (const [name, hash] of views) {
     if (only && !only.includes(name)) continue;

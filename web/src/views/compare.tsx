@@ -81,7 +81,7 @@ export function Compare({ query }: { query: Record<string, string> }) {
             <label>split <select value={split} onChange={(e) => { location.hash = go({ split: e.currentTarget.value }); }}><option>train</option><option>val</option></select></label>
           </div>
           {error && <Trouble what="A run" error={error} />}
-          {x.length > 0 ? <Panels x={x} panels={panels} label="Steps of the chosen runs: arrow keys move" /> : <Empty>{chosen.length ? `The chosen runs have no step that is kept (${split}).` : "No run is chosen."}</Empty>}
+          {x.length > 0 ? <Panels x={x} panels={panels} label="Steps of the chosen runs: arrow keys move" ends /> : <Empty>{chosen.length ? `The chosen runs have no step that is kept (${split}).` : "No run is chosen."}</Empty>}
           {chosen.length > 0 && x.length > 0 && (
             <Scroll label="Newest steps of the chosen runs"><table>
               <thead><tr><th>run</th><th class="n">steps</th><th class="n">last step</th><th class="n">{column}</th><th class="n">best mean</th><th class="n">at step</th><th class="n">samples</th><th class="n">failed</th></tr></thead>

@@ -1,8 +1,8 @@
-import { ago, clock, count, plural, share } from "../format.ts";
+import { ago, clock, count, middle, plural, share } from "../format.ts";
 import { useGet, useWritten } from "../hooks.ts";
 import { runLink, stepLink, to } from "../route.ts";
 import type { FailedSample, Failure, Failures, Results } from "../types.ts";
-import { Empty, Gallery, Id, Section, Shown, usePageTitle } from "../ui.tsx";
+import { Empty, Gallery, Id, Long, Section, Shown, usePageTitle } from "../ui.tsx";
 
 export const findLink = (s: { run: string; step: number; split?: string; id: string }) =>
   to(["find"], { run: s.run, step: s.step, split: s.split === "train" ? undefined : s.split, id: s.id });
@@ -22,7 +22,7 @@ export function FailureTable({ of, brief }: { of: Failure[]; brief?: boolean }) 
               <span class="soft">{f.count + f.scored > 0 ? share(f.count / (f.count + f.scored)) + " of its samples" : ""}{f.blame ? `, blamed on the ${f.blame}` : ""}</span>
               <span class="soft end" title={clock(f.last)}>{ago(f.last)}</span>
             </div>
-            <p class={"message" + (brief ? " clamp" : "")}>{f.message}</p>
+            {brief ? <p class="message clamp">{f.message}</p> : <Long cls="message" text={f.message} />}
             {brief
               ? newest && <p class="samples-of"><a href={findLink(newest)} data-nav>See the newest: <Id text={newest.id} most={40} /></a></p>
               : <Which of={f.samples} workers={f.workers ?? []} first={f.first} />}
@@ -34,14 +34,17 @@ export function FailureTable({ of, brief }: { of: Failure[]; brief?: boolean }) 
 }
 
 function Which({ of, workers, first }: { of: FailedSample[]; workers: string[]; first: string }) {
+  const runs = [...new Set(of.map((s) => s.run))];
   return (
     <>
-      <p class="samples-of">
-        <span class="soft">newest: </span>
-        {of.slice(0, 6).map((s, i) => (
-          <span key={i} class="one"><a href={findLink(s)} data-nav><Id text={s.id} most={28} /></a> <span class="soft">run <a href={runLink(s.run)}>{s.run}</a>, <a href={stepLink(s.run, s.step, s.split)}>step {s.step}</a>, {plural(s.attempts, "attempt")}</span></span>
-        ))}
-      </p>
+      {runs.slice(0, 4).map((run) => (
+        <p class="samples-of" key={run}>
+          <span class="soft">newest of run </span><a href={runLink(run)}>{middle(run, 32)}</a>
+          {of.filter((s) => s.run === run).slice(0, 6).map((s, i) => (
+            <span key={i} class="one"><a href={findLink(s)} data-nav><Id text={s.id} most={26} /></a> <a class="soft" href={stepLink(s.run, s.step, s.split)}>step {s.step}</a></span>
+          ))}
+        </p>
+      ))}
       <p class="samples-of soft">since {clock(first)}{workers.length > 0 && <> on {workers.slice(0, 8).map((w, i) => <span key={w}>{i > 0 ? ", " : ""}<Id text={w} most={24} /></span>)}{workers.length > 8 && ` and ${workers.length - 8} more`}</>}</p>
     </>
   );

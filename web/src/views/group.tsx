@@ -4,7 +4,7 @@ import { has, plural, score } from "../format.ts";
 import { useGet, useWritten } from "../hooks.ts";
 import { groupLink, queryOf, runLink, stepLink } from "../route.ts";
 import type { Group, Results } from "../types.ts";
-import { Empty, Gallery, Id, Shown, usePageTitle } from "../ui.tsx";
+import { Empty, Gallery, Id, Long, Shown, usePageTitle } from "../ui.tsx";
 
 export function GroupView({ run, step, uid, query }: { run: string; step: string; uid: string; query: Record<string, string> }) {
   usePageTitle(`Group ${uid}`);
@@ -30,7 +30,7 @@ export function GroupView({ run, step, uid, query }: { run: string; step: string
           {at >= 0 && list[at + 1] && <a href={link(list[at + 1]!)}>next →</a>}
         </nav>
       </div>
-      {prompt && <blockquote class="prompt-whole">{prompt}</blockquote>}
+      {prompt && <Long cls="prompt-whole" text={prompt} />}
       {group && (
         <>
           <p class="lead">

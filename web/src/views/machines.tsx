@@ -4,7 +4,7 @@ import { useGet } from "../hooks.ts";
 import { runLink, stepLink } from "../route.ts";
 import { findLink } from "./failures.tsx";
 import type { EngineServer, Pending, Worker, Workers } from "../types.ts";
-import { Empty, Id, Scroll, Section, Shown, usePageTitle } from "../ui.tsx";
+import { Empty, Id, Long, Scroll, Section, Shown, usePageTitle } from "../ui.tsx";
 
 const tone = (state: string) => (state === "ready" || state === "ok" ? "good" : state === "draining" || state === "starting" || state === "slow" ? "wait" : "bad");
 
@@ -72,7 +72,7 @@ export function Engines() {
                 <div class="fact wide"><dt>address</dt><dd><Id text={s.url} most={60} /></dd></div>
                 {s.log && <div class="fact wide"><dt>log</dt><dd><Id text={s.log} most={60} /></dd></div>}
               </dl>
-              {s.why && <p class="message">{s.why}</p>}
+              {s.why && <Long cls="message" text={s.why} />}
             </li>
           ))}</ul>
         )}</Shown>
@@ -115,7 +115,7 @@ export function PendingView() {
                   <span class="tag">{s.stage.replaceAll("_", " ")}</span>
                   <span class="soft">run <a href={runLink(s.run)}>{s.run}</a>, <a href={stepLink(s.run, s.step)}>step {s.step}</a>{s.attempt > 1 && <>, <span class="wait">attempt {s.attempt}</span></>}{s.workers?.length ? `, ${s.workers.join(", ")}` : ""}, {bytes(s.bytes)}</span>
                 </div>
-                {s.waits && <p class="message soft-message">{s.waits}</p>}
+                {s.waits && <Long cls="message soft-message" text={s.waits} />}
                 {s.last_error && <p class="message clamp">{s.last_error}</p>}
               </li>
             ))}</ul>

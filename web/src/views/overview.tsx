@@ -22,7 +22,7 @@ export function Overview() {
       {overview === null
         ? link === "lost" ? <Trouble what="The state" error={new Error(error)} /> : <p class="empty" aria-busy="true">Loading…</p>
         : <Now state={overview} />}
-      {overview?.runs.map((r) => <Run key={r.run + "\u0000" + r.split} of={r} state={overview} />)}
+      {overview?.runs.map((r) => <Run key={r.run + "\u0000" + r.split} of={r} />)}
       {overview && overview.runs.length === 0 && <Empty>No run has sent samples since this server began.</Empty>}
       <Section title="Failures" aside={kinds.length > 0 ? <a href="#/failures">{plural(kinds.length, "kind")}, {plural(failures.data!.total, "failure")}</a> : undefined}>
         {failures.error && !failures.data ? <Trouble what="Failures" error={failures.error} /> : kinds.length ? <FailureTable of={kinds.slice(0, 5)} brief /> : <Empty>Nothing has failed.</Empty>}
@@ -77,7 +77,7 @@ function Now({ state }: { state: State }) {
   );
 }
 
-function Run({ of, state }: { of: OverviewRun; state: State }) {
+function Run({ of }: { of: OverviewRun }) {
   const history = useGet<{ steps: HistoryStep[] }>(`/v1/history?${new URLSearchParams({ run: of.run, split: of.split })}`, 15_000);
   useWritten((w) => {
     if (w.run === of.run) history.reload();
@@ -100,7 +100,6 @@ function Run({ of, state }: { of: OverviewRun; state: State }) {
           <Fact name="exposed" tone={has(of.exposed_share) && of.exposed_share > 0.05 ? "wait" : ""} href={here}>{seconds(of.exposed_s)}{has(of.exposed_share) && <span class="soft"> {share(of.exposed_share)} of the step</span>}</Fact>
           <Fact name="failed" tone={of.failed_share ? "bad" : ""} href={of.failed_share ? to(["run", of.run, "step", of.step], { split: of.split === "train" ? undefined : of.split, show: "failed" }) : undefined}>{share(of.failed_share)}</Fact>
           <Fact name="zero-std groups" tone={of.zero_std_groups > 0 && of.zero_std_groups === of.groups ? "wait" : ""}>{of.groups ? `${count(of.zero_std_groups)} of ${count(of.groups)}` : "–"}</Fact>
-          <Fact name="all runs">{perSecond(state.samples_per_s)}</Fact>
         </dl>
         {steps.length > 0
           ? <HistoryChart steps={steps} run={of.run} small pick={(s) => { location.hash = stepLink(of.run, s.step, of.split); }} />

@@ -5,7 +5,7 @@ import { ago, clock, count, has, middle, ms, plural, score, share } from "../for
 import { useGet } from "../hooks.ts";
 import { groupLink, queryOf, runLink, sampleLink, stepLink } from "../route.ts";
 import type { Fault, Media, Results, Whole } from "../types.ts";
-import { altOf, Bars, Empty, Fact, frameOf, Id, namesOf, Outcome, Picture, rangeOf, recalled, Section, Shown, usePageTitle } from "../ui.tsx";
+import { altOf, Bars, Empty, Fact, frameOf, Id, Long, namesOf, Outcome, Picture, rangeOf, recalled, Section, Shown, usePageTitle } from "../ui.tsx";
 import { lookUp } from "./step.tsx";
 
 type Json = Record<string, unknown>;
@@ -39,7 +39,7 @@ export function saidOf(details: Record<string, unknown>, components: string[]): 
   const byName = keys.every((k) => components.includes(k) && record(details[k]));
   const parts: [string, Json][] = byName ? keys.map((k) => [k, record(details[k])!]) : [[components.length === 1 ? components[0]! : "", details]];
   return parts.map(([component, d]) => {
-    const { lines, text: all, frames, target, targets, reader, question, system, answers, ...rest } = d;
+    const { lines, text: all, frames, target, targets, reader, question, system, answers, asked: _asked, frames_read: _read, ...rest } = d;
     const said: Said = {
       component, lines: new Map(), texts: new Map(), reader: text(reader), question: text(question), system: text(system),
       targets: text(target) ? [text(target)] : list(targets).map(text).filter(Boolean),
@@ -100,18 +100,18 @@ function Sample({ row }: { row: Whole }) {
           {row.media.length === 0 && row.response === "" && <Empty>The sample has no picture.</Empty>}
           {row.media.map((m) => <Shot key={m.n} media={m} row={row} said={said} boxes={boxes} />)}
           {anyBoxes && <label class="check"><input type="checkbox" checked={boxes} onChange={(e) => setBoxes(e.currentTarget.checked)} /> show what was read</label>}
-          {row.response !== "" && <><h2>Answer</h2><p class="whole-text">{row.response}</p></>}
+          {row.response !== "" && <><h2>Answer</h2><Long cls="whole-text" text={row.response} /></>}
         </div>
         <div class="sample-facts">
           <div class="verdict">
-            <b class="big">{score(row.score)}</b>
-            <Outcome of={row.outcome} />
+            {has(row.score) ? <b class="big">{score(row.score)}</b> : <b class={"big" + (row.outcome === "scored" ? "" : " bad")}>{row.outcome}</b>}
+            {has(row.score) && <Outcome of={row.outcome} />}
             {row.fallback && <span class="soft">by fallback {row.fallback.policy}{has(row.fallback.value) ? `: ${score(row.fallback.value)}` : ""}</span>}
             {row.group && has(row.group.mean) && <span class="soft">group {score(row.group.mean)} ± {score(row.group.std)}</span>}
           </div>
           {errors.length > 0 && <Errors of={errors} />}
           <Bars row={row} names={names} range={range} failed={errors[0]?.component} />
-          {row.prompt && <><h2>Prompt</h2><p class="whole-text">{row.prompt}</p></>}
+          {row.prompt && <><h2>Prompt</h2><Long cls="whole-text" text={row.prompt} /></>}
           {said.map((s, i) => <SaidOf key={i} said={s} />)}
           <h2>Times</h2>
           <Times of={row.timing_ms} />
@@ -140,7 +140,8 @@ function Sample({ row }: { row: Whole }) {
               const media = m.media[0];
               return (
                 <li key={m.key} class={String(m.key) === String(row.key) ? "here" : ""}>
-                  <a href={sampleLink(m.key)} data-nav aria-label={altOf(m)} aria-current={String(m.key) === String(row.key) ? "true" : undefined}>
+                  <a href={sampleLink(m.key)} data-nav aria-current={String(m.key) === String(row.key) ? "true" : undefined}>
+                    <span class="unseen">{altOf(m)}</span>
                     {media && media.kind !== "audio" ? <Picture path={frameOf(media, 0)} alt="" width={1} height={1} /> : <span class="thumb answer"><span>{m.response || m.id}</span></span>}
                     <span class={has(m.score) ? "" : "bad"}>{has(m.score) ? score(m.score) : m.outcome}</span>
                   </a>
@@ -161,7 +162,7 @@ function Errors({ of }: { of: Fault[] }) {
         <li key={i}>
           <p class="error-head"><b>{e.component || "the sample as a whole"}</b> <span class="tag bad">{e.class}</span>{" "}
             <span class="soft">{[e.blame && `blamed on the ${e.blame}`, e.attempts && plural(e.attempts, "attempt"), e.permanent && "every sample would fail like this"].filter(Boolean).join(", ")}</span></p>
-          <p class="message">{e.message}</p>
+          <Long cls="message" text={e.message} />
         </li>
       ))}
     </ul>
@@ -200,7 +201,7 @@ function Shot({ media, row, said, boxes }: { media: Media; row: Whole; said: Sai
           </svg>
         )}
         {boxes && read.flatMap((r) => r.lines.map((l, i) => l.box && (
-          <span key={r.component + i} class="box-text" style={{ left: `${(l.box[0] / w) * 100}%`, top: `${(Math.max(0, l.box[1]) / h) * 100}%`, maxWidth: `${100 - (l.box[0] / w) * 100}%` }} aria-hidden="true">{middle(l.text, 40)}</span>
+          <span key={r.component + i} class={"box-text" + (l.box[1] / h < 0.06 ? " inside" : "")} style={{ left: `${(l.box[0] / w) * 100}%`, top: `${(Math.max(0, l.box[1]) / h) * 100}%`, maxWidth: `${100 - (l.box[0] / w) * 100}%` }} aria-hidden="true">{middle(l.text, 40)}</span>
         )))}
       </Picture>
       {shown > 1 && (
@@ -245,11 +246,13 @@ function Save({ media, row, fail }: { media: Media; row: Whole; fail?: (why: str
 function SaidOf({ said }: { said: Said }) {
   const lines = [...said.lines].flatMap(([frame, ls]) => ls.map((l) => ({ frame, ...l })));
   const what: ComponentChildren[] = [];
+  const texts = new Map<string, number>();
+  for (const t of said.texts.values()) if (t) texts.set(t, (texts.get(t) ?? 0) + 1);
   if (said.lines.size || said.targets.length) {
     what.push(
       <div class="read" key="read">
         {said.targets.length > 0 && <p><span class="soft">asked for </span>{said.targets.map((t, i) => <q key={i}>{t}</q>)}</p>}
-        <p><span class="soft">{said.reader ? `${said.reader} read ` : "read "}</span>{[...said.texts.values()].some(Boolean) ? [...said.texts].filter(([, t]) => t).slice(0, 8).map(([f, t]) => <q key={f}>{t}</q>) : <span class="soft">nothing</span>}</p>
+        <p><span class="soft">{said.reader ? `${said.reader} read ` : "read "}</span>{texts.size ? [...texts].slice(0, 8).map(([t, n]) => <span key={t}><q>{t}</q>{said.texts.size > 1 && <span class="soft">in {plural(n, "frame")} </span>}</span>) : <span class="soft">nothing</span>}</p>
         {lines.some((l) => l.confidence !== null) && (
           <details><summary>{plural(lines.length, "line")}</summary>
             <ul class="lines">{lines.slice(0, 200).map((l, i) => <li key={i}><span>{said.lines.size > 1 ? `frame ${l.frame + 1}: ` : ""}{l.text || "(empty)"}</span><span class="soft">{share(l.confidence)}</span></li>)}</ul>
@@ -267,8 +270,8 @@ function SaidOf({ said }: { said: Said }) {
           <div key={i}>
             <dt>{text(a.label) || "answered"}</dt>
             <dd>
-              <p class="whole-text">{text(a.text)}</p>
-              {text(a.reasoning) && <details><summary>reasoning</summary><p class="whole-text">{text(a.reasoning)}</p></details>}
+              <Long cls="whole-text" text={text(a.text)} />
+              {text(a.reasoning) && <details><summary>reasoning</summary><Long cls="whole-text" text={text(a.reasoning)} /></details>}
               <p class="soft">value {score(typeof a.value === "number" ? a.value : null)}{typeof a.tries === "number" && a.tries > 1 ? `, after ${plural(a.tries, "question")}` : ""}{a.cached === true ? ", known already" : ""}{list(a.frames).length ? `, shown ${plural(list(a.frames).length, "frame")}` : ""}</p>
             </dd>
           </div>
@@ -318,7 +321,7 @@ function Steps({ of }: { of: (number | null | undefined)[] }) {
 function Raw({ name, of, open }: { name: string; of: unknown; open?: boolean }) {
   const map = record(of);
   if (of === null || of === undefined || of === "" || (map && Object.keys(map).length === 0)) return null;
-  if (typeof of === "string" && open) return <><h2>{name}</h2><p class="whole-text">{of}</p></>;
+  if (typeof of === "string" && open) return <><h2>{name}</h2><Long cls="whole-text" text={of} /></>;
   const shown = JSON.stringify(of, null, 2) ?? "";
   return <details open={open}><summary>{name}</summary><pre tabIndex={0}>{shown.length > 20_000 ? shown.slice(0, 20_000) + "…" : shown}</pre></details>;
 }

@@ -30,7 +30,6 @@ export function StepView({ run, step, query }: { run: string; step: string; quer
   const rest = useGet<Results>(epoch || trace.error ? `/v1/results${queryOf({ run, step, split, epoch, sort: "oldest", limit: 1000 })}` : null);
   useWritten((w) => {
     if (w.run !== run || String(w.step) !== step) return;
-    led.current = true;
     for (const one of [trace, state, groups, histogram, rows, failed, history]) one.reload();
   });
   const without = useMemo(() => state.data?.without ?? [], [state.data]);
@@ -42,10 +41,10 @@ export function StepView({ run, step, query }: { run: string; step: string; quer
   // A link that names which samples to show leads to them.
   const led = useRef(false);
   useEffect(() => {
-    if (led.current || !query.show || !rows.data || histogram.loading || groups.loading) return;
+    if (led.current || !query.show || !rows.data || histogram.loading || groups.loading || state.loading || trace.loading || rest.loading) return;
     led.current = true;
     document.getElementById("samples")?.scrollIntoView();
-  }, [rows.data, histogram.loading, groups.loading]);
+  }, [rows.data, histogram.loading, groups.loading, state.loading, trace.loading, rest.loading]);
   const stay = (more: Record<string, string | undefined>) => to(["run", run, "step", step], { ...query, ...more });
   const mine = (overview?.status ?? []).filter((l) => l.level !== "ok" && l.link && l.link.startsWith(stepLink(run, Number(step)).split("?")[0]!));
   const open = async (id: string) => {
@@ -54,6 +53,7 @@ export function StepView({ run, step, query }: { run: string; step: string; quer
     else location.hash = to(["find"], { run, step, split: split === "train" ? undefined : split, id });
   };
   const s = state.data;
+  const now = overview?.runs.find((r) => r.run === run && String(r.step) === step && r.split === split);
   const range = histogram.data?.columns.reward;
   return (
     <>
@@ -72,7 +72,7 @@ export function StepView({ run, step, query }: { run: string; step: string; quer
         <Fact name="arrived">{count(s?.arrived ?? past?.samples)}{s?.expected ? ` of ${count(s.expected)}` : ""}{s?.expected ? <Meter value={s.arrived} of={s.expected} label="Arrived" /> : null}</Fact>
         <Fact name="without a result">{s ? count(s.in_flight) : "0"}</Fact>
         <Fact name="failed" tone={past?.failed ? "bad" : ""} href={past?.failed ? stay({ show: "failed" }) : undefined}>{past ? `${count(past.failed)} of ${count(past.samples)}` : "–"}</Fact>
-        <Fact name="exposed" tone="">{s && s.in_flight === 0 && s.exposed_ms > 0 ? ms(s.exposed_ms) : seconds(past?.exposed_s)}{has(past?.exposed_s) && has(past?.makespan_s) && past.makespan_s > 0 && <span class="soft"> {share(past.exposed_s / past.makespan_s)} of {seconds(past.makespan_s)}</span>}</Fact>
+        <Fact name="exposed">{live && now && !has(past?.exposed_s) ? <>{seconds(now.exposed_s)} <span class="soft">so far</span></> : s && s.in_flight === 0 && s.exposed_ms > 0 ? ms(s.exposed_ms) : seconds(past?.exposed_s)}{has(past?.exposed_s) && has(past?.makespan_s) && past.makespan_s > 0 && <span class="soft"> {share(past.exposed_s / past.makespan_s)} of {seconds(past.makespan_s)}</span>}</Fact>
         <Fact name="zero-std groups">{past?.groups ? `${count(past.zero_std_groups)} of ${count(past.groups)}` : "–"}</Fact>
       </dl>
       {without.length > 0 && <Waits without={without} total={s?.in_flight ?? without.length} />}
