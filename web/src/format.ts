@@ -99,7 +99,7 @@ export function ticks(lo: number, hi: number, n: number): number[] {
   const ten = 10 ** Math.floor(Math.log10(raw));
   const step = ten * ([1, 2, 5, 10].find((m) => m * ten >= raw * 0.999) ?? 10);
   const list: number[] = [];
-  for (let i = Math.ceil(lo / step - 1e-9); i * step <= hi + step * 1e-9 && list.length < 50; i++) list.push(i * step);
+  for (let i = Math.ceil(lo / step - 1e-9); i * step <= hi + step * 1e-9 && list.length < 50; i++) list.push(i * step + 0); // + 0: no minus before a zero
   return list.length ? list : [lo];
 }
 
