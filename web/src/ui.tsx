@@ -96,7 +96,7 @@ export function Outcome({ of }: { of: string }) {
   return <span class={"outcome " + (of === "scored" ? "good" : of === "" ? "dim" : "bad")}>{of || "no result yet"}</span>;
 }
 
-// tint is the class of a column's colour: the same for a name wherever it is.
+// tint is the class of a column's colour: the same for a name within a view.
 export function tint(names: string[], name: string): string {
   const at = names.indexOf(name);
   return at < 0 ? "c0" : "c" + ((at % 6) + 1);

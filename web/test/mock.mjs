@@ -266,7 +266,7 @@ export async function mock({ port = 0, beat = 1000 } = {}) {
     if (q.get("failed") === "1") list = list.filter((r) => r.outcome !== "scored");
     is("q", (r, v) => [r.prompt, r.id, r.response].some((t) => t.includes(v)));
     const spread = (r) => { const v = Object.values(r.components).filter((x) => x !== null); return v.length > 1 ? Math.max(...v) - Math.min(...v) : -1; };
-    const orders = { newest: (a, b) => b.key - a.key, oldest: (a, b) => a.key - b.key, best: (a, b) => (b.score ?? -9) - (a.score ?? -9), worst: (a, b) => (a.score ?? 9) - (b.score ?? 9), slowest: (a, b) => b.timing_ms.total - a.timing_ms.total, disagreeing: (a, b) => spread(b) - spread(a) };
+    const orders = { newest: (a, b) => b.finished.localeCompare(a.finished), oldest: (a, b) => a.finished.localeCompare(b.finished), best: (a, b) => (b.score ?? -9) - (a.score ?? -9), worst: (a, b) => (a.score ?? 9) - (b.score ?? 9), slowest: (a, b) => b.timing_ms.total - a.timing_ms.total, disagreeing: (a, b) => spread(b) - spread(a) };
     list = [...list].sort(orders[q.get("sort") ?? "newest"] ?? orders.newest);
     const limit = Number(q.get("limit") ?? 50), offset = Number(q.get("offset") ?? 0);
     return { total: list.length, results: list.slice(offset, offset + limit).map(shown) };
@@ -389,7 +389,7 @@ export async function mock({ port = 0, beat = 1000 } = {}) {
       if (!known || !specs.find((s) => s.run === run)?.live || step < 20 && run === "flux-ocr-grpo") return refuse(404, "not_found", `step ${step} (${split}) of run ${JSON.stringify(run)} is not known here`);
       if (m[4] === "trace") return json(known.trace);
       const n = known.trace.spans.length;
-      return json({ run, split, step, state: known.without.length ? "running" : "done", expected: n, arrived: n, in_flight: known.without.length, missing: 0, outcomes: { scored: mine.length }, arrival_ms: known.came * 1000, exposed_ms: known.without.length ? 0 : (known.end - known.came) * 1000, without: known.without.map((w) => ({ ...w, age_ms: w.age_ms + elapsed() * 1000 })), groups_ready: 0, chunks: 0, rows_bytes: 0, on_deadline: "keep" });
+      return json({ run, split, step, state: known.without.length ? "open" : "complete", expected: n, arrived: n, in_flight: known.without.length, missing: 0, outcomes: { scored: mine.length }, arrival_ms: known.came * 1000, exposed_ms: known.without.length ? 0 : (known.end - known.came) * 1000, without: known.without.map((w) => ({ ...w, age_ms: w.age_ms + elapsed() * 1000 })), groups_ready: 0, chunks: 0, rows_bytes: 0, on_deadline: "keep" });
     }
     if (api[path]) return json(api[path](q));
     refuse(404, "not_found", "nothing at " + path);

@@ -1,4 +1,4 @@
-import { ago, bytes, clock, count, ms, plural } from "../format.ts";
+import { ago, bytes, clock, count, middle, ms, plural } from "../format.ts";
 import { Meter } from "../charts.tsx";
 import { useGet } from "../hooks.ts";
 import { runLink, stepLink } from "../route.ts";
@@ -28,6 +28,7 @@ export function WorkersView() {
               </table></Scroll>
             </Section>
           )}
+          {d.workers.length > 0 && d.breakers.length > 0 && <h2 class="apart">All workers</h2>}
           {d.workers.length === 0 ? <Empty>No worker is connected.</Empty> : (
             <Scroll label="Workers"><table>
               <thead><tr><th>worker</th><th>state</th><th>busy</th><th class="n">scored</th><th class="n">failed</th><th>rewards and places</th><th>host and devices</th><th>seen</th></tr></thead>
@@ -113,7 +114,7 @@ export function PendingView() {
                   <b class={s.age_ms > 20_000 ? "wait" : ""}>{ms(s.age_ms)}</b>
                   <a href={findLink(s)} data-nav><Id text={s.id} most={44} /></a>
                   <span class="tag">{s.stage.replaceAll("_", " ")}</span>
-                  <span class="soft">run <a href={runLink(s.run)}>{s.run}</a>, <a href={stepLink(s.run, s.step)}>step {s.step}</a>{s.attempt > 1 && <>, <span class="wait">attempt {s.attempt}</span></>}{s.workers?.length ? `, ${s.workers.join(", ")}` : ""}, {bytes(s.bytes)}</span>
+                  <span class="soft">run <a href={runLink(s.run)}>{middle(s.run, 32)}</a>, <a href={stepLink(s.run, s.step)}>step {s.step}</a>{s.attempt > 1 && <>, <span class="wait">attempt {s.attempt}</span></>}{s.workers?.length ? `, ${s.workers.join(", ")}` : ""}, {bytes(s.bytes)}</span>
                 </div>
                 {s.waits && <Long cls="message soft-message" text={s.waits} />}
                 {s.last_error && <p class="message clamp">{s.last_error}</p>}

@@ -36,7 +36,7 @@ export function RunView({ run, query }: { run: string; query: Record<string, str
           </>
         )}
       </Shown>
-      <Section title="Newest samples" aside={<a href={to(["samples"], { run, split })}>{newest.data ? `all ${count(newest.data.total)} of the newest step` : "all"}</a>}>
+      <Section title="Newest samples" aside={<a href={to(["samples"], { run, split })}>{newest.data ? `all ${count(newest.data.total)}` : "all"}</a>}>
         <Shown of={newest} what="Samples">{(d) => d.results.length ? <Gallery rows={d.results} /> : <Empty>The store holds no sample of this run.</Empty>}</Shown>
       </Section>
     </>

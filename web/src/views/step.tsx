@@ -18,7 +18,7 @@ export function StepView({ run, step, query }: { run: string; step: string; quer
   const { overview } = useLive();
   const path = stepPath(run, step), of = queryOf({ split, epoch });
   const state = useGet<StepState>(epoch ? null : `${path}${queryOf({ split })}`, 2_000);
-  const live = (state.data?.in_flight ?? 0) > 0 || state.data?.state === "running";
+  const live = (state.data?.in_flight ?? 0) > 0 || (state.data?.state === "open" && (state.data.expected ?? 0) > state.data.arrived);
   const trace = useGet<Trace>(epoch ? null : `${path}/trace${queryOf({ split })}`, live ? 2_000 : 20_000);
   const history = useGet<{ steps: HistoryStep[] }>(`/v1/history${queryOf({ run, split })}`, 20_000);
   const groups = useGet<{ groups: Group[] }>(`${path}/groups${queryOf({ split, epoch, sort: query.groups ?? "step", limit: 200 })}`, live ? 5_000 : 0);
