@@ -1,7 +1,8 @@
 // build.mjs [FOLDER] builds the page into FOLDER, by default dist beside this file: index.html,
-// and below assets/ the script and the style sheet, whose names hold their digests. The same
+// below assets/ the script and the style sheet, whose names hold their digests, and below licences/
+// the texts of the licences of the packages that are in the script. The same
 // source gives the same bytes, which scripts/test-web.sh compares.
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -32,3 +33,8 @@ const page = readFileSync(join(here, "src/index.html"), "utf8")
   .replace("app.js", named("app-", ".js"))
   .replace("style.css", named("style-", ".css"));
 writeFileSync(join(into, "index.html"), page);
+const { dependencies } = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
+mkdirSync(join(into, "licences"));
+for (const [name, version] of Object.entries(dependencies)) {
+  copyFileSync(join(here, "node_modules", name, "LICENSE"), join(into, "licences", `${name.replace("/", "-")}@${version}.txt`));
+}
