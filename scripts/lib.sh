@@ -123,7 +123,9 @@ pinned_venv() {
 # it to web/node_modules.
 npm_packages() {
 	local home=.cache/web lock=web/package-lock.json
-	have node && have npm || die "the status page is built with Node.js 20 or newer and npm: on Debian they are in nodejs and npm"
+	if ! have node || ! have npm; then
+		die "the status page is built with Node.js 20 or newer and npm: on Debian they are in nodejs and npm"
+	fi
 	mkdir -p "$home"
 	if ! cmp -s "$lock" "$home/installed.json"; then
 		say "npm ci into $home (65 MB on disk)"
@@ -132,7 +134,8 @@ npm_packages() {
 		(cd "$home" && within 300 npm ci --no-audit --no-fund --loglevel=error) || die "npm ci failed, see above: this needs a network once"
 		cp "$lock" "$home/installed.json"
 	fi
-	[ -e web/node_modules ] && [ ! -L web/node_modules ] || ln -sfn "../$home/node_modules" web/node_modules
+	# A folder of somebody who ran npm in web/ stays.
+	if [ ! -e web/node_modules ] || [ -L web/node_modules ]; then ln -sfn "../$home/node_modules" web/node_modules; fi
 }
 
 # chromium_here makes a Chromium be there, and CHROMIUM its program.

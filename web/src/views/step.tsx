@@ -3,7 +3,7 @@ import { get, stepPath } from "../api.ts";
 import { Dots, HistogramChart, Meter } from "../charts.tsx";
 import { count, has, ms, plural, score, seconds, share } from "../format.ts";
 import { useGet, useLive, useWritten } from "../hooks.ts";
-import { groupLink, queryOf, runLink, sampleLink, stepLink, to } from "../route.ts";
+import { groupLink, parse, queryOf, runLink, safe, sampleLink, stepLink, to } from "../route.ts";
 import { spansOf, Timeline } from "../timeline.tsx";
 import type { Group, Histogram, HistoryStep, Results, StepState, Trace } from "../types.ts";
 import { Empty, Fact, Gallery, Id, Scroll, Section, Shown, StatusLines, Tabs, tint, usePageTitle } from "../ui.tsx";
@@ -46,7 +46,10 @@ export function StepView({ run, step, query }: { run: string; step: string; quer
     document.getElementById("samples")?.scrollIntoView();
   }, [rows.data, histogram.loading, groups.loading, state.loading, trace.loading, rest.loading]);
   const stay = (more: Record<string, string | undefined>) => to(["run", run, "step", step], { ...query, ...more });
-  const mine = (overview?.status ?? []).filter((l) => l.level !== "ok" && l.link && l.link.startsWith(stepLink(run, Number(step)).split("?")[0]!));
+  const mine = (overview?.status ?? []).filter((l) => {
+    const at = parse(safe(l.link) ?? "").path;
+    return l.level !== "ok" && at[0] === "run" && at[1] === run && at[3] === step;
+  });
   const open = async (id: string) => {
     const known = groups.data?.groups.flatMap((g) => g.members).find((m) => m.id === id);
     if (known) location.hash = sampleLink(known.key);
