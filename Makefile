@@ -45,7 +45,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Servers of tests and tools keep no results in the user's folder.
 export REWARDLOOP_STORE ?= off
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-web web web-shots test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +82,15 @@ test-verl: build ## the plug-ins with the real verl, in .cache/verl (5 GB to dow
 
 test-clients: build ## unmodified clients of other trainers against a server, in .cache/clients (37 MB to download)
 	@scripts/test-clients.sh
+
+test-web: ## the status page: dist is what the source builds to, unit tests, every view in Chromium at two widths; REWARDLOOP_WEB_URL walks through a server that runs
+	@scripts/test-web.sh
+
+web: ## web/dist, the status page, built from web/src with npm's packages in .cache/web; it is committed
+	@scripts/web.sh build
+
+web-shots: ## pictures of every view of the status page, into out/web
+	@scripts/web.sh shots
 
 test-ray: build ## workers on a real Ray cluster of two nodes here, in .cache/ray (96 MB to download)
 	@scripts/test-ray.sh

@@ -80,7 +80,7 @@ func TestAModuleThatAFunctionLacksIsNamedBeforeTheFirstSample(t *testing.T) {
 		p := seen[struct{ Samples []struct{ Waits string } }](t, addr, "/v1/pending")
 		return len(p.Samples) == 1 && p.Samples[0].Waits == cause
 	}, 10*time.Second, 50*time.Millisecond)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/?plain", nil)
 	require.NoError(t, err)
 	req.Header.Set("Accept", "text/html")
 	resp, err := http.DefaultClient.Do(req)

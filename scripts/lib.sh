@@ -121,6 +121,34 @@ pinned_venv() {
 	cp "$pinned" "$venv/installed.txt"
 }
 
+# npm_packages brings what web/package-lock.json pins into .cache/web, unless it is there, and links
+# it to web/node_modules.
+npm_packages() {
+	local home=.cache/web lock=web/package-lock.json
+	if ! have node || ! have npm; then
+		die "the status page is built with Node.js 20 or newer and npm: on Debian they are in nodejs and npm"
+	fi
+	mkdir -p "$home"
+	if ! cmp -s "$lock" "$home/installed.json"; then
+		say "npm ci into $home (65 MB on disk)"
+		rm -rf "$home/node_modules" "$home/installed.json"
+		cp web/package.json "$lock" web/.npmrc "$home/"
+		(cd "$home" && within 300 npm ci --no-audit --no-fund --loglevel=error) || die "npm ci failed, see above: this needs a network once"
+		cp "$lock" "$home/installed.json"
+	fi
+	# A folder of somebody who ran npm in web/ stays.
+	if [ ! -e web/node_modules ] || [ -L web/node_modules ]; then ln -sfn "../$home/node_modules" web/node_modules; fi
+}
+
+# chromium_here makes a Chromium be there, and CHROMIUM its program.
+chromium_here() {
+	export CHROMIUM=${CHROMIUM:-/usr/bin/chromium}
+	[ -x "$CHROMIUM" ] || apt_install chromium || die "there is no $CHROMIUM: name a Chromium in CHROMIUM"
+}
+
+# gzipped_size FOLDER prints what its files take on the wire.
+gzipped_size() { find "$1" -type f -exec gzip -9c {} + | wc -c; }
+
 # within SECONDS COMMAND... ends a command that takes longer, where there is
 # timeout(1). Ctrl-C still reaches the command.
 within() {

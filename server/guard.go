@@ -49,12 +49,12 @@ func (s *Server) guard(c *gin.Context) {
 		return
 	}
 	route := c.FullPath()
-	// The page's links lead to the other state endpoints. The pickle clients cannot set
+	// The plain page's links lead to the other state endpoints. The pickle clients cannot set
 	// a header, but send what stands before the @ of their address.
 	basic := route != routeStream
 	name, shown := s.tokens.presented(r, basic)
 	c.Set(clientKey, name)
-	if shown || isTrusted(r) || route == routeHealth || route == routeReady || route == routeClaim {
+	if shown || isTrusted(r) || route == routeHealth || route == routeReady || route == routeClaim || isShell(route, r) {
 		return
 	}
 	scheme := "Bearer"

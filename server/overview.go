@@ -223,7 +223,7 @@ func (s *Server) statusLines(v *Overview, runs []loop.RunState) []StatusLine {
 					why += fmt.Sprintf(" (attempt %d)", oldest.Attempt)
 				}
 			}
-			link := "#/step?" + url.Values{"run": {r.Run}, "split": {string(st.Split)}, "step": {strconv.FormatInt(st.Step, 10)}}.Encode()
+			link := "#/run/" + url.PathEscape(r.Run) + "/step/" + strconv.FormatInt(st.Step, 10) + "?split=" + string(st.Split)
 			add("wait", link, "step %d of run %s waits for %s, the oldest for %s: %s", st.Step, r.Run, rewards.Count(st.InFlight, "sample"), showMS(since), why)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop/failures"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server/compat"
+	"github.com/rewardloop/rewardloop/web"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
@@ -42,7 +43,7 @@ const (
 	pageFails   = 5
 )
 
-// pageData is what page.html shows.
+// pageData is what page.html, the page without scripts, shows.
 type pageData struct {
 	Version, Now, Uptime string
 	Refresh              int
@@ -65,17 +66,76 @@ type pageData struct {
 }
 
 // page answers GET / with the status page for browsers, and with the list of
-// endpoints for everybody else.
+// endpoints for everybody else. For browsers without scripts /?plain is the state as tables.
 func (s *Server) page(c *gin.Context) {
-	if !strings.Contains(c.GetHeader("Accept"), "text/html") {
+	switch {
+	case !asksForHTML(c.Request):
 		s.write(c, compat.JSONReply(http.StatusOK, false, s.endpoints()))
+	case plain(c.Request):
+		s.plainPage(c)
+	default:
+		s.webPage(c)
+	}
+}
+
+func asksForHTML(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
+
+func plain(r *http.Request) bool { return r.URL.Query().Has("plain") }
+
+// isShell reports whether a request is for the status page itself: the same bytes for everybody,
+// so that they need no token. What the page shows it asks for with one.
+func isShell(route string, r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	return route == routeAssets || route == routeRoot && asksForHTML(r) && !plain(r)
+}
+
+// webPage answers with the page of package web.
+func (s *Server) webPage(c *gin.Context) {
+	page, err := web.Page()
+	if err != nil {
+		s.noPage(c, err)
 		return
 	}
+	h := c.Writer.Header()
+	h.Set("Content-Security-Policy", web.Policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Vary", "Accept")
+	s.write(c, compat.Reply{Status: http.StatusOK, ContentType: "text/html; charset=utf-8", Body: page})
+}
+
+// asset answers GET /assets/{name}: a file of the page. Its name holds the digest of its content,
+// so that a browser asks for it once.
+func (s *Server) asset(c *gin.Context) {
+	name := c.Param("name")
+	content, contentType, ok := web.Asset(name)
+	if !ok {
+		s.noRoute(c)
+		return
+	}
+	h := c.Writer.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("ETag", `"`+name+`"`)
+	s.writeBy(c)
+	http.ServeContent(c.Writer, c.Request, name, time.Time{}, bytes.NewReader(content))
+	c.Abort()
+}
+
+// noPage answers where the page cannot be shown.
+func (s *Server) noPage(c *gin.Context, err error) {
+	s.log.ErrorContext(c.Request.Context(), "status page", "error", err)
+	s.write(c, compat.JSON.Refusal(&compat.Fault{Status: http.StatusInternalServerError, Class: rewards.Internal, Message: "the status page cannot be shown"}))
+}
+
+// plainPage answers with the state as tables.
+func (s *Server) plainPage(c *gin.Context) {
 	d := s.pageData(c)
 	var out bytes.Buffer
 	if err := pageTemplate.Execute(&out, d); err != nil {
-		s.log.ErrorContext(c.Request.Context(), "status page", "error", err)
-		s.write(c, compat.JSON.Refusal(&compat.Fault{Status: http.StatusInternalServerError, Class: rewards.Internal, Message: "the status page cannot be shown"}))
+		s.noPage(c, err)
 		return
 	}
 	h := c.Writer.Header()
@@ -105,7 +165,7 @@ func (s *Server) endpoints() map[string]any {
 	}
 	return map[string]any{
 		"service": "rewardloop", "version": s.version, "stream": routeStream, "score": score, "router": router, "state": state, "systems": systems,
-		"page": "/ with Accept: text/html", "in_flight": s.loop.InFlight(),
+		"page": "/ with Accept: text/html; /?plain without scripts", "in_flight": s.loop.InFlight(),
 	}
 }
 

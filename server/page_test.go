@@ -117,7 +117,7 @@ func TestTheStatusPageShowsTheStateAndEscapesWhatStrangersWrote(t *testing.T) {
 			{Name: hostile, Components: []server.Component{{Key: hostile, Weight: 1}}},
 		}
 	}})
-	r := s.get("/", "Accept", "text/html,application/xhtml+xml")
+	r := s.get("/?plain", "Accept", "text/html,application/xhtml+xml")
 	require.Equal(t, http.StatusOK, r.StatusCode)
 	page := string(r.body)
 	if path := os.Getenv("REWARDLOOP_PAGE"); path != "" { // to look at it
@@ -153,7 +153,7 @@ func TestTheStatusPageShowsATracebackOnce(t *testing.T) {
 	p.progress[0] = loop.Progress{Reward: "default", State: loop.Failing, Why: "every sample fails: " + why}
 	p.runs[0].Clients = 1
 	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Loop, o.Presence = p, workers }})
-	page := regexp.MustCompile(`title="[^"]*"`).ReplaceAllString(string(s.get("/", "Accept", "text/html").body), "")
+	page := regexp.MustCompile(`title="[^"]*"`).ReplaceAllString(string(s.get("/?plain", "Accept", "text/html").body), "")
 	assert.Equal(t, 1, strings.Count(page, "mine.py"), "among the failures")
 	assert.Equal(t, 4, strings.Count(page, "ValueError: row 7"), "the first line is everywhere")
 	assert.Contains(t, page, "1 client<")
@@ -162,7 +162,7 @@ func TestTheStatusPageShowsATracebackOnce(t *testing.T) {
 func TestTheStatusPageOfAnEmptyServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, siteOptions{workers: -1})
-	page := string(s.get("/", "Accept", "text/html").body)
+	page := string(s.get("/?plain", "Accept", "text/html").body)
 	for _, want := range []string{"not ready", "none of 0 workers is ready", "Nothing is pending", "No worker is connected", "No run yet"} {
 		assert.Contains(t, page, want)
 	}
@@ -243,7 +243,7 @@ func TestFailuresAreListedWithTheirReasons(t *testing.T) {
 	none := read("/v1/failures?reward=looks")
 	require.NotNil(t, none.Failures)
 	require.Empty(t, none.Failures)
-	assert.Contains(t, string(s.get("/", "Accept", "text/html").body), "asked to fail")
+	assert.Contains(t, string(s.get("/?plain", "Accept", "text/html").body), "asked to fail")
 }
 
 func TestReadinessIsASelfTestAWorkerAndNoDrain(t *testing.T) {

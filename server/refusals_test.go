@@ -277,8 +277,8 @@ func TestASelfTestIsRunOnceForAllProbesOfItsTime(t *testing.T) {
 		}
 	}})
 	require.Eventually(t, func() bool { return strings.Contains(string(s.get("/v1/workers").body), "ready") }, patience, time.Millisecond)
-	assert.Contains(t, string(s.get("/", "Accept", "text/html").body), "no result yet", "the page does not wait for it")
-	assert.Contains(t, string(s.get("/", "Accept", "text/html").body), "no result yet")
+	assert.Contains(t, string(s.get("/?plain", "Accept", "text/html").body), "no result yet", "the page does not wait for it")
+	assert.Contains(t, string(s.get("/?plain", "Accept", "text/html").body), "no result yet")
 	close(release)
 	for range 3 {
 		require.Equal(t, http.StatusOK, s.get("/readyz").StatusCode)

@@ -233,7 +233,7 @@ func TestTheOverviewSaysWhichStepWaitsForWhat(t *testing.T) {
 	last := v.Status[len(v.Status)-1]
 	assert.Equal(t, "wait", last.Level)
 	assert.Equal(t, "step 6 of run a waits for 1 sample, the oldest for 23.0 s: judge: no answer within 8s … (attempt 3)", last.Text)
-	assert.Equal(t, "#/step?run=a&split=train&step=6", last.Link)
+	assert.Equal(t, "#/run/a/step/6?split=train", last.Link)
 	for _, line := range v.Status {
 		assert.NotContains(t, line.Text, "run b", "a step that has not come whole is not waited for")
 	}

@@ -19,6 +19,7 @@ const (
 	routeHealth  = "/healthz"
 	routeReady   = "/readyz"
 	routeEngines = "/v1/engines"
+	routeAssets  = "/assets/:name"
 )
 
 // ownPrefix begins the paths of our own.
@@ -87,6 +88,8 @@ func (s *Server) routes() http.Handler {
 	s.results(r)
 	r.POST("/v1/reload", s.reloading)
 	r.GET(routeRoot, s.page)
+	r.GET(routeAssets, s.asset)
+	r.HEAD(routeAssets, s.asset)
 
 	// Operation.
 	r.GET(routeOpenAPI, s.document())

@@ -39,7 +39,7 @@ func pageOf(t *testing.T, steps ...loop.StepState) string {
 	p, workers := busyPicture()
 	p.runs = []loop.RunState{{Run: "sd3", Outcomes: map[string]uint64{}, Steps: steps}}
 	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Loop, o.Presence = p, workers }})
-	r := s.get("/", "Accept", "text/html")
+	r := s.get("/?plain", "Accept", "text/html")
 	require.Equal(t, http.StatusOK, r.StatusCode)
 	return string(r.body)
 }

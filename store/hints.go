@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,7 +80,7 @@ func (r *Reader) Hints(ctx context.Context, run string, split rewards.Split) ([]
 		{"size", "the number of pixels", pixelsOf},
 		{"colour", "how colourful the picture is", func(row *Row) *float64 { return colours[row.Key] }},
 	}
-	link := "#/results?" + url.Values{"run": {run}, "split": {string(split)}, "sort": {string(Best)}}.Encode()
+	link := "#/samples?" + url.Values{"run": {run}, "split": {string(split)}, "sort": {string(Best)}}.Encode()
 	for _, name := range sortedNames(columns) {
 		for _, sight := range sights {
 			if rho, n := rankCorrelation(rows, columns[name], sight.of); n >= hintLeast && math.Abs(rho) >= hintStrong {
@@ -113,7 +114,7 @@ func sortedNames(m map[string]func(*Row) *float64) (names []string) {
 // disagreements are pairs of components of which one is low where the other is high.
 func disagreements(rows []*Row, columns map[string]func(*Row) *float64, run string, split rewards.Split) (hints []Hint) {
 	names := slices.DeleteFunc(sortedNames(columns), func(name string) bool { return name == "reward" })
-	link := "#/results?" + url.Values{"run": {run}, "split": {string(split)}, "sort": {string(Disagreeing)}}.Encode()
+	link := "#/samples?" + url.Values{"run": {run}, "split": {string(split)}, "sort": {string(Disagreeing)}}.Encode()
 	for i, a := range names {
 		for _, b := range names[i+1:] {
 			if rho, n := rankCorrelation(rows, columns[a], columns[b]); n >= hintLeast && rho <= -hintStrong {
@@ -159,7 +160,7 @@ func saturated(rows []*Row, run string, split rewards.Split) []Hint {
 	if n < 8 || float64(flat) < hintFlat*float64(n) {
 		return nil
 	}
-	link := "#/groups?" + url.Values{"run": {run}, "split": {string(split)}, "sort": {"zero_std"}}.Encode()
+	link := "#/run/" + url.PathEscape(run) + "/step/" + strconv.FormatInt(rows[0].Step, 10) + "?split=" + string(split)
 	return []Hint{{"saturated", "reward", "", nil, n, fmt.Sprintf("%d of %d prompt groups have the same reward for all their samples, and so no advantage.", flat, n), link}}
 }
 

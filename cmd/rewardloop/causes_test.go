@@ -149,7 +149,7 @@ func TestEveryCauseIsNamedWhereverPeopleLook(t *testing.T) {
 				}
 				t.Logf("%s after %v: %s", where, time.Since(begun).Round(10*time.Millisecond), regexp.MustCompile(pattern).FindString(text))
 			}
-			for _, path := range []string{"/readyz?reward=judge", "/v1/pending", "/"} {
+			for _, path := range []string{"/readyz?reward=judge", "/v1/pending", "/?plain"} {
 				look(path, pattern.String(), func() string { return s.get(t, path) })
 			}
 			look("the log", pattern.String(), s.stderr.String)
@@ -203,7 +203,7 @@ func (s *troubledServer) get(t *testing.T, path string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr+path, http.NoBody)
 	require.NoError(t, err)
-	if path == "/" {
+	if path == "/?plain" {
 		req.Header.Set("Accept", "text/html")
 	}
 	res, err := http.DefaultClient.Do(req)

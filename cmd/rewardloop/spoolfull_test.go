@@ -69,7 +69,7 @@ func TestADurableGatewayOnAFullDiskSaysSoAndComesBack(t *testing.T) {
 	full := func() {
 		t.Helper()
 		for path, status := range map[string]int{
-			"/readyz": http.StatusServiceUnavailable, "/readyz?reward=default": http.StatusServiceUnavailable, "/v1/pending": http.StatusOK, "/": http.StatusOK,
+			"/readyz": http.StatusServiceUnavailable, "/readyz?reward=default": http.StatusServiceUnavailable, "/v1/pending": http.StatusOK, "/?plain": http.StatusOK,
 		} {
 			f.Await(path+" says that the spool is full", func() bool {
 				fill(t, others) // takes what the spool gives back

@@ -18,7 +18,7 @@ What of others is linked into rewardloop, loaded by it, or downloaded by it and 
 make. ` + "`scripts/tool.sh licences`" + ` writes this list; a test holds it to the code.
 rewardloop itself is under Apache-2.0, see ` + "`LICENSE`" + `.
 
-The image holds the texts: those of the Go modules and of ONNX Runtime in ` + "`/licenses`" + `, those of
+The image holds the texts: those of the Go modules, of the page's npm packages and of ONNX Runtime in ` + "`/licenses`" + `, those of
 Debian's packages in ` + "`/usr/share/doc/<package>/copyright`" + `. Models that are built into an image are
 under Apache-2.0 with the text of ` + "`/licenses/LICENSE`" + `.
 `
@@ -46,7 +46,17 @@ const libraries = `
 | C++ and compiler run-time libraries | the system's | GPL-3.0-or-later WITH GCC-exception-3.1 | needed by ONNX Runtime and Tesseract; Debian's libstdc++6 and libgcc-s1 | https://gcc.gnu.org |
 
 What these packages of Debian depend on comes with them, with its licences.
-No npm package is used but onnxruntime-node %[1]s, and of that only the library.
+Of the npm package onnxruntime-node %[1]s only the library is used.
+`
+
+const npmHead = `
+## npm packages
+
+Of what the status page is built and tested with (` + "`make web`, `make test-web`" + `) only what is in web/dist is shipped, embedded into the
+binary with the texts of its licences (web/dist/licences). web/package-lock.json lists what the others bring.
+
+| package | version | licence | what for | source |
+|---|---|---|---|---|
 `
 
 const tools = `
@@ -105,6 +115,12 @@ func document(root string, linked []module) ([]byte, error) {
 		fmt.Fprintf(&b, "| [%s](https://%s) | %s | %s |\n", m.path, m.path, m.version, m.licence)
 	}
 	fmt.Fprintf(&b, libraries, ort)
+	npm, err := npmTable(root)
+	if err != nil {
+		return nil, err
+	}
+	b.WriteString(npmHead)
+	b.WriteString(npm)
 	fmt.Fprintf(&b, tools, lint, vuln, sum)
 	packages, err := distributions(root)
 	if err != nil {

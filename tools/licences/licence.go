@@ -84,6 +84,13 @@ func writeTexts(ctx context.Context, root, into string, linked []module) error {
 			all = append(all, pair{filepath.Join(m.dir, name), filepath.Join(filepath.FromSlash(m.path)+"@"+m.version, name)})
 		}
 	}
+	npm, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(npmTexts), "*.txt"))
+	if err != nil {
+		return err
+	}
+	for _, from := range npm {
+		all = append(all, pair{from, filepath.Join("npm", filepath.Base(from))})
+	}
 	var faults []error
 	for _, p := range all {
 		text, err := os.ReadFile(p.from)

@@ -52,6 +52,22 @@ func TestEveryTextIsWritten(t *testing.T) {
 	for _, name := range []string{"LICENSE", filepath.Base(listName), "go/LICENSE"} {
 		assert.FileExists(t, filepath.Join(into, name))
 	}
+	npm, err := filepath.Glob(filepath.Join(into, "npm", "preact@*.txt"))
+	require.NoError(t, err)
+	require.Len(t, npm, 1)
+	text, err := os.ReadFile(npm[0])
+	require.NoError(t, err)
+	assert.Equal(t, []string{"MIT"}, identify(string(text)))
+}
+
+func TestAnNpmPackageWhoseLicenceIsNotKnownIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "web"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "web", "package.json"), []byte(`{"dependencies": {"preact": "11.0.0", "nobody-knows": "1.0.0"}}`), 0o600))
+	_, err := npmTable(dir)
+	require.ErrorContains(t, err, "nobody-knows, whose licence tools/licences/npm.go does not know")
+	require.ErrorContains(t, err, "the text of the licence of preact is not in web/dist/licences/preact@11.0.0.txt")
 }
 
 const (

@@ -2,7 +2,7 @@
 // binary, loaded by it, or downloaded by it and by make, with versions, licences
 // and sources. What is linked comes from go list, and the licence of each module
 // is told from the texts in the module cache; pinned Python packages come from the
-// requirement files, models from the catalogue. A text or a package whose licence
+// requirement files, npm's from web/package.json, models from the catalogue. A text or a package whose licence
 // is not known is an error, so that nothing comes in unseen.
 //
 //	scripts/tool.sh licences                 writes deploy/THIRD_PARTY.md

@@ -80,7 +80,7 @@ func TestCleanAllRemovesEveryFolderThatGitIgnores(t *testing.T) {
 	ignored, err := os.ReadFile(".gitignore")
 	require.NoError(t, err)
 	var want []string
-	for _, m := range regexp.MustCompile(`(?m)^/(.*)/$`).FindAllSubmatch(ignored, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^/(.*?)/?$`).FindAllSubmatch(ignored, -1) {
 		want = append(want, string(m[1]))
 	}
 	script, err := os.ReadFile("scripts/clean-all.sh")
