@@ -103,6 +103,7 @@ type Store struct {
 	latest  atomic.Int64 // key of the newest row
 	rows    atomic.Int64
 	bytes   atomic.Int64
+	put     atomic.Int64 // when the last result came, in nanoseconds since 1970
 
 	mu       sync.Mutex
 	queue    []work        // guarded by mu
@@ -247,7 +248,8 @@ func (s *Store) Latest() int64 { return s.latest.Load() }
 
 // Put takes a record. The record must not change afterwards.
 func (s *Store) Put(r Record) {
-	size := int64(2*len(r.Header.JSON())) + 1024
+	size := recordSize(&r)
+	s.put.Store(time.Now().UnixNano())
 	s.mu.Lock()
 	full := s.closed || len(s.queue) >= maxRows || s.rowBytes+size > maxRowBytes
 	if full {

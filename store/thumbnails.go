@@ -25,10 +25,12 @@ const (
 	mediaPerItem = 8 // of a sample
 )
 
-// Thumbnails are made within cpuShare of the CPUs: a picture of 512² takes some 6 ms. Of time that was not used a burst is kept.
+// Thumbnails are made within cpuShare of the CPUs while results come: a picture of 512² takes some 6 ms. Of time that was not used
+// a burst is kept. When no result has come for idleAfter all that wait are made.
 const (
-	cpuShare = 1.0 / 40
-	cpuBurst = time.Second
+	cpuShare  = 1.0 / 40
+	cpuBurst  = time.Second
+	idleAfter = 300 * time.Millisecond
 )
 
 // picture is one that waits for its thumbnail, with bytes of its own.
@@ -158,8 +160,9 @@ func spread(n int) (at []int) {
 
 // paintings makes thumbnails, one at a time, until Close.
 func (s *Store) paintings() {
+	runtime.LockOSThread() // whose time is measured
+	share := cpuShare * float64(runtime.GOMAXPROCS(0))
 	budget, since := cpuBurst, time.Now()
-	perSecond := time.Duration(float64(time.Second) * cpuShare * float64(runtime.GOMAXPROCS(0)))
 	for {
 		select {
 		case <-s.paint:
@@ -171,7 +174,7 @@ func (s *Store) paintings() {
 			if !ok {
 				break
 			}
-			began := time.Now()
+			began := threadTime()
 			t, err := s.paintOne(p)
 			s.mu.Lock()
 			s.picBytes -= p.size
@@ -183,20 +186,30 @@ func (s *Store) paintings() {
 				s.enqueue(work{thumb: t})
 			}
 			now := time.Now()
-			budget = min(budget+time.Duration(now.Sub(since).Seconds()*float64(perSecond)), cpuBurst) - now.Sub(began)
+			budget = min(budget+time.Duration(share*float64(now.Sub(since))), cpuBurst) - (threadTime() - began)
 			since = now
-			if budget >= 0 {
-				continue
-			}
-			wait := time.NewTimer(time.Duration(float64(-budget) / (cpuShare * float64(runtime.GOMAXPROCS(0)))))
-			select {
-			case <-wait.C:
-			case <-s.stop:
-				wait.Stop()
+			if budget < 0 && !s.rest(time.Duration(float64(-budget)/share)) {
 				return
 			}
 		}
 	}
+}
+
+// rest waits until the CPUs may be used again, or no results come any more; false: the store is closed.
+func (s *Store) rest(d time.Duration) bool {
+	for until := time.Now().Add(d); time.Now().Before(until); {
+		if time.Since(time.Unix(0, s.put.Load())) > idleAfter {
+			return true
+		}
+		t := time.NewTimer(min(time.Until(until), idleAfter/3))
+		select {
+		case <-t.C:
+		case <-s.stop:
+			t.Stop()
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Store) nextPicture() (p picture, ok bool) {

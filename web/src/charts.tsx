@@ -169,7 +169,6 @@ export function columnsOf(steps: HistoryStep[]): string[] {
 export function HistoryChart({ steps, run, pick, small }: { steps: HistoryStep[]; run: string; pick: (step: HistoryStep) => void; small?: boolean }) {
   const names = columnsOf(steps);
   const off = (a: Num, b: Num, sign: number) => (has(a) && has(b) ? a + sign * b : null);
-  const range = (lo: Num, hi: Num) => (has(lo) && has(hi) ? `(${score(lo)} to ${score(hi)})` : "");
   const panels: Panel[] = [{
     title: "reward, mean ± std", kind: "line", height: small ? 84 : 130, say: score,
     series: [{ name: "reward", cls: "c0", y: steps.map((s) => s.mean), lo: steps.map((s) => off(s.mean, s.std, -1)), hi: steps.map((s) => off(s.mean, s.std, 1)) }],
@@ -179,12 +178,12 @@ export function HistoryChart({ steps, run, pick, small }: { steps: HistoryStep[]
   for (const name of names.length > 1 ? names : []) {
     const of = (i: number) => steps[i]?.components[name];
     panels.push({
-      title: `${name}, 10 to 90 %`, kind: "line", height: small ? 38 : 56, say: score,
+      title: `${name}, mean ± std`, kind: "line", height: small ? 38 : 56, say: score,
       series: [{
         name, cls: tint(names, name), y: steps.map((s) => s.components[name]?.mean),
-        lo: steps.map((s) => s.components[name]?.p10), hi: steps.map((s) => s.components[name]?.p90),
+        lo: steps.map((s) => off(s.components[name]?.mean, s.components[name]?.std, -1)), hi: steps.map((s) => off(s.components[name]?.mean, s.components[name]?.std, 1)),
       }],
-      note: (i) => range(of(i)?.p10, of(i)?.p90),
+      note: (i) => (has(of(i)?.std) ? "± " + score(of(i)?.std) : ""),
     });
   }
   panels.push({

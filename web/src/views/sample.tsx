@@ -212,7 +212,7 @@ function Shot({ media, row, said, boxes }: { media: Media; row: Whole; said: Sai
         </div>
       )}
       <figcaption>
-        {video ? `frame ${nth(frame) + 1} of ${count(media.frames)}, ` : ""}{media.width} × {media.height}{" "}
+        {video ? `frame ${nth(frame) + 1} of ${count(media.frames)}, ` : ""}{has(media.width) && has(media.height) ? `${media.width} × ${media.height}` : ""}{" "}
         {media.full && !video && <button type="button" class="plain" aria-pressed={full} onClick={() => setFull(!full)}>{full ? "small" : "original"}</button>}{" "}
         <Save media={media} row={row} fail={setWhy} />
         {why && <span class="bad"> {why}</span>}
@@ -292,7 +292,9 @@ function Times({ of }: { of: Record<string, number> }) {
   if (has(of.queue)) rows.push(["queue", 0, of.queue, "t-queue"]);
   if (has(of.decode)) rows.push(["decode", queue, of.decode, "t-decode"]);
   if (has(of.score)) rows.push(["score", queue, of.score, "t-score"]);
-  for (const [k, v] of stages) rows.push([k.replace(/^component\//, ""), k.startsWith("component/") ? queue : Math.max(0, queue - v), v, k.startsWith("component/") ? "t-part" : "t-queue"]);
+  // A model's batch is waited for after decoding, and runs last.
+  const began: Record<string, number> = { claim: Math.max(0, queue - (of.claim ?? 0)), batch_wait: queue + (of.decode ?? 0), infer: Math.max(queue, queue + (of.score ?? 0) - (of.infer ?? 0)) };
+  for (const [k, v] of stages) rows.push([k.replace(/^component\//, ""), began[k] ?? queue, v, k.startsWith("component/") ? "t-part" : "t-queue"]);
   return (
     <dl class="times">
       {rows.slice(0, 24).map(([name, from, took, cls]) => (
