@@ -146,6 +146,10 @@ func (s schemas) fields(t reflect.Type, properties node, required *[]string) {
 			s.fields(f.Type, properties, required)
 			continue
 		}
+		if f.Anonymous && name == "" && f.Type.Kind() == reflect.Pointer && f.Type.Elem().Kind() == reflect.Struct {
+			s.fields(f.Type.Elem(), properties, new([]string)) // where it is nil none of them is there
+			continue
+		}
 		if !f.IsExported() || name == "-" {
 			continue
 		}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
@@ -18,7 +20,7 @@ import (
 // What a server answers has the form that /openapi.json says, wherever it says one.
 func TestAnswersHaveTheFormOfTheDocument(t *testing.T) {
 	t.Parallel()
-	_, addr := serving(t, "reward.custom_reward_function.path=builtin://jpeg_incompressibility", "reward.num_workers=1")
+	_, addr := serving(t, "reward.custom_reward_function.path=builtin://jpeg_incompressibility", "reward.num_workers=1", "++store.path="+filepath.Join(t.TempDir(), "store.db"))
 	c := dialled(t, addr, "run")
 	require.NoError(t, c.Step(rewards.Train, 1, 2))
 	var group []rewards.Sample
@@ -32,6 +34,7 @@ func TestAnswersHaveTheFormOfTheDocument(t *testing.T) {
 	_, err = f.Wait(t.Context())
 	require.NoError(t, err)
 
+	require.Eventually(t, func() bool { return strings.Contains(get(t, "http://"+addr+"/v1/results"), `"total":3`) }, 30*time.Second, 10*time.Millisecond, "they are kept")
 	text := get(t, "http://"+addr+"/openapi.json")
 	whole, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	require.NoError(t, err)
@@ -62,7 +65,7 @@ func TestAnswersHaveTheFormOfTheDocument(t *testing.T) {
 		if _, described := o.Responses["200"].Content["application/json"]; !ok || !described || path == "/v1/models" {
 			continue
 		}
-		url := strings.NewReplacer("{run}", "run", "{step}", "1", "{name}", "default").Replace(path)
+		url := strings.NewReplacer("{run}", "run", "{step}", "1", "{name}", "default", "{key}", "1").Replace(path)
 		conforms(path, []byte(get(t, "http://"+addr+url)), "paths", path, "get", "responses", "200")
 		checked++
 	}
