@@ -43,17 +43,17 @@ func (p *parts) openStore(ctx context.Context, path string) *recorder {
 		}
 		var yaml strings.Builder
 		if err := p.cfg.Print(&yaml); err != nil {
-			p.log.Warn("the store has no configuration beside its results", "error", err)
+			p.log.WarnContext(ctx, "the store has no configuration beside its results", "error", err)
 		}
 		for name, profile := range p.cfg.Profiles {
 			s.Describe(store.Described{Digest: digest(profile), Reward: name, Version: p.version, YAML: yaml.String(), Hashes: p.hashes(profile)})
 		}
 		r.store.Store(s)
-		p.log.Info("results are kept", "file", path, "keep", p.cfg.Store.Keep)
+		p.log.InfoContext(ctx, "results are kept", "file", path, "keep", p.cfg.Store.Keep)
 		return nil
 	}
 	if err := try(ctx); err != nil {
-		p.log.Warn("results are not kept: the store cannot be opened; rewards are not affected, and it is tried again each minute", "error", err)
+		p.log.WarnContext(ctx, "results are not kept: the store cannot be opened; rewards are not affected, and it is tried again each minute", "error", err)
 		r.work.Go(func() { r.retry(try, p.log) }) // ends with close
 	}
 	return r
@@ -97,7 +97,7 @@ func (r *recorder) retry(try func(context.Context) error, log *slog.Logger) {
 		if err := try(ctx); err == nil {
 			return
 		} else {
-			log.Debug("the store cannot be opened", "error", err)
+			log.DebugContext(ctx, "the store cannot be opened", "error", err)
 		}
 	}
 }

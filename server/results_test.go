@@ -77,28 +77,26 @@ func keptSite(t *testing.T, s *store.Store) *site {
 	return newSite(t, siteOptions{server: func(o *server.Options) { o.Store = func() *store.Store { return s } }})
 }
 
-// got is the answer to a GET, decoded where into is not nil.
-func got(t *testing.T, s *site, path string, into any) *http.Response {
+// answered is the answer to a GET.
+type answered struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// got asks, and decodes the answer where into is not nil.
+func got(t *testing.T, s *site, path string, into any) answered {
 	t.Helper()
 	resp, err := s.client.Get(s.url + path)
 	require.NoError(t, err)
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, errorsOf(err, resp.Body.Close()))
+	require.NoError(t, err)
 	if into != nil {
 		require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", path, body)
 		require.NoError(t, json.Unmarshal(body, into), "%s: %s", path, body)
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return resp
-}
-
-func errorsOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return answered{resp.StatusCode, resp.Header, body}
 }
 
 type listed struct {
@@ -158,16 +156,16 @@ func TestAKeptPictureIsServedSoThatNothingInItRuns(t *testing.T) {
 	s := keptSite(t, filled(t))
 	for _, path := range []string{"/v1/results/1/media/0", "/v1/results/1/media/0?full=1", "/v1/results/1/media/0?frame=0"} {
 		resp := got(t, s, path, nil)
-		require.Equal(t, http.StatusOK, resp.StatusCode)
-		assert.Equal(t, "image/jpeg", resp.Header.Get("Content-Type"))
-		assert.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
-		assert.Contains(t, resp.Header.Get("Content-Security-Policy"), "sandbox")
-		img, err := jpeg.Decode(resp.Body)
+		require.Equal(t, http.StatusOK, resp.status)
+		assert.Equal(t, "image/jpeg", resp.header.Get("Content-Type"))
+		assert.Equal(t, "nosniff", resp.header.Get("X-Content-Type-Options"))
+		assert.Contains(t, resp.header.Get("Content-Security-Policy"), "sandbox")
+		img, err := jpeg.Decode(bytes.NewReader(resp.body))
 		require.NoError(t, err)
 		assert.Equal(t, image.Pt(40, 20), img.Bounds().Size())
 	}
 	for _, path := range []string{"/v1/results/1/media/1", "/v1/results/2/media/0", "/v1/results/99/media/0", "/v1/results/1/media/0?frame=3", "/v1/results/1/media/4?full=1"} {
-		assert.Equal(t, http.StatusNotFound, got(t, s, path, nil).StatusCode, path)
+		assert.Equal(t, http.StatusNotFound, got(t, s, path, nil).status, path)
 	}
 }
 
@@ -189,9 +187,8 @@ func TestBadQueriesOfResultsAreRefusedByName(t *testing.T) {
 		"/v1/runs/r%2F1/steps/1/groups?split=none": "split",
 	} {
 		resp := got(t, s, path, nil)
-		body, _ := io.ReadAll(resp.Body)
-		assert.Equal(t, http.StatusBadRequest, resp.StatusCode, "%s: %s", path, body)
-		assert.Contains(t, string(body), says, path)
+		assert.Equal(t, http.StatusBadRequest, resp.status, "%s: %s", path, resp.body)
+		assert.Contains(t, string(resp.body), says, path)
 	}
 }
 
@@ -202,11 +199,9 @@ func TestWhereNothingIsKeptListsAreEmpty(t *testing.T) {
 			"/v1/results": `{"results":[],"total":0}`, "/v1/history?run=a": `{"steps":[]}`, "/v1/history/runs": `{"runs":[]}`, "/v1/hints?run=a": `{"hints":[]}`,
 			"/v1/runs/a/steps/1/groups": `{"groups":[]}`, "/v1/runs/a/steps/1/histogram": `{"columns":{}}`,
 		} {
-			resp := got(t, s, path, nil)
-			body, _ := io.ReadAll(resp.Body)
-			assert.JSONEq(t, want, string(body), "%s: %s", name, path)
+			assert.JSONEq(t, want, string(got(t, s, path, nil).body), "%s: %s", name, path)
 		}
-		assert.Equal(t, http.StatusNotFound, got(t, s, "/v1/results/1", nil).StatusCode)
+		assert.Equal(t, http.StatusNotFound, got(t, s, "/v1/results/1", nil).status)
 		var v server.Overview
 		got(t, s, "/v1/overview", &v)
 		assert.False(t, v.Store.On)
