@@ -23,7 +23,7 @@ func (s *Store) write() {
 	alone := 0 // so many items are written one by one, because one of them cannot be written
 	var end time.Time
 	for {
-		closing := s.waitForWork(pause)
+		closing := s.waitForWork(pause, alone > 0)
 		if closing && end.IsZero() {
 			end = time.Now().Add(closeTimeout)
 		}
@@ -77,8 +77,8 @@ func (s *Store) write() {
 	}
 }
 
-// waitForWork waits until there is something to write and a batch may be full, after a pause that follows a failure.
-func (s *Store) waitForWork(pause time.Duration) (closing bool) {
+// waitForWork waits until there is something to write and a batch may be full, after a pause that follows a failure; not, if there is.
+func (s *Store) waitForWork(pause time.Duration, there bool) (closing bool) {
 	if pause > 0 {
 		t := time.NewTimer(pause)
 		defer t.Stop()
@@ -87,6 +87,14 @@ func (s *Store) waitForWork(pause time.Duration) (closing bool) {
 			return false
 		case <-s.stop:
 			return true
+		}
+	}
+	if there {
+		select {
+		case <-s.stop:
+			return true
+		default:
+			return false
 		}
 	}
 	select {
