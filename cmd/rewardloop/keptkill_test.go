@@ -99,7 +99,7 @@ func keptThroughKills(t *testing.T, kills int) {
 	lost, rows, begin, without := 0, 0, 0, 0
 	stored := map[string]bool{}
 	for k := 1; k <= kills; k++ {
-		until := begin + 50 + rand.IntN(1500) //nolint:gosec // any moment
+		until := begin + 50 + rand.IntN(4000) //nolint:gosec // any moment
 		for len(got.all()) < until {
 			select {
 			case <-got.more:
