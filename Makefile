@@ -43,7 +43,7 @@ export GO PYTHON INSTALL FUZZTIME COUNT VERSION STAY
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-replay test-verl test-clients test-ray test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +74,10 @@ test-gpu: ## the tests that need an NVIDIA card, where there is one
 test-fault: ## real processes killed, stopped, cut off and restarted under load; root for the network (six minutes), and ten minutes of use; REWARDLOOP_RESULTS=1 writes docs/results/faults.md
 	@scripts/deps.sh debian go
 	@scripts/test-fault.sh
+
+test-replay: ## 102,000 kept rewards scored again with another concurrency, the same to the last bit (half an hour)
+	@scripts/deps.sh debian pip go
+	@scripts/test-replay.sh
 
 test-verl: build ## the plug-ins with the real verl, in .cache/verl (5 GB to download); verl-omni by REWARDLOOP_VERL_OMNI, flow_grpo's loop by REWARDLOOP_FLOW_GRPO
 	@scripts/test-verl.sh

@@ -84,7 +84,7 @@ func replayCommand(e *env) *cobra.Command {
 }
 
 // replayStepTime is how long a step may take.
-const replayStepTime = 30 * 24 * time.Hour
+const replayStepTime = 24 * time.Hour
 
 // replaying is one replay.
 type replaying struct {
@@ -479,7 +479,7 @@ func (x *replaying) report(w io.Writer) {
 		fmt.Fprintf(w, "%s left out: the configuration has no reward %s; give it one of this name\n", rewards.Count(x.unknown[name], "sample"), shownText(name))
 	}
 	if x.partial > 0 {
-		fmt.Fprintf(w, "%s in prompt groups of which members are missing: a reward of whole groups differs\n", rewards.Count(x.partial, "sample"))
+		fmt.Fprintf(w, "%s in prompt groups of which members are missing: a reward of whole groups may differ\n", rewards.Count(x.partial, "sample"))
 	}
 	if gone > 0 {
 		fmt.Fprintf(w, "%s without a reward now\n", rewards.Count(gone, "sample"))
