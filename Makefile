@@ -43,7 +43,7 @@ export GO PYTHON INSTALL FUZZTIME COUNT VERSION STAY
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-replay test-verl test-clients test-ray test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-replay test-verl test-clients test-ray test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-store bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -156,6 +156,9 @@ bench-capacity: build ort models ## calls under way at a time, weights, and an e
 
 bench-queue: build ## what a hundred idle workers of a hundred profiles cost the broker and the gateway, and 25,600 leases the broker, into docs/results (five minutes)
 	scripts/tool.sh bench -suite queue -n 3 -t 20s $(BENCHFLAGS)
+
+bench-store: build ## a server that keeps results beside one that does not, texts and pictures, into docs/results (five minutes)
+	scripts/tool.sh bench -suite store -n 5 -t 12s $(BENCHFLAGS)
 
 bench-pymodels: build ## models in Python in batches beside the same models alone, into docs/results (ten minutes); torch: make test-pymodels first; BENCHFLAGS="-rows trickle/ -t 5s" for one case
 	@scripts/deps.sh python

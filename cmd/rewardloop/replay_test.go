@@ -178,4 +178,3 @@ func TestPicturesWithTextsThatWereKeptAreReadAgainToTheLastBit(t *testing.T) {
 		before: []string{"reward.num_workers=2", "pool.onnx.slots=1"}, now: []string{"reward.num_workers=8", "pool.onnx.slots=2"},
 	}.again(t)
 }
-
