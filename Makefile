@@ -45,7 +45,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Servers of tests and tools keep no results in the user's folder.
 export REWARDLOOP_STORE ?= off
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-verl test-clients test-ray test-web web web-shots test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
+.PHONY: help demo unit test race storm test-gpu test-fault test-replay test-verl test-clients test-ray test-web web web-shots test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,10 @@ test-gpu: ## the tests that need an NVIDIA card, where there is one
 test-fault: ## real processes killed, stopped, cut off and restarted under load; root for the network (six minutes), and ten minutes of use; REWARDLOOP_RESULTS=1 writes docs/results/faults.md
 	@scripts/deps.sh debian go
 	@scripts/test-fault.sh
+
+test-replay: ## 102,000 kept rewards scored again with another concurrency, the same to the last bit (half an hour)
+	@scripts/deps.sh debian pip go
+	@scripts/test-replay.sh
 
 test-verl: build ## the plug-ins with the real verl, in .cache/verl (5 GB to download); verl-omni by REWARDLOOP_VERL_OMNI, flow_grpo's loop by REWARDLOOP_FLOW_GRPO
 	@scripts/test-verl.sh
@@ -163,6 +167,9 @@ bench-capacity: build ort models ## calls under way at a time, weights, and an e
 
 bench-queue: build ## what a hundred idle workers of a hundred profiles cost the broker and the gateway, and 25,600 leases the broker, into docs/results (five minutes)
 	scripts/tool.sh bench -suite queue -n 3 -t 20s $(BENCHFLAGS)
+
+bench-store: build ## a server that keeps results beside one that does not, texts and pictures, into docs/results (five minutes)
+	scripts/tool.sh bench -suite store -n 5 -t 12s $(BENCHFLAGS)
 
 bench-pymodels: build ## models in Python in batches beside the same models alone, into docs/results (ten minutes); torch: make test-pymodels first; BENCHFLAGS="-rows trickle/ -t 5s" for one case
 	@scripts/deps.sh python

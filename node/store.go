@@ -20,8 +20,12 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// storeRetry is after how long a store is tried again that could not be opened.
-const storeRetry = time.Minute
+// A store that could not be opened is tried again after storeRetryFirst, then after twice as long each time, up to storeRetry: another
+// server may be about to end.
+const (
+	storeRetryFirst = time.Second
+	storeRetry      = time.Minute
+)
 
 // recorder hands what becomes of samples to the store, once that is open. A store that cannot be opened costs a warning and no sample.
 type recorder struct {
@@ -30,7 +34,7 @@ type recorder struct {
 	work  sync.WaitGroup
 }
 
-// openStore opens the store, or tries again each minute; nil: nothing is kept.
+// openStore opens the store, or tries again up to each minute; nil: nothing is kept.
 func (p *parts) openStore(ctx context.Context, path string) *recorder {
 	if p.cfg.Store.Keep == store.KeepOff || path == "" {
 		return nil
@@ -53,7 +57,7 @@ func (p *parts) openStore(ctx context.Context, path string) *recorder {
 		return nil
 	}
 	if err := try(ctx); err != nil {
-		p.log.WarnContext(ctx, "results are not kept: the store cannot be opened; rewards are not affected, and it is tried again each minute", "error", err)
+		p.log.WarnContext(ctx, "results are not kept: the store cannot be opened; rewards are not affected, and it is tried again, soon and then each minute", "error", err)
 		r.work.Go(func() { r.retry(try, p.log) }) // ends with close
 	}
 	return r
@@ -86,12 +90,12 @@ func (p *parts) hashes(profile *config.Profile) map[string]string {
 func (r *recorder) retry(try func(context.Context) error, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	t := time.NewTicker(storeRetry)
-	defer t.Stop()
-	for {
+	for wait := storeRetryFirst; ; wait = min(2*wait, storeRetry) {
+		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
 		case <-r.stop:
+			t.Stop()
 			return
 		}
 		if err := try(ctx); err == nil {

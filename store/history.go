@@ -110,9 +110,11 @@ func (c *Column) finish(sum, squares float64) {
 	if c.N == 0 {
 		return
 	}
-	mean := sum / float64(c.N)
-	std := math.Sqrt(math.Max(0, squares/float64(c.N)-mean*mean))
-	c.Mean, c.Std = &mean, &std
+	mean := finite(sum) / float64(c.N)
+	c.Mean = &mean
+	if std := math.Sqrt(math.Max(0, squares/float64(c.N)-mean*mean)); squares < math.MaxFloat64/2 && !math.IsInf(mean*mean, 0) { // else it is not known
+		c.Std = &std
+	}
 }
 
 // addGroups counts the groups of a step, once for as long as no sample is added.
@@ -259,15 +261,15 @@ func (r *Reader) Groups(ctx context.Context, q Query) ([]*Group, error) {
 		for _, m := range g.Members {
 			if m.Score != nil {
 				c.N++
-				sum += *m.Score
-				squares += *m.Score * *m.Score
+				sum = finite(sum + *m.Score)
+				squares = finite(squares + *m.Score**m.Score)
 				least, largest = min(least, *m.Score), max(largest, *m.Score)
 			}
 		}
 		c.finish(sum, squares)
 		g.Mean, g.Std, g.Size = c.Mean, c.Std, max(g.Size, len(g.Members))
 		if g.ZeroStd = c.N > 1 && least == largest; g.ZeroStd {
-			*g.Std = 0
+			g.Std = new(float64)
 		}
 		slices.SortStableFunc(g.Members, func(a, b Member) int { return compareIndex(a.Index, b.Index) })
 	}
@@ -336,7 +338,7 @@ func histogramOf(values []float64, failed int) *Histogram {
 	for _, v := range values {
 		bin := 0
 		if h.Hi > h.Lo {
-			bin = min(int((v-h.Lo)/(h.Hi-h.Lo)*histogramBins), histogramBins-1)
+			bin = min(int((v/2-h.Lo/2)/(h.Hi/2-h.Lo/2)*histogramBins), histogramBins-1) // halves: the whole may be more than a float64 has
 		}
 		h.Counts[bin]++
 	}

@@ -355,6 +355,35 @@ func (r *Reader) Sample(ctx context.Context, key int64) (*rewards.Sample, error)
 	return f.Sample(), nil
 }
 
+// Kept returns a row in full, but for its configuration and its media's addresses, and its sample with all its bytes.
+func (r *Reader) Kept(ctx context.Context, key int64) (*Row, *rewards.Sample, error) {
+	var data []byte
+	row, err := scan(withData{r.db.QueryRowContext(ctx, "SELECT "+rowColumns+", p.data FROM results r LEFT JOIN payloads p "+
+		"ON p.run = r.run AND p.epoch = r.epoch AND p.id = r.id WHERE r.key = ?", key), &data}, true)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil, fmt.Errorf("result %d: %w", key, ErrNotFound)
+	} else if err != nil {
+		return nil, nil, err
+	}
+	f, err := wire.Restore(row.Header.JSON(), data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("result %d is damaged: %w: %w", key, err, ErrNotFound)
+	}
+	if !f.Whole() {
+		return nil, nil, fmt.Errorf("the bytes of the media of result %d: %w; store.keep: full keeps them", key, ErrNotFound)
+	}
+	return row, f.Sample(), nil
+}
+
+// withData is a row with one more column.
+type withData struct {
+	scanner
+
+	data *[]byte
+}
+
+func (w withData) Scan(into ...any) error { return w.scanner.Scan(append(into, w.data)...) }
+
 func notFound(err error, what string, args ...any) error {
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

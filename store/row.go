@@ -151,6 +151,9 @@ func (r *Row) fill(head, result []byte, whole bool) {
 		r.Error = &rewards.ComponentError{Class: rewards.Internal, Message: "the store's row is damaged: " + err.Error()}
 	}
 	s, res := &r.Header.Sample, r.Result
+	if res.RewardScore != nil {
+		r.Score = res.RewardScore // the column has no negative zero
+	}
 	r.Index, r.GroupSize, r.DataSource, r.Prompt, r.Response = s.Index, s.GroupSize, s.DataSource, s.Prompt, s.Response
 	r.Components, r.Fallback, r.Worker, r.Attempts, r.TimingMS, r.Config = Components(res), res.Fallback, res.Worker, res.Attempts, res.TimingMS, res.Config
 	if r.Components == nil {

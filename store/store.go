@@ -255,16 +255,22 @@ func (s *Store) Put(r Record) {
 	if full {
 		s.dropped++
 	} else {
-		s.queue = append(s.queue, work{record: &r})
+		s.push(work{record: &r})
 		s.rowBytes += size
 		s.count.set(s.count.value() + 1)
 	}
 	s.mu.Unlock()
 	if full {
 		s.metrics.dropped.WithLabelValues("result").Inc()
-		return
 	}
-	poke(s.wake)
+}
+
+// push adds to the queue, and wakes the writer where it does not know of the queue or waits until a batch is full. The caller holds mu.
+func (s *Store) push(w work) {
+	s.queue = append(s.queue, w)
+	if n := len(s.queue); n == 1 || n == batchRows {
+		poke(s.wake)
+	}
 }
 
 // EndStep takes what is known of a step that is over, Describe what a digest stands for.
@@ -277,10 +283,9 @@ func (s *Store) Describe(d Described) { s.enqueue(work{config: &d}) }
 func (s *Store) enqueue(w work) {
 	s.mu.Lock()
 	if !s.closed && len(s.queue) < maxRows+4096 {
-		s.queue = append(s.queue, w)
+		s.push(w)
 	}
 	s.mu.Unlock()
-	poke(s.wake)
 }
 
 func poke(c chan struct{}) {

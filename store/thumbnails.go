@@ -82,9 +82,8 @@ func (s *Store) payload(key SampleKey, rest []byte) {
 	}
 	w := work{payload: &payload{key, bytes.Clone(rest)}}
 	s.mu.Lock()
-	s.queue = append(s.queue, w)
+	s.push(w)
 	s.mu.Unlock()
-	poke(s.wake)
 }
 
 // picture lets one wait for its thumbnail. Where many wait, only those of failed samples join them.

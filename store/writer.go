@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/wire"
@@ -18,55 +19,87 @@ import (
 func (s *Store) write() {
 	w := &writer{store: s, names: map[string]int64{}}
 	pause, batches := time.Duration(0), 0
+	alone := 0 // so many items are written one by one, because one of them cannot be written
+	var end time.Time
 	for {
-		more, closing := s.waitForWork(pause)
-		if !more {
-			return
+		closing := s.waitForWork(pause, alone > 0)
+		if closing && end.IsZero() {
+			end = time.Now().Add(closeTimeout)
 		}
-		batch := s.take()
+		most := batchRows
+		if alone > 0 {
+			most = 1
+		}
+		batch := s.take(most)
 		if len(batch) == 0 {
 			if closing {
 				return
 			}
 			continue
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		deadline := end
+		if !closing {
+			deadline = time.Now().Add(closeTimeout)
+		}
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		err := w.batch(ctx, batch)
-		if err == nil && batches%checkSizeEvery == 0 {
-			err = w.trim(ctx)
+		alone = max(0, alone-len(batch))
+		switch {
+		case err == nil:
+			clear(batch) // the queue's array holds it
+			if batches%checkSizeEvery == 0 {
+				err = w.trim(ctx)
+			}
+		case !unwritable(err):
+			s.giveBack(batch)
+		case len(batch) > 1:
+			alone, err = len(batch), nil
+			s.giveBack(batch)
+		default:
+			s.leaveOut(batch[0], err)
+			err = nil
 		}
 		cancel()
 		batches++
 		if err != nil {
-			w.forget()
 			pause = min(max(2*pause, retryFirst), retryMost)
-			s.failed(err, batch)
+			s.failed(err)
 			if closing {
 				return // what is left was counted as taken: the next process says so
 			}
 			continue
 		}
-		s.recovered()
+		if alone == 0 {
+			s.recovered()
+		}
 		pause = 0
 	}
 }
 
-// waitForWork waits until there is something to write and a batch may be full, after a pause that follows a failure.
-func (s *Store) waitForWork(pause time.Duration) (more, closing bool) {
+// waitForWork waits until there is something to write and a batch may be full, after a pause that follows a failure; not, if there is.
+func (s *Store) waitForWork(pause time.Duration, there bool) (closing bool) {
 	if pause > 0 {
 		t := time.NewTimer(pause)
 		defer t.Stop()
 		select {
 		case <-t.C:
-			return true, false
+			return false
 		case <-s.stop:
-			return true, true
+			return true
+		}
+	}
+	if there {
+		select {
+		case <-s.stop:
+			return true
+		default:
+			return false
 		}
 	}
 	select {
 	case <-s.wake:
 	case <-s.stop:
-		return true, true
+		return true
 	}
 	t := time.NewTimer(batchWait)
 	defer t.Stop()
@@ -75,24 +108,26 @@ func (s *Store) waitForWork(pause time.Duration) (more, closing bool) {
 		n := len(s.queue)
 		s.mu.Unlock()
 		if n >= batchRows {
-			return true, false
+			return false
 		}
 		select {
 		case <-s.wake:
 		case <-t.C:
-			poke(s.wake) // there may be more than the batch
-			return true, false
+			return false
 		case <-s.stop:
-			return true, true
+			return true
 		}
 	}
 }
 
-// take takes a batch from the queue.
-func (s *Store) take() []work {
+// take takes a batch from the queue, and has the writer come back where there is more.
+func (s *Store) take(most int) []work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(s.queue), batchRows)
+	n := min(len(s.queue), most)
+	if n < len(s.queue) {
+		poke(s.wake)
+	}
 	batch := s.queue[:n:n]
 	s.queue = s.queue[n:]
 	if len(s.queue) == 0 {
@@ -117,11 +152,53 @@ func (s *Store) weigh(w work, sign int64) {
 // recordSize is about what a record holds in memory.
 func recordSize(r *Record) int64 { return int64(2*len(r.Header.JSON())) + 1024 }
 
-// failed puts a batch back in front, as far as there is room, and says why once.
-func (s *Store) failed(err error, batch []work) {
+// giveBack puts a batch back in front, whose transaction was rolled back.
+func (s *Store) giveBack(batch []work) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range batch {
+		s.weigh(w, 1)
+	}
+	s.queue = append(batch, s.queue...)
+	poke(s.wake)
+}
+
+// unwritable reports whether SQLite refuses a row for what is in it, so that it would never be written.
+func unwritable(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
+		return true
+	}
+	return false
+}
+
+// leaveOut drops what can never be written.
+func (s *Store) leaveOut(w work, err error) {
+	what := "payload"
+	switch {
+	case w.record != nil:
+		what = "result"
+	case w.thumb != nil:
+		what = "picture"
+	}
+	s.metrics.dropped.WithLabelValues(what).Inc()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.record != nil {
+		s.dropped++
+		s.count.set(s.count.value() - 1)
+	}
+	s.log.Warn("the store leaves out what cannot be written", "file", s.path, "what", what, "error", err)
+}
+
+// failed says once why nothing is written.
+func (s *Store) failed(err error) {
 	reason := "other"
-	const sqliteFull = 13 // SQLITE_FULL
-	if e := (*sqlite.Error)(nil); errors.As(err, &e) && e.Code()&0xff == sqliteFull {
+	if e := (*sqlite.Error)(nil); errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_FULL {
 		reason = "full"
 	}
 	s.metrics.failed.WithLabelValues(reason).Inc()
@@ -129,10 +206,6 @@ func (s *Store) failed(err error, batch []work) {
 	defer s.mu.Unlock()
 	first := s.fault == nil
 	s.fault = err
-	for _, w := range batch {
-		s.weigh(w, 1)
-	}
-	s.queue = append(batch, s.queue...)
 	if first {
 		s.log.Warn("the store cannot write results; rewards are not affected, and it tries again", "file", s.path, "error", err, "waiting", len(s.queue))
 	}
@@ -153,9 +226,6 @@ type writer struct {
 	names map[string]int64 // their ids
 }
 
-// forget drops what a transaction that was rolled back may have put in.
-func (w *writer) forget() { clear(w.names) }
-
 // batch writes in one transaction.
 func (w *writer) batch(ctx context.Context, batch []work) (err error) {
 	tx, err := w.store.db.BeginTx(ctx, nil)
@@ -164,13 +234,17 @@ func (w *writer) batch(ctx context.Context, batch []work) (err error) {
 	}
 	defer func() {
 		if err != nil {
+			clear(w.names) // some of them may have gone with the transaction
 			err = errors.Join(err, ignoreDone(tx.Rollback()))
 		}
 	}()
-	b := &transaction{writer: w, ctx: ctx, tx: tx, columns: map[columnKey]*column{}}
+	b := &transaction{writer: w, tx: tx, inserts: map[int]*sql.Stmt{}, columns: map[columnKey]*column{}}
 	defer b.close()
 	rows := int64(0)
 	for _, item := range batch {
+		if err = ctx.Err(); err != nil { // statements are not told: that takes a goroutine for each of them
+			return err
+		}
 		switch {
 		case item.record != nil:
 			err = b.record(item.record)
@@ -187,6 +261,9 @@ func (w *writer) batch(ctx context.Context, batch []work) (err error) {
 		if err != nil {
 			return err
 		}
+	}
+	if err = b.writeRows(1); err != nil {
+		return err
 	}
 	if err = b.writeColumns(); err != nil {
 		return err
@@ -216,18 +293,24 @@ func ignoreDone(err error) error {
 type transaction struct {
 	*writer
 
-	ctx    context.Context //nolint:containedctx // of the batch
-	tx     *sql.Tx
-	insert *sql.Stmt
-	last   int64 // key
+	tx      *sql.Tx
+	rows    []any             // values of rows that are not written yet, resultColumns each
+	inserts map[int]*sql.Stmt // by their number of rows
+	last    int64             // key
 
 	columns map[columnKey]*column
 }
 
 func (b *transaction) close() {
-	if b.insert != nil {
-		_ = b.insert.Close() // it goes with its transaction
+	for _, s := range b.inserts {
+		_ = s.Close() // it goes with its transaction
 	}
+}
+
+// exec is one statement, whose wait for a lock busyTimeout bounds.
+func (b *transaction) exec(text string, args ...any) error {
+	_, err := b.tx.ExecContext(context.Background(), text, args...)
+	return err
 }
 
 // name is the id of a name.
@@ -235,11 +318,11 @@ func (b *transaction) name(name string) (int64, error) {
 	if id, ok := b.names[name]; ok {
 		return id, nil
 	}
-	if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO names (name) VALUES (?) ON CONFLICT DO NOTHING", name); err != nil {
+	if err := b.exec("INSERT INTO names (name) VALUES (?) ON CONFLICT DO NOTHING", name); err != nil {
 		return 0, err
 	}
 	var id int64
-	if err := b.tx.QueryRowContext(b.ctx, "SELECT id FROM names WHERE name = ?", name).Scan(&id); err != nil {
+	if err := b.tx.QueryRowContext(context.Background(), "SELECT id FROM names WHERE name = ?", name).Scan(&id); err != nil {
 		return 0, err
 	}
 	if len(b.names) > 10_000 {
@@ -258,12 +341,6 @@ func (b *transaction) record(r *Record) error {
 	if err != nil {
 		return err
 	}
-	if b.insert == nil {
-		if b.insert, err = b.tx.PrepareContext(b.ctx, "INSERT INTO results (run, epoch, split, step, id, uid, reward, outcome, score, total_ms, finished, head, result) "+
-			"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"); err != nil {
-			return err
-		}
-	}
 	result, err := wire.EncodeResult(r.Result)
 	if err != nil { // a scorer put something there that JSON has not: the row says so without it
 		bare := *r.Result
@@ -277,14 +354,45 @@ func (b *transaction) record(r *Record) error {
 	if r.Result.RewardScore != nil {
 		score = *r.Result.RewardScore
 	}
-	res, err := b.insert.ExecContext(b.ctx, run, int64(r.Epoch), splitCode(r.Split), r.Step, r.Result.ID, s.UID, reward, //nolint:gosec // microseconds
+	b.rows = append(b.rows, run, int64(r.Epoch), splitCode(r.Split), r.Step, r.Result.ID, s.UID, reward, //nolint:gosec // microseconds
 		string(r.Result.Outcome), score, r.Result.TimingMS["total"], r.Finished.UnixMicro(), r.Header.JSON(), result)
-	if err != nil {
-		return err
-	}
 	b.count(run, r)
-	b.last, err = res.LastInsertId()
-	return err
+	return b.writeRows(rowsAtATime)
+}
+
+const (
+	resultColumns = 13
+	// rowsAtATime is how many rows a statement writes, which costs half as much as a statement for each of them.
+	rowsAtATime = 32
+)
+
+// writeRows writes the rows that wait in statements of rowsAtATime, where that many do, and the rest in statements of one row if least is 1.
+func (b *transaction) writeRows(least int) error {
+	for len(b.rows) >= least*resultColumns {
+		n := 1
+		if len(b.rows) >= rowsAtATime*resultColumns {
+			n = rowsAtATime
+		}
+		insert := b.inserts[n]
+		if insert == nil {
+			values := ", (?" + strings.Repeat(", ?", resultColumns-1) + ")"
+			var err error
+			if insert, err = b.tx.PrepareContext(context.Background(), "INSERT INTO results (run, epoch, split, step, id, uid, reward, outcome, score, total_ms, finished, head, result) VALUES "+
+				strings.Repeat(values, n)[2:]); err != nil {
+				return err
+			}
+			b.inserts[n] = insert
+		}
+		res, err := insert.ExecContext(context.Background(), b.rows[:n*resultColumns]...)
+		if err != nil {
+			return err
+		}
+		if b.last, err = res.LastInsertId(); err != nil {
+			return err
+		}
+		b.rows = b.rows[:copy(b.rows, b.rows[n*resultColumns:])]
+	}
+	return nil
 }
 
 // splitCode is how a split is written.
@@ -298,7 +406,7 @@ func splitCode(s rewards.Split) int64 {
 func (b *transaction) payload(p *payload) error {
 	run, err := b.name(p.key.Run)
 	if err == nil {
-		_, err = b.tx.ExecContext(b.ctx, "INSERT INTO payloads (run, epoch, id, data) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", run, int64(p.key.Epoch), p.key.ID, p.data) //nolint:gosec // microseconds
+		err = b.exec("INSERT OR REPLACE INTO payloads (run, epoch, id, data) VALUES (?, ?, ?, ?)", run, int64(p.key.Epoch), p.key.ID, p.data) //nolint:gosec // microseconds
 	}
 	return err
 }
@@ -306,7 +414,7 @@ func (b *transaction) payload(p *payload) error {
 func (b *transaction) thumbnail(t *thumbnail) error {
 	run, err := b.name(t.key.Run)
 	if err == nil {
-		_, err = b.tx.ExecContext(b.ctx, "INSERT INTO thumbnails (run, epoch, id, n, jpeg, width, height, frames) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+		err = b.exec("INSERT OR REPLACE INTO thumbnails (run, epoch, id, n, jpeg, width, height, frames) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 			run, int64(t.key.Epoch), t.key.ID, t.n, t.jpeg, t.width, t.height, t.frames) //nolint:gosec // microseconds
 	}
 	return err
@@ -315,7 +423,7 @@ func (b *transaction) thumbnail(t *thumbnail) error {
 func (b *transaction) step(e *StepEnd) error {
 	run, err := b.name(e.Run)
 	if err == nil {
-		_, err = b.tx.ExecContext(b.ctx, "INSERT OR REPLACE INTO steps (run, epoch, split, step, expected, exposed, rollout, makespan) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		err = b.exec("INSERT OR REPLACE INTO steps (run, epoch, split, step, expected, exposed, rollout, makespan) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 			run, int64(e.Epoch), splitCode(e.Split), e.Step, e.Expected, orNull(e.Exposed), orNull(e.Rollout), orNull(e.Makespan)) //nolint:gosec // microseconds
 	}
 	return err
@@ -331,7 +439,7 @@ func orNull(v *float64) any {
 func (b *transaction) config(d *Described) error {
 	hashes, err := json.Marshal(d.Hashes)
 	if err == nil {
-		_, err = b.tx.ExecContext(b.ctx, "INSERT OR IGNORE INTO configs (digest, reward, version, yaml, hashes, first) VALUES (?, ?, ?, ?, ?, ?)",
+		err = b.exec("INSERT OR IGNORE INTO configs (digest, reward, version, yaml, hashes, first) VALUES (?, ?, ?, ?, ?, ?)",
 			d.Digest, d.Reward, d.Version, d.YAML, string(hashes), time.Now().UnixMicro())
 	}
 	return err
@@ -363,9 +471,13 @@ func (b *transaction) count(run int64, r *Record) {
 			c.failed++
 			return
 		}
+		if math.IsNaN(*v) {
+			c.failed++
+			return
+		}
 		c.n++
-		c.sum += *v
-		c.squares += *v * *v
+		c.sum = finite(c.sum + *v)
+		c.squares = finite(c.squares + *v**v)
 		c.least, c.largest = min(c.least, *v), max(c.largest, *v)
 	}
 	if r.Result.Outcome == rewards.OutcomeCancelled { // its client wanted none
@@ -378,8 +490,12 @@ func (b *transaction) count(run int64, r *Record) {
 }
 
 const addColumn = `INSERT INTO columns (run, epoch, split, step, name, n, failed, sum, squares, least, largest, last) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET n = n + excluded.n, failed = failed + excluded.failed, sum = sum + excluded.sum, squares = squares + excluded.squares,
+ON CONFLICT DO UPDATE SET n = n + excluded.n, failed = failed + excluded.failed, sum = max(-1.7e308, min(1.7e308, sum + excluded.sum)),
+squares = min(1.7e308, squares + excluded.squares),
 least = min(ifnull(least, excluded.least), ifnull(excluded.least, least)), largest = max(ifnull(largest, excluded.largest), ifnull(excluded.largest, largest)), last = excluded.last`
+
+// finite bounds a sum, so that no value of a reward makes it infinite, and the next one no number.
+func finite(v float64) float64 { return max(-1.7e308, min(1.7e308, v)) }
 
 // writeColumns adds what the batch came to.
 func (b *transaction) writeColumns() error {
@@ -389,7 +505,7 @@ func (b *transaction) writeColumns() error {
 		if c.n > 0 {
 			least, largest = c.least, c.largest
 		}
-		if _, err := b.tx.ExecContext(b.ctx, addColumn, k.run, k.epoch, k.split, k.step, k.name, c.n, c.failed, c.sum, c.squares, least, largest, now); err != nil {
+		if err := b.exec(addColumn, k.run, k.epoch, k.split, k.step, k.name, c.n, c.failed, c.sum, c.squares, least, largest, now); err != nil {
 			return err
 		}
 	}
@@ -406,7 +522,7 @@ func (w *writer) trim(ctx context.Context) error {
 	for {
 		var oldest sql.NullInt64
 		if err := s.db.QueryRowContext(ctx, "SELECT finished FROM results ORDER BY key LIMIT 1").Scan(&oldest); errors.Is(err, sql.ErrNoRows) {
-			return nil
+			return w.deleteMedia(ctx)
 		} else if err != nil {
 			return err
 		}
@@ -424,6 +540,21 @@ func (w *writer) trim(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// deleteMedia deletes what is left of media that belong to no result, where they alone are too many bytes: results may have been left
+// out whose media were not.
+func (w *writer) deleteMedia(ctx context.Context) error {
+	if w.store.bytes.Load() <= w.store.cfg.Bytes {
+		return nil
+	}
+	for _, text := range []string{"DELETE FROM payloads", "DELETE FROM thumbnails", "PRAGMA incremental_vacuum"} {
+		if _, err := w.store.db.ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	w.store.measure(ctx)
+	return nil
 }
 
 // deleteOldest deletes up to trimRows of the oldest rows with their media: those before a moment, or any.

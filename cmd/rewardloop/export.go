@@ -163,6 +163,9 @@ func (x *exporting) table(ctx context.Context, begin func([]parquetfile.Column) 
 		return 0, err
 	}
 	columns, names := tableColumns(c)
+	if x.query.Before == 0 {
+		x.query.Before = 1 // there were no rows
+	}
 	if err := begin(append(ownColumns(), columns...)); err != nil {
 		return 0, err
 	}

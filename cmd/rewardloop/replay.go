@@ -9,12 +9,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +26,7 @@ import (
 	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/store"
+	"github.com/rewardloop/rewardloop/wire"
 )
 
 const replayText = `
@@ -31,7 +36,8 @@ prompt group change their order, and which samples move most. The samples go the
 way of serve, step by step, in this process.
 
 Samples with pictures, videos or sound need their bytes (store.keep: full); those
-without are left out and counted.
+without are left out and counted, as are samples of a named reward that the
+configuration does not have.
 
 --verify expects the same rewards: it lists every sample whose reward or
 component differs in any bit, and exits with 1 if there is one. With
@@ -40,7 +46,7 @@ sample or beside which others; what a judge elsewhere answers may differ all the
 same.
 
 Exits with 0 if every sample was compared, 1 if some were not or --verify found a
-difference, 2 if it could not begin.`
+difference, 2 if it could not begin. Ctrl-C ends it with what was compared.`
 
 const replayExample = `
 rewardloop replay -c other.yaml --run my-run --steps 100-200 -o moved.jsonl
@@ -77,6 +83,9 @@ func replayCommand(e *env) *cobra.Command {
 	return cmd
 }
 
+// replayStepTime is how long a step may take.
+const replayStepTime = 24 * time.Hour
+
 // replaying is one replay.
 type replaying struct {
 	env    *env
@@ -89,8 +98,11 @@ type replaying struct {
 
 	rewards  map[string]bool // that the configuration has
 	compared []compared
-	without  int // samples whose bytes were not kept
+	without  int            // samples whose bytes were not kept
+	partial  int            // samples of prompt groups that are not whole
+	unknown  map[string]int // samples of rewards that the configuration has not
 	out      *json.Encoder
+	told     time.Time // how far it has come
 }
 
 // compared is a sample that was scored twice.
@@ -140,7 +152,13 @@ func (x *replaying) run(ctx context.Context, set *settings) (err error) {
 		return wrong(err)
 	}
 	cfg.Server.TokenFile, cfg.Server.TLSCert, cfg.Server.TLSKey, cfg.Server.ClientCA = "", "", "", "" // nobody else is served
-	x.rewards = map[string]bool{}
+	cfg.Queue.URLs, cfg.Queue.Listen, cfg.Queue.Durable, cfg.Queue.Spool.Dir = nil, "", false, ""     // nothing of the server is touched
+	if cfg.NumWorkers == 0 {
+		return wrong(errors.New("reward.num_workers is 0, and samples are scored in this process: add reward.num_workers=8"))
+	}
+	// There is no trainer that waits for a step or gives its cards.
+	cfg.Loop.StepTimeout, cfg.Loop.SampleTimeout, cfg.Loop.NumExamine, cfg.Pool.Colocated = replayStepTime, cfg.Loop.MaxSampleTimeout, 0, false
+	x.rewards, x.unknown = map[string]bool{}, map[string]int{}
 	for name := range cfg.Profiles {
 		x.rewards[name] = true
 	}
@@ -168,13 +186,17 @@ func (x *replaying) run(ctx context.Context, set *settings) (err error) {
 	if ctx.Err() != nil {
 		err = errors.New("interrupted; what was compared until then follows")
 	}
-	x.report(x.env.stdout)
+	to := x.env.stdout
+	if x.output == "-" {
+		to = x.env.stderr
+	}
+	x.report(to)
 	switch {
 	case err != nil:
 		return failed(err)
 	case len(x.compared) == 0:
 		return failed(fmt.Errorf("no sample of %s was compared", x.file))
-	case x.without > 0 || slices.ContainsFunc(x.compared, func(c compared) bool { return c.Error != "" }):
+	case x.without > 0 || len(x.unknown) > 0 || slices.ContainsFunc(x.compared, func(c compared) bool { return c.Error != "" }):
 		return failed(errors.New("some samples were not compared"))
 	case x.verify && slices.ContainsFunc(x.compared, func(c compared) bool { return !c.same() }):
 		return failed(errors.New("some rewards are not the same"))
@@ -208,139 +230,227 @@ type replayStep struct {
 	step       int64
 }
 
-// all scores every sample again. Steps are sent one after the other in the order of their first sample: a group is never in two.
+// replaySample is a row that is to be scored again.
+type replaySample struct {
+	key int64
+	uid string
+}
+
+// all scores every sample again, one life of a run after the other, and its steps one after the other in the order of their first
+// sample: a group is never in two.
 func (x *replaying) all(ctx context.Context, url string) error {
-	steps := map[replayStep][]int64{}
+	steps := map[replayStep][]replaySample{}
 	var order []replayStep
 	last := map[store.SampleKey]int64{} // of samples that were sent twice the later one counts
-	for row, err := range x.reader.Each(ctx, x.query) {
+	lives := map[string]int{}
+	for row, err := range x.reader.Each(context.WithoutCancel(ctx), x.query) {
 		if err != nil {
 			return err
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if !x.accept(row) || row.Outcome == rewards.OutcomeCancelled {
+			continue
+		}
+		if !x.rewards[row.Reward] {
+			x.unknown[row.Reward]++
 			continue
 		}
 		k := replayStep{row.Run, row.Epoch, row.Split, row.Step}
 		if steps[k] == nil {
 			order = append(order, k)
 		}
-		steps[k] = append(steps[k], row.Key)
+		if _, known := lives[k.life()]; !known {
+			lives[k.life()] = len(lives)
+		}
+		steps[k] = append(steps[k], replaySample{row.Key, row.UID})
 		last[row.SampleKey()] = row.Key
 	}
 	latest := map[int64]bool{}
 	for _, key := range last {
 		latest[key] = true
 	}
-	clients := map[string]*client.Client{}
+	slices.SortStableFunc(order, func(a, b replayStep) int { return cmp.Compare(lives[a.life()], lives[b.life()]) })
+	var c *client.Client
 	defer func() {
-		for _, c := range clients {
+		if c != nil {
 			_ = c.Close() // all of its results are there, or it was interrupted
 		}
 	}()
 	for i, k := range order {
-		life := k.run + "/" + k.epoch
-		c := clients[life]
-		if c == nil {
+		if i == 0 || k.life() != order[i-1].life() {
+			if c != nil {
+				_ = c.Close() // all of its results are there
+			}
 			var err error
-			if c, err = client.Dial(ctx, client.Config{URL: url, Run: "replay-" + strconv.Itoa(len(clients)+1)}); err != nil {
+			if c, err = client.Dial(ctx, client.Config{URL: url, Run: "replay-" + strconv.Itoa(lives[k.life()]+1)}); err != nil {
 				return err
 			}
-			clients[life] = c
 		}
-		keys := slices.DeleteFunc(steps[k], func(key int64) bool { return !latest[key] })
-		if err := x.step(ctx, c, k, keys); err != nil {
+		samples := slices.DeleteFunc(steps[k], func(s replaySample) bool { return !latest[s.key] })
+		if err := x.step(ctx, c, k, samples); err != nil {
 			return err
 		}
-		fmt.Fprintf(x.env.stderr, "\r%d of %d steps, %s", i+1, len(order), rewards.Count(len(x.compared), "sample"))
+		x.progress(i+1, len(order))
 	}
-	fmt.Fprintln(x.env.stderr)
 	return nil
 }
 
-// replayAhead is how many samples of a step are under way at a time.
+// life names a run from one start of its trainer to the next.
+func (k replayStep) life() string { return k.epoch + "/" + k.run }
+
+// progress says how far it has come: a line that changes on a terminal, else a line now and then.
+func (x *replaying) progress(done, of int) {
+	line := fmt.Sprintf("%d of %d steps, %s", done, of, rewards.Count(len(x.compared), "sample"))
+	switch {
+	case isTerminal(x.env.stderr):
+		fmt.Fprintf(x.env.stderr, "\r%s", line)
+		if done == of {
+			fmt.Fprintln(x.env.stderr)
+		}
+	case done == of || time.Since(x.told) > lineEvery:
+		fmt.Fprintln(x.env.stderr, line)
+		x.told = time.Now()
+	}
+}
+
+// replayAhead is how many samples of a step are under way at a time, or as many as its largest group has.
 const replayAhead = 512
 
-// step scores the samples of one step again.
-func (x *replaying) step(ctx context.Context, c *client.Client, k replayStep, keys []int64) error {
-	places := make(chan struct{}, replayAhead)
-	type sent struct {
-		row    *store.Row
-		future *client.Future
+// sent is a sample that is under way.
+type sent struct {
+	row    *store.Row
+	future *client.Future
+	err    error // it was not sent
+}
+
+// step scores the samples of one step again, one prompt group after the other, so that no group waits for members beyond those that
+// are under way.
+func (x *replaying) step(ctx context.Context, c *client.Client, k replayStep, samples []replaySample) (err error) {
+	groups, largest := byGroup(samples)
+	var under []sent
+	defer func() {
+		if ctx.Err() == nil {
+			return
+		}
+		for _, s := range under { // those that are there
+			select {
+			case <-s.future.Done():
+				err = errors.Join(err, x.compare(context.WithoutCancel(ctx), k, s))
+			default:
+			}
+		}
+	}()
+	wait := func(most int) error {
+		for len(under) > most {
+			if err := x.compare(ctx, k, under[0]); err != nil {
+				return err
+			}
+			under = under[1:]
+		}
+		return nil
 	}
-	var all []sent
-	rows, members, err := x.rows(ctx, keys)
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		sample, err := x.reader.Sample(ctx, row.Key)
+	for _, keys := range groups {
+		members, err := x.members(ctx, keys)
 		if err != nil {
 			return err
 		}
-		if sample.UID != "" {
-			sample.GroupSize = min(sample.GroupSize, members[sample.UID]) // it does not wait for members that are left out
+		for _, m := range members {
+			if err := wait(max(replayAhead, largest)); err != nil {
+				return err
+			}
+			s := m.sample
+			if s.GroupSize > len(members) && s.UID != "" {
+				x.partial++
+				s.GroupSize = len(members) // it does not wait for members that are left out
+			}
+			s.Run, s.Step, s.Split, s.Reward = "", k.step, k.split, ""
+			if m.row.Reward != "default" {
+				s.Reward = m.row.Reward
+			}
+			f, err := c.Submit(ctx, s, 0)
+			if err != nil && !errors.Is(err, wire.ErrTooLarge) {
+				return err
+			}
+			if err != nil { // this configuration takes smaller ones
+				if err := x.note(m.row, nil, err.Error()); err != nil {
+					return err
+				}
+				continue
+			}
+			under = append(under, sent{row: m.row, future: f})
 		}
-		sample.Run, sample.Step, sample.Split, sample.Reward = "", k.step, k.split, ""
-		if row.Reward != "default" && x.rewards[row.Reward] {
-			sample.Reward = row.Reward
-		}
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		f, err := c.Submit(ctx, sample, 0)
-		if err != nil {
-			return err
-		}
-		go func() { // ends with the result, or with the client
-			<-f.Done()
-			<-places
-		}()
-		all = append(all, sent{row, f})
 	}
 	if err := c.EndOfStep(k.split, k.step); err != nil {
 		return err
 	}
-	for _, s := range all {
-		res, err := s.future.Wait(ctx)
-		if err != nil {
-			return err
-		}
-		one := compared{
-			Key: s.row.Key, Run: s.row.Run, Step: s.row.Step, ID: s.row.ID, UID: s.row.UID, Old: s.row.Score, New: res.RewardScore,
-			OldComponents: s.row.Components, NewComponents: store.Components(res), group: fmt.Sprint(k, s.row.UID),
-		}
-		if res.RewardScore == nil && (s.row.Score != nil || len(res.Errors) == 0) {
-			one.Error = string(res.Outcome)
-			if len(res.Errors) > 0 {
-				one.Error = res.Errors[0].Component + ": " + string(res.Errors[0].Class) + ": " + res.Errors[0].Message
-			}
-		}
-		x.compared = append(x.compared, one)
-		if err := x.out.Encode(&one); err != nil {
-			return err
-		}
-	}
-	return nil
+	return wait(0)
 }
 
-// rows are those of some keys whose samples are kept whole, and how many of them each prompt group has.
-func (x *replaying) rows(ctx context.Context, keys []int64) (rows []*store.Row, members map[string]int, err error) {
-	members = map[string]int{}
-	for _, key := range keys {
-		row, err := x.reader.Result(ctx, key)
-		if err != nil {
-			return nil, nil, err
+// byGroup are the samples of a step by prompt group, in the order of the first member, and how many the largest has.
+func byGroup(samples []replaySample) (groups [][]int64, largest int) {
+	at := map[string]int{}
+	for _, s := range samples {
+		n, known := at[s.uid]
+		if !known || s.uid == "" {
+			n = len(groups)
+			at[s.uid], groups = n, append(groups, nil)
 		}
-		if slices.ContainsFunc(row.Media, func(m store.MediaRow) bool { return m.Full == nil }) {
+		groups[n] = append(groups[n], s.key)
+		largest = max(largest, len(groups[n]))
+	}
+	return groups, largest
+}
+
+// compare takes the result of a sample.
+func (x *replaying) compare(ctx context.Context, k replayStep, s sent) error {
+	res, err := s.future.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	reason := ""
+	if res.RewardScore == nil && (s.row.Score != nil || len(res.Errors) == 0) {
+		reason = string(res.Outcome)
+		if len(res.Errors) > 0 {
+			reason = res.Errors[0].Component + ": " + string(res.Errors[0].Class) + ": " + res.Errors[0].Message
+		}
+	}
+	return x.note(s.row, res, reason)
+}
+
+// note takes in a sample that was scored again, or why it was not.
+func (x *replaying) note(row *store.Row, res *wire.Result, reason string) error {
+	one := compared{
+		Key: row.Key, Run: row.Run, Step: row.Step, ID: row.ID, UID: row.UID, Old: row.Score, OldComponents: row.Components, Error: reason,
+		group: fmt.Sprintf("%s/%s/%s/%d/%s", row.Epoch, row.Run, row.Split, row.Step, row.UID),
+	}
+	if res != nil {
+		one.New, one.NewComponents = res.RewardScore, store.Components(res)
+	}
+	x.compared = append(x.compared, one)
+	return x.out.Encode(&one)
+}
+
+// member is a sample whose bytes are kept.
+type member struct {
+	row    *store.Row
+	sample *rewards.Sample
+}
+
+// members are those of some rows whose samples are kept whole.
+func (x *replaying) members(ctx context.Context, keys []int64) (all []member, err error) {
+	for _, key := range keys {
+		row, sample, err := x.reader.Kept(ctx, key)
+		if errors.Is(err, store.ErrNotFound) { // not kept, or deleted since by the server
 			x.without++
 			continue
+		} else if err != nil {
+			return nil, err
 		}
-		rows = append(rows, row)
-		members[row.UID]++
+		all = append(all, member{row, sample})
 	}
-	return rows, members, nil
+	return all, nil
 }
 
 // replayMovers is how many samples are named.
@@ -363,7 +473,13 @@ func (x *replaying) report(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%s scored again, %d with a reward before and now, %d identical to the last bit\n", rewards.Count(len(x.compared), "sample"), len(both), same)
 	if x.without > 0 {
-		fmt.Fprintf(w, "%s left out: their media were not kept; store.keep: full keeps them\n", rewards.Count(x.without, "sample"))
+		fmt.Fprintf(w, "%s left out: their media are not kept; store.keep: full keeps them\n", rewards.Count(x.without, "sample"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(x.unknown)) {
+		fmt.Fprintf(w, "%s left out: the configuration has no reward %s; give it one of this name\n", rewards.Count(x.unknown[name], "sample"), shownText(name))
+	}
+	if x.partial > 0 {
+		fmt.Fprintf(w, "%s in prompt groups of which members are missing: a reward of whole groups may differ\n", rewards.Count(x.partial, "sample"))
 	}
 	if gone > 0 {
 		fmt.Fprintf(w, "%s without a reward now\n", rewards.Count(gone, "sample"))
@@ -415,7 +531,7 @@ func (x *replaying) components(w io.Writer) {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(mapKeys(names)) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		var olds, news []float64
 		for _, c := range x.compared {
 			if a, b := c.OldComponents[name], c.NewComponents[name]; a != nil && b != nil {
@@ -423,16 +539,6 @@ func (x *replaying) components(w io.Writer) {
 			}
 		}
 		fmt.Fprintf(w, "  %s: correlation %s, of ranks %s over %s\n", name, showR(store.Pearson(olds, news)), showR(store.Spearman(olds, news)), rewards.Count(len(olds), "sample"))
-	}
-}
-
-func mapKeys(m map[string]bool) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
 	}
 }
 
@@ -454,9 +560,21 @@ func (x *replaying) movers(w io.Writer, both []compared) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "key\trun\tstep\tsample\tbefore\tnow\tmoved\t")
 	for _, c := range list {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", c.Key, c.Run, c.Step, c.ID, showValue(c.Old), showValue(c.New), strconv.FormatFloat(c.moved(), 'g', 4, 64), differing(&c))
+		fmt.Fprintf(t, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", c.Key, shownText(c.Run), c.Step, shownText(c.ID), showValue(c.Old), showValue(c.New), strconv.FormatFloat(c.moved(), 'g', 4, 64), differing(&c))
 	}
 	_ = t.Flush() // of a terminal
+}
+
+// shownText is a text of a client in a table: quoted where a terminal would not show it as it is.
+func shownText(s string) string {
+	const most = 80
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 func showValue(v *float64) string {
@@ -470,7 +588,7 @@ func showValue(v *float64) string {
 func differing(c *compared) string {
 	if c.Error != "" {
 		line, _, _ := strings.Cut(c.Error, "\n")
-		return line
+		return shownText(line)
 	}
 	var names []string
 	for name, v := range c.OldComponents {

@@ -5,13 +5,11 @@ package main_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,36 +19,13 @@ import (
 	"github.com/rewardloop/rewardloop/testkit/fleet"
 )
 
-// smallDisk is a file system of so many bytes.
-func smallDisk(t *testing.T, bytes int) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprint("size=", bytes)); err != nil {
-		t.Skipf("no file system of %d bytes can be mounted here: %v", bytes, err)
-	}
-	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, 0)) })
-	return dir
-}
-
-// fill makes a file longer until the file system has no byte left.
-func fill(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(t, err)
-	defer f.Close()
-	for err == nil {
-		_, err = f.Write(make([]byte, 4096))
-	}
-	require.ErrorIs(t, err, syscall.ENOSPC)
-}
-
 // The spool of a durable gateway has a disk of 3 MB. First samples alone fill it, twice over:
 // they wait at their client and are all scored. Then somebody else fills it: everybody is
 // told, a gateway that is killed starts again, and once there is room the samples that
 // waited and those of a fresh client are scored, without anyone's hand.
 func TestADurableGatewayOnAFullDiskSaysSoAndComesBack(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t, 3<<20)
+	dir := main.SmallDisk(t, 3<<20)
 	f := fleet.New(t, fleet.Config{
 		Binary: main.Binary(t), Durable: true, SpoolDir: filepath.Join(dir, "spool"), ScoreLeast: 200 * time.Millisecond, ScoreMost: 600 * time.Millisecond,
 	})
@@ -64,7 +39,7 @@ func TestADurableGatewayOnAFullDiskSaysSoAndComesBack(t *testing.T) {
 	}
 
 	others := filepath.Join(dir, "others")
-	fill(t, others)
+	main.Fill(t, others)
 	run := f.Load(fleet.Load{Samples: 30, Bytes: 100 << 10, PerSecond: 200}, gateway)
 	full := func() {
 		t.Helper()
@@ -72,7 +47,7 @@ func TestADurableGatewayOnAFullDiskSaysSoAndComesBack(t *testing.T) {
 			"/readyz": http.StatusServiceUnavailable, "/readyz?reward=default": http.StatusServiceUnavailable, "/v1/pending": http.StatusOK, "/?plain": http.StatusOK,
 		} {
 			f.Await(path+" says that the spool is full", func() bool {
-				fill(t, others) // takes what the spool gives back
+				main.Fill(t, others) // takes what the spool gives back
 				got, body := f.Get(gateway, path)
 				return got == status && strings.Contains(body, "spool full")
 			})
@@ -84,7 +59,7 @@ func TestADurableGatewayOnAFullDiskSaysSoAndComesBack(t *testing.T) {
 		})
 	}
 	full()
-	fill(t, others)
+	main.Fill(t, others)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	doctor, _ := exec.CommandContext(ctx, main.Binary(t), "doctor", "server.listen=127.0.0.1:0", //nolint:gosec // what it lacks beside is no matter

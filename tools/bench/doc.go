@@ -22,7 +22,7 @@
 // suite pymodels starts it, too, with models in Python, one of them in torch where make
 // test-pymodels has made its environment, and takes ten minutes: make bench-pymodels. The suite
 // queue starts it beside a nats-server that it builds, and takes five minutes:
-// make bench-queue. The suite gpu needs a card, or -device cpu for its small form: make bench-gpu.
+// make bench-queue. The suite store starts it twice and takes five minutes: make bench-store. The suite gpu needs a card, or -device cpu for its small form: make bench-gpu.
 //
 // To add a figure: write a Row in its area's file, or a new experiment, or a new
 // suite and its name in suites. Nothing else needs to know.

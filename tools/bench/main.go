@@ -22,12 +22,15 @@ import (
 
 // suites is every area, in the order it is measured.
 func suites() []Suite {
-	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation(), overBombs(), overQueue(), capacity(), soak(), onCards(), pythonModels()}
+	return []Suite{transport(), jpegSize(), overHTTP(), inGroups(), inPython(), onnxModels(), overSteps(), overDispatch(), overMachines(), isolation(), overBombs(), overQueue(), overStore(), capacity(), soak(), onCards(), pythonModels()}
 }
 
 func main() {
 	if code, child := subprocess.Main(os.Args[1:], nodes.Kinds()...); child {
 		os.Exit(code)
+	}
+	if os.Getenv("REWARDLOOP_STORE") == "" {
+		_ = os.Setenv("REWARDLOOP_STORE", "off") // no server that is measured keeps results but those that say so
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	code := run(ctx, suites(), os.Args[1:], os.Stdout, os.Stderr)
@@ -66,6 +69,7 @@ Exit code 1: a row missed its target and tools/bench/misses.yml does not list it
   scripts/tool.sh bench -suite step -n 1                  whole steps at 1:10 (make bench-step); -scale 100 for a look
   scripts/tool.sh bench -suite isolation -n 3 -t 20s      failing runs beside healthy ones (make bench-isolation)
   scripts/tool.sh bench -suite queue -n 3 -t 20s          a hundred idle workers of a hundred profiles (make bench-queue)
+  scripts/tool.sh bench -suite store -n 5 -t 12s          a server that keeps results beside one that does not (make bench-store)
   scripts/tool.sh bench -suite capacity -n 3 -t 20s       how many calls are under way at a time (make bench-capacity)
   scripts/tool.sh bench -suite pymodels -n 3 -t 20s       models in Python, in batches (make bench-pymodels)
   scripts/tool.sh bench -suite soak -n 1 -t 60m           a server that is used for an hour (make soak)
@@ -83,7 +87,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		f.PrintDefaults()
 	}
 	rows := f.String("rows", "", "only rows whose experiment/row matches this `regexp`")
-	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, pymodels, isolation and capacity, which need Python, queue, step and dispatch, which take half an hour, gpu, which needs a card, and soak, which takes as long as -t says")
+	f.StringVar(&s.only, "suite", "", "only this suite; default: all but python, pymodels, isolation and capacity, which need Python, queue and store, which start the program, step and dispatch, which take half an hour, gpu, which needs a card, and soak, which takes as long as -t says")
 	f.BoolVar(&s.Quick, "quick", false, "one short repetition: shows that the bench works, measures nothing")
 	f.IntVar(&s.Repetitions, "n", 5, "repetitions of every measurement")
 	f.DurationVar(&s.Lasting, "t", 3*time.Second, "how long each load lasts")
