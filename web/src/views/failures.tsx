@@ -1,4 +1,4 @@
-import { ago, clock, count, middle, plural, share } from "../format.ts";
+import { ago, clock, count, middle, plural } from "../format.ts";
 import { useGet, useWritten } from "../hooks.ts";
 import { runLink, stepLink, to } from "../route.ts";
 import type { FailedSample, Failure, Failures, Results } from "../types.ts";
@@ -19,7 +19,7 @@ export function FailureTable({ of, brief }: { of: Failure[]; brief?: boolean }) 
               <b class="bad">{count(f.count)}</b>
               <span class="tag bad">{f.class}</span>
               <span><b>{f.component || "the sample as a whole"}</b> <span class="soft">of reward {f.reward || "default"}</span></span>
-              <span class="soft">{f.count + f.scored > 0 ? share(f.count / (f.count + f.scored)) + " of its samples" : ""}{f.blame ? `, blamed on the ${f.blame}` : ""}</span>
+              <span class="soft">{[f.scored > 0 && `${count(f.scored)} scored without it`, f.blame && `blamed on the ${f.blame}`].filter(Boolean).join(", ")}</span>
               <span class="soft end" title={clock(f.last)}>{ago(f.last)}</span>
             </div>
             {brief ? <p class="message clamp">{f.message}</p> : <Long cls="message" text={f.message} />}
