@@ -102,7 +102,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log \
  && useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/rewardloop \
       --shell /usr/sbin/nologin rewardloop \
- && install -d -o 10001 -g 10001 /var/lib/rewardloop
+ && install -d -o 10001 -g 10001 /var/lib/rewardloop /var/lib/rewardloop/store
 COPY --from=build /licenses /licenses
 COPY --from=ort-cuda /licenses /licenses
 COPY --from=ort-cuda /opt/onnxruntime /opt/onnxruntime
@@ -110,7 +110,7 @@ COPY --from=models --chown=10001:10001 /models /var/lib/rewardloop/models
 COPY --from=build /src/bin/rewardloop /usr/local/bin/rewardloop
 # All cards that the container is given; utility is nvidia-smi.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-ENV REWARDLOOP_MODELS=/var/lib/rewardloop/models
+ENV REWARDLOOP_MODELS=/var/lib/rewardloop/models REWARDLOOP_STORE=/var/lib/rewardloop/store
 ENV OMP_THREAD_LIMIT=1
 USER 10001:10001
 WORKDIR /var/lib/rewardloop
@@ -130,13 +130,13 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log \
  && useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/rewardloop \
       --shell /usr/sbin/nologin rewardloop \
- && install -d -o 10001 -g 10001 /var/lib/rewardloop
+ && install -d -o 10001 -g 10001 /var/lib/rewardloop /var/lib/rewardloop/store
 COPY --from=build /licenses /licenses
 COPY --from=ort /licenses /licenses
 COPY --from=ort /opt/onnxruntime /opt/onnxruntime
 COPY --from=models --chown=10001:10001 /models /var/lib/rewardloop/models
 COPY --from=build /src/bin/rewardloop /usr/local/bin/rewardloop
-ENV REWARDLOOP_MODELS=/var/lib/rewardloop/models
+ENV REWARDLOOP_MODELS=/var/lib/rewardloop/models REWARDLOOP_STORE=/var/lib/rewardloop/store
 # One OpenMP thread for each Tesseract call: the concurrency is rewardloop's.
 ENV OMP_THREAD_LIMIT=1
 USER 10001:10001

@@ -19,7 +19,7 @@ func unitKeys() map[string][]string {
 		"Install": {"WantedBy"},
 		"Service": {
 			"Type", "Environment", "EnvironmentFile", "ExecStart", "ExecReload", "LoadCredential", "KillSignal", "KillMode", "TimeoutStopSec",
-			"Restart", "RestartSec", "RestartPreventExitStatus", "LimitNOFILE", "DynamicUser", "CacheDirectory", "UMask",
+			"Restart", "RestartSec", "RestartPreventExitStatus", "LimitNOFILE", "DynamicUser", "CacheDirectory", "StateDirectory", "UMask",
 			"NoNewPrivileges", "CapabilityBoundingSet", "ProtectSystem", "ProtectHome", "ProtectProc", "ProcSubset", "PrivateTmp",
 			"PrivateDevices", "DevicePolicy", "DeviceAllow", "ProtectClock", "ProtectHostname", "ProtectKernelLogs",
 			"ProtectKernelModules", "ProtectKernelTunables", "ProtectControlGroups", "RestrictAddressFamilies",
@@ -106,7 +106,7 @@ func Unit(file, config string) (CommandLine, error) {
 			values[name] = value
 		}
 	}
-	specifiers := strings.NewReplacer("%d", "/run/credentials", "%H", "host", "%i", "0", "%C", "/var/cache", "%%", "%")
+	specifiers := strings.NewReplacer("%d", "/run/credentials", "%H", "host", "%i", "0", "%C", "/var/cache", "%S", "/var/lib", "%%", "%")
 	var args []string
 	for word := range strings.FieldsSeq(u.last("ExecStart")) {
 		if name, ok := strings.CutPrefix(word, "$"); ok && !strings.HasPrefix(name, "{") { // split, and nothing if empty
