@@ -76,9 +76,9 @@ func (r *Reader) Hints(ctx context.Context, run string, split rewards.Split) ([]
 	}{
 		{"length", "the length of the response", func(row *Row) *float64 { return positive(len(row.Header.Sample.Response)) }},
 		{"length", "the length of the prompt", func(row *Row) *float64 { return positive(len(row.Header.Sample.Prompt)) }},
-		{"repetition", "how often the response repeats its words", func(row *Row) *float64 { return repetition(row.Header.Sample.Response) }},
+		{"repetition", "the share of repeated words in the response", func(row *Row) *float64 { return repetition(row.Header.Sample.Response) }},
 		{"size", "the number of pixels", pixelsOf},
-		{"colour", "how colourful the picture is", func(row *Row) *float64 { return colours[row.Key] }},
+		{"colour", "the mean saturation of the picture", func(row *Row) *float64 { return colours[row.Key] }},
 	}
 	link := "#/samples?" + url.Values{"run": {run}, "split": {string(split)}, "sort": {string(Best)}}.Encode()
 	for _, name := range sortedNames(columns) {

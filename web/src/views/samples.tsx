@@ -19,12 +19,21 @@ export function Samples({ query }: { query: Record<string, string> }) {
   });
   const go = (more: Record<string, string | number | undefined>) => to(["samples"], { ...query, offset: undefined, ...more });
   const [text, setText] = useState(q);
-  useEffect(() => setText(q), [q]);
+  const sent = useRef(q); // what this field has put into the address: when that comes back, more may have been typed
+  useEffect(() => {
+    if (q === sent.current) return;
+    sent.current = q;
+    clearTimeout(timer.current);
+    setText(q);
+  }, [q]);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const search = (value: string) => {
     setText(value);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => location.replace(go({ q: value })), 350);
+    timer.current = setTimeout(() => {
+      sent.current = value;
+      location.replace(go({ q: value }));
+    }, 350);
   };
   useEffect(() => () => clearTimeout(timer.current), []);
   const names = new Set([...(run ? [run] : []), ...(runs.data?.runs ?? []).map((r) => r.run)]);
