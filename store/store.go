@@ -117,6 +117,7 @@ type Store struct {
 	closed   bool          // guarded by mu
 	fault    error         // guarded by mu; why nothing is written now
 	dropped  uint64        // guarded by mu; rows
+	said     time.Time     // guarded by mu; when a row that cannot be written was told of last
 	wake     chan struct{} // capacity 1
 	paint    chan struct{} // capacity 1
 	stop     chan struct{}

@@ -343,7 +343,7 @@ func TestReplayComparesWithAnotherConfiguration(t *testing.T) {
 	require.Equal(t, exitOK, other.code, "%s\n%s", other.stdout, other.stderr)
 	assert.Contains(t, other.stdout, "moved most:")
 	assert.Contains(t, other.stdout, "  words: correlation 1.0000, of ranks 1.0000 over 96 samples")
-	assert.Regexp(t, `[1-9]\d* of 144 pairs within prompt groups changed their order`, other.stdout)
+	assert.Contains(t, other.stdout, "of 144 pairs within prompt groups changed their order")
 	assert.LessOrEqual(t, strings.Count(other.stdout, "\n"), 20)
 	pairs, err := os.ReadFile(moved)
 	require.NoError(t, err)
