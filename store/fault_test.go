@@ -205,3 +205,19 @@ func TestMediaThatBelongToNoResultAreDeletedBeforeTheFileIsFull(t *testing.T) {
 	require.NoError(t, err)
 	assert.Less(t, info.Size(), int64(2<<20), "the disk has its room back")
 }
+
+func TestAFewLargeRowsAreDeletedOneByOne(t *testing.T) {
+	t.Parallel()
+	const limit, size = 4 << 20, 256 << 10
+	s := open(t, store.Config{Keep: store.KeepFull, Bytes: limit}, "")
+	for n := range 64 {
+		rec, f := kept(t, "a", 1, n, nil)
+		s.Media(store.SampleKey{Run: "a", Epoch: 1, ID: rec.Result.ID}, f.Sample().Media, make([]byte, size), false)
+		s.Put(rec)
+		require.Eventually(t, func() bool { return s.Latest() > int64(n) }, 30*time.Second, time.Millisecond)
+	}
+	require.NoError(t, s.Close())
+	assert.GreaterOrEqual(t, number(t, s.State().File, "SELECT count(*) FROM results"), int64(8), "half of what there is room for")
+	assert.LessOrEqual(t, number(t, s.State().File, "SELECT count(*) FROM results"), int64(32), "a batch looks at the size now and then")
+	assert.Equal(t, int64(1), number(t, s.State().File, "SELECT count(*) FROM results WHERE id = 'a/1/63'"), "the newest stays")
+}

@@ -365,6 +365,9 @@ func (r *Reader) Kept(ctx context.Context, key int64) (*Row, *rewards.Sample, er
 	} else if err != nil {
 		return nil, nil, err
 	}
+	if row.broken != nil {
+		return nil, nil, fmt.Errorf("result %d is damaged: %w: %w", key, row.broken, ErrNotFound)
+	}
 	f, err := wire.Restore(row.Header.JSON(), data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("result %d is damaged: %w: %w", key, err, ErrNotFound)

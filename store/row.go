@@ -46,6 +46,7 @@ type Row struct {
 	Header *wire.Header `json:"-"`
 	Result *wire.Result `json:"-"`
 	epoch  uint64
+	broken error // why Header and Result are empty
 }
 
 // Detail is what only one row alone has.
@@ -146,7 +147,7 @@ func (r *Row) fill(head, result []byte, whole bool) {
 		r.Header = f.Header()
 		r.Result, err = wire.DecodeResult(result)
 	}
-	if err != nil {
+	if r.broken = err; err != nil {
 		r.Header, r.Result = new(wire.Header), &wire.Result{ID: r.ID, Outcome: r.Outcome}
 		r.Error = &rewards.ComponentError{Class: rewards.Internal, Message: "the store's row is damaged: " + err.Error()}
 	}

@@ -85,6 +85,9 @@ const (
 	checkSizeEvery = 16 // batches
 )
 
+// pageSize is larger than usual: rows of samples are 1 to 4 KB, which then take less room and fewer writes.
+const pageSize = "page_size(16384)"
+
 // ErrInUse is a file that another process writes.
 var ErrInUse = errors.New("the file is written by another process")
 
@@ -114,6 +117,7 @@ type Store struct {
 	closed   bool          // guarded by mu
 	fault    error         // guarded by mu; why nothing is written now
 	dropped  uint64        // guarded by mu; rows
+	said     time.Time     // guarded by mu; when a row that cannot be written was told of last
 	wake     chan struct{} // capacity 1
 	paint    chan struct{} // capacity 1
 	stop     chan struct{}
@@ -167,7 +171,7 @@ func Open(ctx context.Context, cfg Config, o Options) (_ *Store, err error) {
 	} else if err := f.Close(); err != nil {
 		return nil, err
 	}
-	if s.db, err = sql.Open("sqlite", dsn(o.Path, "rwc", "journal_mode(WAL)", "synchronous(NORMAL)", "auto_vacuum(INCREMENTAL)")); err != nil {
+	if s.db, err = sql.Open("sqlite", dsn(o.Path, "rwc", pageSize, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "synchronous(NORMAL)")); err != nil {
 		return nil, err
 	}
 	s.db.SetMaxOpenConns(1)

@@ -10,6 +10,7 @@ import (
 	"image/jpeg"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -478,7 +479,7 @@ func TestPutAfterCloseIsLeftOut(t *testing.T) {
 func BenchmarkPut(b *testing.B) {
 	s, err := store.Open(context.Background(), store.Config{}, store.Options{Path: filepath.Join(b.TempDir(), "a.db")})
 	require.NoError(b, err)
-	m, err := wire.Encode(&rewards.Sample{ID: "a", UID: "g", GroupSize: 8, Prompt: "a sign that says hello", Response: "hello"}, wire.Options{})
+	m, err := wire.Encode(&rewards.Sample{ID: "a", UID: "g", GroupSize: 8, Prompt: "a sign that says hello", Response: strings.Repeat("word ", 200)}, wire.Options{})
 	require.NoError(b, err)
 	f, err := wire.NewFrame(m, nil)
 	require.NoError(b, err)

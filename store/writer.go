@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"math"
@@ -193,6 +194,10 @@ func (s *Store) leaveOut(w work, err error) {
 		s.dropped++
 		s.count.set(s.count.value() - 1)
 	}
+	if time.Since(s.said) < time.Minute { // the counter has the others
+		return
+	}
+	s.said = time.Now()
 	s.log.Warn("the store leaves out what cannot be written", "file", s.path, "what", what, "error", err)
 }
 
@@ -225,11 +230,19 @@ func (s *Store) recovered() {
 type writer struct {
 	store *Store
 	names map[string]int64 // their ids
+
+	rows    []driver.NamedValue // of a transaction: values of rows that are not written yet, resultColumns each
+	results []byte              // that such rows have
 }
 
 // batch writes in one transaction.
 func (w *writer) batch(ctx context.Context, batch []work) (err error) {
-	tx, err := w.store.db.BeginTx(ctx, nil)
+	conn, err := w.store.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // back to the pool
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -239,8 +252,12 @@ func (w *writer) batch(ctx context.Context, batch []work) (err error) {
 			err = errors.Join(err, ignoreDone(tx.Rollback()))
 		}
 	}()
-	b := &transaction{writer: w, tx: tx, inserts: map[int]*sql.Stmt{}, columns: map[columnKey]*column{}}
+	b := &transaction{writer: w, conn: conn, tx: tx, inserts: map[int]driver.Stmt{}, columns: map[columnKey]*column{}}
 	defer b.close()
+	w.rows, w.results = w.rows[:0], w.results[:0]
+	if cap(w.results) > 1<<20 { // of large results, which are rare
+		w.results = nil
+	}
 	rows := int64(0)
 	for _, item := range batch {
 		if err = ctx.Err(); err != nil { // statements are not told: that takes a goroutine for each of them
@@ -294,10 +311,10 @@ func ignoreDone(err error) error {
 type transaction struct {
 	*writer
 
+	conn    *sql.Conn
 	tx      *sql.Tx
-	rows    []any             // values of rows that are not written yet, resultColumns each
-	inserts map[int]*sql.Stmt // by their number of rows
-	last    int64             // key
+	inserts map[int]driver.Stmt // by their number of rows
+	last    int64               // key
 
 	columns map[columnKey]*column
 }
@@ -342,21 +359,27 @@ func (b *transaction) record(r *Record) error {
 	if err != nil {
 		return err
 	}
-	result, err := wire.EncodeResult(r.Result)
+	at := len(b.results)
+	results, err := wire.AppendResult(b.results, r.Result)
 	if err != nil { // a scorer put something there that JSON has not: the row says so without it
 		bare := *r.Result
 		bare.Details, bare.ExtraInfo = map[string]any{"store": "details and reward_extra_info are not JSON: " + err.Error()}, nil
-		if result, err = wire.EncodeResult(&bare); err != nil {
+		if results, err = wire.AppendResult(b.results, &bare); err != nil {
 			return err
 		}
 	}
+	b.results = results
 	s := &r.Header.Sample
 	var score any
 	if r.Result.RewardScore != nil {
 		score = *r.Result.RewardScore
 	}
-	b.rows = append(b.rows, run, int64(r.Epoch), splitCode(r.Split), r.Step, r.Result.ID, s.UID, reward, //nolint:gosec // microseconds
-		string(r.Result.Outcome), score, r.Result.TimingMS["total"], r.Finished.UnixMicro(), r.Header.JSON(), result)
+	for _, v := range [resultColumns]any{
+		run, int64(r.Epoch), splitCode(r.Split), r.Step, r.Result.ID, s.UID, reward, //nolint:gosec // microseconds
+		string(r.Result.Outcome), score, r.Result.TimingMS["total"], r.Finished.UnixMicro(), r.Header.JSON(), results[at:],
+	} {
+		b.rows = append(b.rows, driver.NamedValue{Value: v})
+	}
 	b.count(run, r)
 	return b.writeRows(rowsAtATime)
 }
@@ -374,26 +397,38 @@ func (b *transaction) writeRows(least int) error {
 		if len(b.rows) >= rowsAtATime*resultColumns {
 			n = rowsAtATime
 		}
-		insert := b.inserts[n]
-		if insert == nil {
-			values := ", (?" + strings.Repeat(", ?", resultColumns-1) + ")"
-			var err error
-			if insert, err = b.tx.PrepareContext(context.Background(), "INSERT INTO results (run, epoch, split, step, id, uid, reward, outcome, score, total_ms, finished, head, result) VALUES "+
-				strings.Repeat(values, n)[2:]); err != nil {
-				return err
-			}
-			b.inserts[n] = insert
+		values := b.rows[:n*resultColumns]
+		for i := range values {
+			values[i].Ordinal = i + 1
 		}
-		res, err := insert.ExecContext(context.Background(), b.rows[:n*resultColumns]...)
-		if err != nil {
-			return err
-		}
-		if b.last, err = res.LastInsertId(); err != nil {
+		if err := b.conn.Raw(func(c any) error { return b.insert(c, n, values) }); err != nil {
 			return err
 		}
 		b.rows = b.rows[:copy(b.rows, b.rows[n*resultColumns:])]
 	}
+	if len(b.rows) == 0 {
+		b.results = b.results[:0]
+	}
 	return nil
+}
+
+// insert writes n rows with the driver's own statement: database/sql would look at each of the values once more.
+func (b *transaction) insert(conn any, n int, values []driver.NamedValue) (err error) {
+	insert := b.inserts[n]
+	if insert == nil {
+		row := ", (?" + strings.Repeat(", ?", resultColumns-1) + ")"
+		if insert, err = conn.(driver.ConnPrepareContext).PrepareContext(context.Background(), //nolint:forcetypeassert // this driver's
+			"INSERT INTO results (run, epoch, split, step, id, uid, reward, outcome, score, total_ms, finished, head, result) VALUES "+strings.Repeat(row, n)[2:]); err != nil {
+			return err
+		}
+		b.inserts[n] = insert
+	}
+	res, err := insert.(driver.StmtExecContext).ExecContext(context.Background(), values) //nolint:forcetypeassert // this driver's
+	if err != nil {
+		return err
+	}
+	b.last, err = res.LastInsertId()
+	return err
 }
 
 // splitCode is how a split is written.
@@ -531,7 +566,7 @@ func (w *writer) trim(ctx context.Context) error {
 		if s.bytes.Load() <= s.cfg.Bytes && oldest.Int64 >= old {
 			return nil
 		}
-		n, err := w.deleteOldest(ctx, old, s.bytes.Load() > s.cfg.Bytes)
+		n, err := w.deleteOldest(ctx, old, w.tooMany())
 		if err != nil {
 			return err
 		}
@@ -558,8 +593,17 @@ func (w *writer) deleteMedia(ctx context.Context) error {
 	return nil
 }
 
-// deleteOldest deletes up to trimRows of the oldest rows with their media: those before a moment, or any.
-func (w *writer) deleteOldest(ctx context.Context, before int64, whatever bool) (n int64, err error) {
+// tooMany is how many rows are to be deleted for the file's size, so that there is some room again; 0: none. Few rows may be all there are.
+func (w *writer) tooMany() int64 {
+	bytes, limit, rows := w.store.bytes.Load(), w.store.cfg.Bytes, w.store.rows.Load()
+	if bytes <= limit {
+		return 0
+	}
+	return max(1, min(trimRows, int64(float64(rows)*(1-0.95*float64(limit)/float64(bytes)))))
+}
+
+// deleteOldest deletes up to trimRows of the oldest rows with their media: those before a moment, and so many whenever they are of.
+func (w *writer) deleteOldest(ctx context.Context, before, many int64) (n int64, err error) {
 	tx, err := w.store.db.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
@@ -570,8 +614,8 @@ func (w *writer) deleteOldest(ctx context.Context, before int64, whatever bool) 
 		}
 	}()
 	var last sql.NullInt64
-	chosen := "SELECT key, finished FROM results ORDER BY key LIMIT ?"
-	if err := tx.QueryRowContext(ctx, "SELECT max(key) FROM ("+chosen+") WHERE finished < ? OR ?", trimRows, before, whatever).Scan(&last); err != nil || !last.Valid {
+	chosen := "SELECT key, finished, row_number() OVER (ORDER BY key) AS n FROM results ORDER BY key LIMIT ?"
+	if err := tx.QueryRowContext(ctx, "SELECT max(key) FROM ("+chosen+") WHERE finished < ? OR n <= ?", trimRows, before, many).Scan(&last); err != nil || !last.Valid {
 		return 0, errors.Join(err, tx.Rollback())
 	}
 	of := " WHERE (run, epoch, id) IN (SELECT run, epoch, id FROM results WHERE key <= ?)"

@@ -45,6 +45,9 @@ func (f *Frame) Whole() bool { return f.header.Size == int64(len(f.buf.b)) }
 // EncodeResult writes a result as the message that a client gets.
 func EncodeResult(r *Result) ([]byte, error) { return appendResult(make([]byte, 0, 512), r) }
 
+// AppendResult is EncodeResult behind what out has.
+func AppendResult(out []byte, r *Result) ([]byte, error) { return appendResult(out, r) }
+
 // DecodeResult reads what EncodeResult wrote.
 func DecodeResult(data []byte) (*Result, error) {
 	if r, ok := fastResult(data); ok {

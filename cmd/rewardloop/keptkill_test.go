@@ -173,3 +173,15 @@ func readKept(t *testing.T, file string, stored map[string]bool) (rows int) {
 	require.NoError(t, list.Err())
 	return rows
 }
+
+// meddle does something to a file of results behind everybody's back.
+func meddle(t *testing.T, file string, statements ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file)
+	require.NoError(t, err)
+	defer db.Close()
+	for _, s := range statements {
+		_, err := db.ExecContext(t.Context(), s)
+		require.NoError(t, err)
+	}
+}

@@ -473,7 +473,7 @@ func (x *replaying) report(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%s scored again, %d with a reward before and now, %d identical to the last bit\n", rewards.Count(len(x.compared), "sample"), len(both), same)
 	if x.without > 0 {
-		fmt.Fprintf(w, "%s left out: their media are not kept; store.keep: full keeps them\n", rewards.Count(x.without, "sample"))
+		fmt.Fprintf(w, "%s left out: their media are not kept or it is damaged; store.keep: full keeps media\n", rewards.Count(x.without, "sample"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.unknown)) {
 		fmt.Fprintf(w, "%s left out: the configuration has no reward %s; give it one of this name\n", rewards.Count(x.unknown[name], "sample"), shownText(name))

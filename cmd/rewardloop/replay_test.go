@@ -49,6 +49,7 @@ func (s replayedSet) again(t *testing.T) {
 	p, addr := serving(t, append(append(args, "store.keep=full"), s.before...)...)
 	p.stderr.await(t, "results are kept")
 	scoreAll(ctx, t, addr, n, s.sample)
+	require.NotContains(t, p.stderr.String(), "level=WARN")
 	require.NoError(t, p.Process.Signal(os.Interrupt))
 	require.Equal(t, exitOK, p.code(t), p.stderr.String())
 	served := time.Since(begun)
