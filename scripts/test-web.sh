@@ -25,3 +25,6 @@ grep -E '^. (tests|pass|fail|skipped) ' .cache/test-web-unit.log
 chromium_here
 say "a walk through the page in Chromium, log in .cache/test-web.log"
 within 600 node web/test/walk.mjs 2>&1 | tee .cache/test-web.log || die "the walk failed, or took longer than 10 minutes: see .cache/test-web.log"
+say "the same against a real server: 100,000 samples, failures, videos, and a judge that hangs"
+make -s build
+within 900 node web/test/real.mjs 2>&1 | tee -a .cache/test-web.log || die "the walk through a real server failed, or took longer than 15 minutes: see .cache/test-web.log"
