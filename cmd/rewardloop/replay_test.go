@@ -76,14 +76,20 @@ func (s replayedSet) again(t *testing.T) {
 func scoreAll(ctx context.Context, t *testing.T, addr string, n int, sample func(int) *rewards.Sample) {
 	t.Helper()
 	const clients, ahead = 4, 128
+	var open [clients]*client.Client
+	for k := range open {
+		cfg := client.Config{URL: "ws://" + addr, Run: "run" + strconv.Itoa(k%2), Client: "c" + strconv.Itoa(k)}
+		c, err := client.Dial(ctx, cfg)
+		require.NoError(t, err)
+		defer c.Close()
+		if k >= 2 {
+			require.Equal(t, open[k-2].Epoch(), c.Epoch(), "it joins the run")
+		}
+		open[k] = c
+	}
 	var all sync.WaitGroup
-	for k := range clients {
+	for k, c := range open {
 		all.Go(func() {
-			c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr, Run: "run" + strconv.Itoa(k%2), Client: "c" + strconv.Itoa(k)})
-			if !assert.NoError(t, err) {
-				return
-			}
-			defer c.Close()
 			var under []*client.Future
 			wait := func(most int) bool {
 				for len(under) > most {
