@@ -101,9 +101,14 @@ func described() []openapi.Route {
 // rowParams select kept results.
 func rowParams() []openapi.Param {
 	return []openapi.Param{
-		{Name: "run", Of: "", Doc: "Of this run."}, {Name: "epoch", Of: "", Doc: "Of this epoch of the run; default: the newest one of each step."},
-		{Name: "split", Of: openapi.Words{"train", "val"}, Doc: "Of this split."}, {Name: "step", Of: 0, Doc: "Of this step."}, {Name: "reward", Of: "", Doc: "Of this reward."},
-		{Name: "uid", Of: "", Doc: "Of this prompt group."}, {Name: "outcome", Of: "", Doc: "With this outcome."}, {Name: "failed", Of: openapi.Words{"1"}, Doc: "Without a reward."},
+		{Name: "run", Of: "", Doc: "Of this run."},
+		{Name: "epoch", Of: "", Doc: "Of this epoch of the run; default: the newest one of each step."},
+		{Name: "split", Of: openapi.Words{"train", "val"}, Doc: "Of this split."},
+		{Name: "step", Of: 0, Doc: "Of this step."},
+		{Name: "reward", Of: "", Doc: "Of this reward."},
+		{Name: "uid", Of: "", Doc: "Of this prompt group."},
+		{Name: "outcome", Of: "", Doc: "With this outcome."},
+		{Name: "failed", Of: openapi.Words{"1"}, Doc: "Without a reward."},
 		{Name: "q", Of: "", Doc: "With this text in prompt, response or id."},
 	}
 }

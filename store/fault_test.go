@@ -95,7 +95,7 @@ func TestRewardsOfAnySizeAreKeptAndSummedUp(t *testing.T) {
 		for n, v := range values {
 			rec, _ := kept(t, "a", 1, 10*round+n, func(sample *rewards.Sample, r *wire.Result) {
 				sample.UID = "g"
-				r.RewardScore = ptr(v)
+				r.RewardScore = new(v)
 				r.ExtraInfo = map[string]any{"reward/x": v, "reward/y": math.NaN()} // JSON has none: the row says so
 			})
 			s.Put(rec)
@@ -108,9 +108,9 @@ func TestRewardsOfAnySizeAreKeptAndSummedUp(t *testing.T) {
 	}
 	h, err := s.Reader().History(t.Context(), "a", rewards.Train)
 	require.NoError(t, err)
-	g, err := s.Reader().Groups(t.Context(), store.Query{Run: ptr("a")})
+	g, err := s.Reader().Groups(t.Context(), store.Query{Run: new("a")})
 	require.NoError(t, err)
-	hist, err := s.Reader().Histograms(t.Context(), store.Query{Run: ptr("a")})
+	hist, err := s.Reader().Histograms(t.Context(), store.Query{Run: new("a")})
 	require.NoError(t, err)
 	runs, err := s.Reader().Runs(t.Context())
 	require.NoError(t, err)

@@ -98,7 +98,7 @@ func (r *Reader) History(ctx context.Context, run string, split rewards.Split) (
 		}
 		err := r.db.QueryRowContext(ctx, "SELECT exposed, rollout, makespan FROM steps WHERE run = ? AND split = ? AND step = ? AND epoch = ?", key.run, key.split, key.step, key.epoch).
 			Scan(&st.Exposed, &st.Rollout, &st.Makespan)
-		if err != nil && err != sql.ErrNoRows { //nolint:errorlint // it comes bare
+		if err != nil && err != sql.ErrNoRows {
 			return nil, fmt.Errorf("store: %w", err)
 		}
 	}
@@ -142,7 +142,7 @@ func (r *Reader) addGroups(ctx context.Context, key stepKey, st *StepHistory) er
 
 func (r *Reader) nameID(ctx context.Context, name string) (id int64, ok bool, err error) {
 	err = r.db.QueryRowContext(ctx, "SELECT id FROM names WHERE name = ?", name).Scan(&id)
-	if err == sql.ErrNoRows { //nolint:errorlint // it comes bare
+	if err == sql.ErrNoRows {
 		return 0, false, nil
 	} else if err != nil {
 		return 0, false, fmt.Errorf("store: %w", err)
@@ -305,7 +305,7 @@ func (r *Reader) Histograms(ctx context.Context, q Query) (map[string]*Histogram
 	add := func(name string, v *float64) {
 		if v == nil {
 			failed[name]++
-			values[name] = values[name][:len(values[name]):len(values[name])]
+			values[name] = slices.Clip(values[name])
 			return
 		}
 		values[name] = append(values[name], *v)

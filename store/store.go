@@ -158,7 +158,7 @@ func Open(ctx context.Context, cfg Config, o Options) (_ *Store, err error) {
 	}
 	defer func() {
 		if err != nil {
-			s.release()
+			_ = s.release() // what was opened before the error
 			err = fmt.Errorf("store: %s: %w", o.Path, err)
 		}
 	}()
@@ -218,7 +218,7 @@ func (s *Store) look(ctx context.Context) (lost int64, err error) {
 		lost = max(0, s.count.value()-written)
 	}
 	if lost > 0 {
-		s.log.Warn("the last process ended before these results were in the store", "results", lost, "file", s.path)
+		s.log.WarnContext(ctx, "the last process ended before these results were in the store", "results", lost, "file", s.path)
 	}
 	s.count.set(written)
 	s.count.setFile(created)

@@ -76,8 +76,6 @@ func ids(rows []*store.Row) (out []string) {
 	return out
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func TestAResultIsReadAsItWasTaken(t *testing.T) {
 	t.Parallel()
 	s := open(t, store.Config{}, "")
@@ -103,9 +101,9 @@ func TestAResultIsReadAsItWasTaken(t *testing.T) {
 	assert.Equal(t, "prompt 50", row.Prompt)
 	assert.Equal(t, `a "quoted" answer`, row.Response)
 	assert.Equal(t, "prompts", row.DataSource)
-	assert.Equal(t, ptr(int64(50)), row.Index)
+	assert.Equal(t, new(int64(50)), row.Index)
 	assert.InDelta(t, 0.5, *row.Score, 0)
-	assert.Equal(t, map[string]*float64{"ocr": ptr(0.5), "clip": ptr(-0.5)}, row.Components)
+	assert.Equal(t, map[string]*float64{"ocr": new(0.5), "clip": new(-0.5)}, row.Components)
 	assert.Equal(t, "slow", row.Error.Message)
 	assert.JSONEq(t, `{"text":"Yes"}`, string(row.GroundTruth))
 	assert.JSONEq(t, `{"k":[1,2]}`, string(row.ExtraInfo))
@@ -148,13 +146,13 @@ func TestQueriesSelectAndSort(t *testing.T) {
 		}
 		return out
 	}
-	run := ptr("a")
+	run := new("a")
 	for _, c := range []struct {
 		q    store.Query
 		want []string
 	}{
-		{store.Query{Run: run, Step: ptr(int64(1))}, at(7, 6, 5, 4)},
-		{store.Query{Run: run, Step: ptr(int64(1)), Sort: store.Oldest, Limit: 2, Offset: 1}, at(5, 6)},
+		{store.Query{Run: run, Step: new(int64(1))}, at(7, 6, 5, 4)},
+		{store.Query{Run: run, Step: new(int64(1)), Sort: store.Oldest, Limit: 2, Offset: 1}, at(5, 6)},
 		{store.Query{Run: run, Sort: store.Best, Limit: 2}, at(7, 6)},
 		{store.Query{Run: run, Sort: store.Worst, Limit: 2}, at(0, 1)},
 		{store.Query{Run: run, Sort: store.Slowest, Limit: 1}, at(5)},
@@ -163,8 +161,8 @@ func TestQueriesSelectAndSort(t *testing.T) {
 		{store.Query{Run: run, Outcome: "failed"}, at(2)},
 		{store.Query{Run: run, UID: "g1", Sort: store.Oldest}, at(4, 5, 6, 7)},
 		{store.Query{Text: "lighthouse at \"n"}, at(5)},
-		{store.Query{Run: ptr("nobody")}, nil},
-		{store.Query{Run: run, Reward: ptr("nothing")}, nil},
+		{store.Query{Run: new("nobody")}, nil},
+		{store.Query{Run: run, Reward: new("nothing")}, nil},
 		{store.Query{Split: rewards.Val}, nil},
 	} {
 		assert.Equal(t, c.want, ids(results(t, s, c.q)), "%+v", c.q)
@@ -179,8 +177,8 @@ func TestAStepThatIsDoneAgainReplacesItsCurveAndKeepsTheOldRows(t *testing.T) {
 	s := open(t, store.Config{}, "")
 	for _, epoch := range []uint64{1, 2} {
 		for n := range 4 {
-			for step := range int64(3 - int64(epoch)) { // the second life has come to step 0
-				rec, _ := kept(t, "a", step, n, func(_ *rewards.Sample, r *wire.Result) { r.RewardScore = ptr(float64(epoch)) })
+			for step := range 3 - int64(epoch) { // the second life has come to step 0
+				rec, _ := kept(t, "a", step, n, func(_ *rewards.Sample, r *wire.Result) { r.RewardScore = new(float64(epoch)) })
 				rec.Epoch = epoch
 				s.Put(rec)
 			}
@@ -194,9 +192,9 @@ func TestAStepThatIsDoneAgainReplacesItsCurveAndKeepsTheOldRows(t *testing.T) {
 	assert.InDelta(t, 2, *steps[0].Mean, 0)
 	assert.Equal(t, "1", steps[1].Epoch)
 	assert.Equal(t, int64(4), steps[0].Samples)
-	assert.Len(t, results(t, s, store.Query{Run: ptr("a"), Step: ptr(int64(0))}), 4)
-	assert.Len(t, results(t, s, store.Query{Run: ptr("a"), Step: ptr(int64(0)), Epoch: ptr(uint64(1))}), 4, "the old rows are there")
-	assert.Len(t, results(t, s, store.Query{Run: ptr("a"), AllEpochs: true}), 12)
+	assert.Len(t, results(t, s, store.Query{Run: new("a"), Step: new(int64(0))}), 4)
+	assert.Len(t, results(t, s, store.Query{Run: new("a"), Step: new(int64(0)), Epoch: new(uint64(1))}), 4, "the old rows are there")
+	assert.Len(t, results(t, s, store.Query{Run: new("a"), AllEpochs: true}), 12)
 }
 
 func TestTheHistoryHasTheStepsOfARunWithTheirComponentsAndGroups(t *testing.T) {
@@ -205,7 +203,7 @@ func TestTheHistoryHasTheStepsOfARunWithTheirComponentsAndGroups(t *testing.T) {
 	for n := range 8 {
 		rec, _ := kept(t, "a", 7, n, func(_ *rewards.Sample, r *wire.Result) {
 			if n < 4 {
-				r.RewardScore = ptr(1.0) // a group without a difference
+				r.RewardScore = new(1.0) // a group without a difference
 			}
 			if n == 7 {
 				r.RewardScore, r.Outcome, r.ExtraInfo = nil, rewards.Failed, map[string]any{"reward/ocr": nil, "reward/clip": -0.07}
@@ -213,7 +211,7 @@ func TestTheHistoryHasTheStepsOfARunWithTheirComponentsAndGroups(t *testing.T) {
 		})
 		s.Put(rec)
 	}
-	s.EndStep(store.StepEnd{Run: "a", Epoch: 1, Split: rewards.Train, Step: 7, Expected: 8, Exposed: ptr(1.5), Rollout: ptr(20.0)})
+	s.EndStep(store.StepEnd{Run: "a", Epoch: 1, Split: rewards.Train, Step: 7, Expected: 8, Exposed: new(1.5), Rollout: new(20.0)})
 	await(t, s, 8)
 	steps, err := s.Reader().History(t.Context(), "a", rewards.Train)
 	require.NoError(t, err)
@@ -232,7 +230,7 @@ func TestTheHistoryHasTheStepsOfARunWithTheirComponentsAndGroups(t *testing.T) {
 	assert.InDelta(t, 1.5, *st.Exposed, 0)
 	assert.Nil(t, st.Makespan)
 
-	groups, err := s.Reader().Groups(t.Context(), store.Query{Run: ptr("a"), Step: ptr(int64(7))})
+	groups, err := s.Reader().Groups(t.Context(), store.Query{Run: new("a"), Step: new(int64(7))})
 	require.NoError(t, err)
 	require.Len(t, groups, 2)
 	assert.True(t, groups[0].ZeroStd)
@@ -240,7 +238,7 @@ func TestTheHistoryHasTheStepsOfARunWithTheirComponentsAndGroups(t *testing.T) {
 	assert.Nil(t, groups[1].Members[3].Score)
 	assert.InDelta(t, 0.05, *groups[1].Mean, 1e-12)
 
-	h, err := s.Reader().Histograms(t.Context(), store.Query{Run: ptr("a"), Step: ptr(int64(7))})
+	h, err := s.Reader().Histograms(t.Context(), store.Query{Run: new("a"), Step: new(int64(7))})
 	require.NoError(t, err)
 	assert.Equal(t, 7, h["reward"].N)
 	assert.Equal(t, 1, h["reward"].Failed)

@@ -238,19 +238,15 @@ func (s *Store) paintOne(p picture) (*thumbnail, error) {
 	}
 	defer p.media.Forget()
 	defer giveBack()
-	strip, err := stripOf(px)
-	if err != nil {
-		return nil, err
-	}
 	var out bytes.Buffer
-	if err := jpeg.Encode(&out, strip, &jpeg.Options{Quality: thumbQuality}); err != nil {
+	if err := jpeg.Encode(&out, stripOf(px), &jpeg.Options{Quality: thumbQuality}); err != nil {
 		return nil, err
 	}
 	return &thumbnail{p.key, p.n, out.Bytes(), px.Width, px.Height, max(p.whole, 1)}, nil
 }
 
 // stripOf is a picture no larger than thumbSide, or the frames of a video side by side.
-func stripOf(px *rewards.Pixels) (*image.RGBA, error) {
+func stripOf(px *rewards.Pixels) *image.RGBA {
 	side := thumbSide
 	shown := []int{0}
 	if px.Count > 1 {
@@ -270,7 +266,7 @@ func stripOf(px *rewards.Pixels) (*image.RGBA, error) {
 			}
 		}
 	}
-	return strip, nil
+	return strip
 }
 
 // fit is a size with the same proportions whose longer side is no longer than most.

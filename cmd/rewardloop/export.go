@@ -135,8 +135,13 @@ func (x *exporting) each(ctx context.Context, do func(*store.Row) error) (n int,
 // ownColumns stand before those of score's tables.
 func ownColumns() []parquetfile.Column {
 	return []parquetfile.Column{
-		{Name: "key", Kind: parquetfile.Whole}, {Name: "run", Kind: parquetfile.Text}, {Name: "epoch", Kind: parquetfile.Text}, {Name: "finished", Kind: parquetfile.Text},
-		{Name: "worker", Kind: parquetfile.Text}, {Name: "attempts", Kind: parquetfile.Whole}, {Name: "config", Kind: parquetfile.Text},
+		{Name: "key", Kind: parquetfile.Whole},
+		{Name: "run", Kind: parquetfile.Text},
+		{Name: "epoch", Kind: parquetfile.Text},
+		{Name: "finished", Kind: parquetfile.Text},
+		{Name: "worker", Kind: parquetfile.Text},
+		{Name: "attempts", Kind: parquetfile.Whole},
+		{Name: "config", Kind: parquetfile.Text},
 	}
 }
 

@@ -201,8 +201,18 @@ func TestExportWritesWhatItsFlagsSelect(t *testing.T) {
 		args string
 		rows int
 	}{
-		{"", 24}, {"--all-epochs", 28}, {"--run a", 12}, {"--run nobody", 0}, {"--steps 1", 8}, {"--steps 1-2", 16}, {"--split val", 6}, {"--split train", 18},
-		{"--reward judge", 6}, {"--reward default", 18}, {"--failed", 6}, {"--failed --run b --steps 2 --all-epochs", 2},
+		{"", 24},
+		{"--all-epochs", 28},
+		{"--run a", 12},
+		{"--run nobody", 0},
+		{"--steps 1", 8},
+		{"--steps 1-2", 16},
+		{"--split val", 6},
+		{"--split train", 18},
+		{"--reward judge", 6},
+		{"--reward default", 18},
+		{"--failed", 6},
+		{"--failed --run b --steps 2 --all-epochs", 2},
 	} {
 		for _, kind := range []string{"csv", "jsonl"} {
 			got := call(t, "", append([]string{"export", "--store", file, "--" + kind, "-"}, strings.Fields(c.args)...)...)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -48,7 +49,7 @@ func (h *had) add(id string) {
 func (h *had) all() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.ids[:len(h.ids):len(h.ids)]
+	return slices.Clip(h.ids)
 }
 
 // keptThroughKills kills a server while samples are scored, again and again, each process on the file of the last one. After each of
@@ -96,7 +97,7 @@ func keptThroughKills(t *testing.T, kills int) {
 		})
 	}
 	said := regexp.MustCompile(`ended before these results were in the store" results=(\d+)`)
-	lost, rows, begin, without := 0, 0, 0, 0
+	lost, begin, without := 0, 0, 0
 	stored := map[string]bool{}
 	for k := 1; k <= kills; k++ {
 		until := begin + 50 + rand.IntN(4000) //nolint:gosec // any moment
@@ -111,7 +112,7 @@ func keptThroughKills(t *testing.T, kills int) {
 		<-server.exited
 		life := got.all()[begin:] // what is on its way comes late, and counts as the next one's
 		begin += len(life)
-		rows = readKept(t, file, stored)
+		rows := readKept(t, file, stored)
 		server = serve()
 		now := 0
 		if m := said.FindStringSubmatch(server.stderr.String()); m != nil {
@@ -138,7 +139,7 @@ func keptThroughKills(t *testing.T, kills int) {
 	require.NoError(t, c.Close())
 	require.NoError(t, server.Process.Signal(os.Interrupt))
 	require.Equal(t, exitOK, server.code(t), server.stderr.String())
-	rows = readKept(t, file, stored)
+	rows := readKept(t, file, stored)
 	all := got.all()
 	gone := 0
 	for _, id := range all {

@@ -322,7 +322,6 @@ const replayAhead = 512
 type sent struct {
 	row    *store.Row
 	future *client.Future
-	err    error // it was not sent
 }
 
 // step scores the samples of one step again, one prompt group after the other, so that no group waits for members beyond those that
@@ -337,14 +336,14 @@ func (x *replaying) step(ctx context.Context, c *client.Client, k replayStep, sa
 		for _, s := range under { // those that are there
 			select {
 			case <-s.future.Done():
-				err = errors.Join(err, x.compare(context.WithoutCancel(ctx), k, s))
+				err = errors.Join(err, x.compare(context.WithoutCancel(ctx), s))
 			default:
 			}
 		}
 	}()
 	wait := func(most int) error {
 		for len(under) > most {
-			if err := x.compare(ctx, k, under[0]); err != nil {
+			if err := x.compare(ctx, under[0]); err != nil {
 				return err
 			}
 			under = under[1:]
@@ -404,7 +403,7 @@ func byGroup(samples []replaySample) (groups [][]int64, largest int) {
 }
 
 // compare takes the result of a sample.
-func (x *replaying) compare(ctx context.Context, k replayStep, s sent) error {
+func (x *replaying) compare(ctx context.Context, s sent) error {
 	res, err := s.future.Wait(ctx)
 	if err != nil {
 		return err

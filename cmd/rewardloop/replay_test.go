@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
@@ -76,19 +75,26 @@ func (s replayedSet) again(t *testing.T) {
 func scoreAll(ctx context.Context, t *testing.T, addr string, n int, sample func(int) *rewards.Sample) {
 	t.Helper()
 	const clients, ahead = 4, 128
+	var open [clients]*client.Client
+	for k := range open {
+		cfg := client.Config{URL: "ws://" + addr, Run: "run" + strconv.Itoa(k%2), Client: "c" + strconv.Itoa(k)}
+		c, err := client.Dial(ctx, cfg)
+		require.NoError(t, err)
+		defer c.Close()
+		if k >= 2 {
+			require.Equal(t, open[k-2].Epoch(), c.Epoch(), "it joins the run")
+		}
+		open[k] = c
+	}
 	var all sync.WaitGroup
-	for k := range clients {
+	for k, c := range open {
 		all.Go(func() {
-			c, err := client.Dial(ctx, client.Config{URL: "ws://" + addr, Run: "run" + strconv.Itoa(k%2), Client: "c" + strconv.Itoa(k)})
-			if !assert.NoError(t, err) {
-				return
-			}
-			defer c.Close()
 			var under []*client.Future
 			wait := func(most int) bool {
 				for len(under) > most {
 					res, err := under[0].Wait(ctx)
-					if !assert.NoError(t, err) || !assert.Equal(t, rewards.Scored, res.Outcome, "%v", res.Errors) {
+					if err != nil || res.Outcome != rewards.Scored {
+						t.Errorf("%v: %v", err, res)
 						return false
 					}
 					under = under[1:]
@@ -99,7 +105,8 @@ func scoreAll(ctx context.Context, t *testing.T, addr string, n int, sample func
 				s := sample(i)
 				s.ID, s.Step = cmp.Or(s.ID, "s"+strconv.Itoa(i)), int64(i/512)
 				f, err := c.Submit(ctx, s, 0)
-				if !assert.NoError(t, err) {
+				if err != nil {
+					t.Error(err)
 					return
 				}
 				if under = append(under, f); !wait(ahead) {
