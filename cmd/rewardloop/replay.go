@@ -35,9 +35,9 @@ configuration, and compares: how the rewards correlate, how many pairs of a
 prompt group change their order, and which samples move most. The samples go the
 way of serve, step by step, in this process.
 
-Samples with pictures, videos or sound need their bytes (store.keep: full); those
-without are left out and counted, as are samples of a named reward that the
-configuration does not have.
+Samples with pictures, videos or sound need their bytes (store.keep: full).
+Those without are left out and counted, as are samples of a named reward that
+the configuration does not have.
 
 --verify expects the same rewards: it lists every sample whose reward or
 component differs in any bit, and exits with 1 if there is one. With
