@@ -45,8 +45,8 @@ loop.deterministic: true a reward does not depend on which worker scores a
 sample or beside which others; what a judge elsewhere answers may differ all the
 same.
 
-Exits with 0 if every sample was compared, 1 if some were not or --verify found a
-difference, 2 if it could not begin. Ctrl-C ends it with what was compared.`
+Exits with 0 if every sample was compared, 1 if some were not or --verify found
+a difference, 2 if it could not begin. Ctrl-C ends it with what was compared.`
 
 const replayExample = `
 rewardloop replay -c other.yaml --run my-run --steps 100-200 -o moved.jsonl
