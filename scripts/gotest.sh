@@ -7,6 +7,8 @@
 # the test reads; not in tools, whose tests read files of the root.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+export REWARDLOOP_STORE=off # Servers of tests keep nothing where the user's do.
+
 folder=.
 if [ "${1:-}" = -C ]; then
 	folder=$2

@@ -6,6 +6,8 @@
 # what collections find reachable, descriptors and goroutines are what they were before.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+export REWARDLOOP_STORE=off # Servers of tests keep nothing where the user's do.
+
 tags=$(scripts/tags.sh)
 tags=${tags:+$tags,}fault
 $GO vet -tags "$tags" ./cmd/rewardloop

@@ -35,7 +35,7 @@ A step that a restarted trainer has done again has the rows of its last time;
 
 const exportExample = `
 rewardloop export --parquet rewards.parquet
-rewardloop export --store 8080.db --run my-run --steps 100-200 --failed --csv failed.csv`
+rewardloop export --store 8080.db --run my-run --steps 10-20 --csv some.csv`
 
 func exportCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{

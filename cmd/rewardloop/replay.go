@@ -35,9 +35,9 @@ configuration, and compares: how the rewards correlate, how many pairs of a
 prompt group change their order, and which samples move most. The samples go the
 way of serve, step by step, in this process.
 
-Samples with pictures, videos or sound need their bytes (store.keep: full); those
-without are left out and counted, as are samples of a named reward that the
-configuration does not have.
+Samples with pictures, videos or sound need their bytes (store.keep: full).
+Those without are left out and counted, as are samples of a named reward that
+the configuration does not have.
 
 --verify expects the same rewards: it lists every sample whose reward or
 component differs in any bit, and exits with 1 if there is one. With
@@ -45,8 +45,8 @@ loop.deterministic: true a reward does not depend on which worker scores a
 sample or beside which others; what a judge elsewhere answers may differ all the
 same.
 
-Exits with 0 if every sample was compared, 1 if some were not or --verify found a
-difference, 2 if it could not begin. Ctrl-C ends it with what was compared.`
+Exits with 0 if every sample was compared, 1 if some were not or --verify found
+a difference, 2 if it could not begin. Ctrl-C ends it with what was compared.`
 
 const replayExample = `
 rewardloop replay -c other.yaml --run my-run --steps 100-200 -o moved.jsonl

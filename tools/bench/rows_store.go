@@ -31,7 +31,7 @@ func overStore() Suite {
 			{Name: "text", Setup: func(ctx context.Context, o Options) (Trial, error) { return newStoreTrial(ctx, o, nil) }, Rows: storeRows()},
 			{
 				Name: "jpeg25k-kept", Setup: func(ctx context.Context, o Options) (Trial, error) {
-					return newStoreTrial(ctx, o, []string{"g00_0.jpg"})
+					return newStoreTrial(ctx, o, []string{"g07_7.jpg"})
 				},
 				Rows: storeRows("pictures_left_out", "thumbnails_per_s"),
 			},
