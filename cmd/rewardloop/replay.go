@@ -373,7 +373,7 @@ func (x *replaying) step(ctx context.Context, c *client.Client, k replayStep, sa
 				return err
 			}
 			if err != nil { // this configuration takes smaller ones
-				if err := x.note(m.row, nil, err.Error()); err != nil {
+				if err := x.note(m.row, nil, fmt.Sprint(err)); err != nil {
 					return err
 				}
 				continue

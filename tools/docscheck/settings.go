@@ -56,7 +56,7 @@ func (c *checker) settings(ctx context.Context) error {
 
 // sections are the parts of a whole configuration.
 func sections() []string {
-	return []string{"reward", "rewards", "engines", "loop", "pool", "outbound", "telemetry", "server", "queue"}
+	return []string{"reward", "rewards", "engines", "loop", "pool", "store", "outbound", "telemetry", "server", "queue"}
 }
 
 // yaml checks a block of YAML. What is less than a configuration is put where it would
