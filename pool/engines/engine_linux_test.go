@@ -247,6 +247,22 @@ func TestNothingIsLeftOfAServerThatIgnoresSIGTERMAndStartsOthers(t *testing.T) {
 	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(left, 0), syscall.ESRCH) }, patience, time.Millisecond)
 }
 
+// The kernel that lacks memory ends one process, and asks nobody what it has started: vLLM's EngineCore has the card's memory.
+func TestNothingIsLeftOfAServerWhoseKeeperAloneIsKilled(t *testing.T) {
+	t.Parallel()
+	e := begin(t, nil, "--stub-starts-a-process")
+	ready(t, e, 1)
+	before := e.Status()[0]
+	text, err := os.ReadFile(before.Log)
+	require.NoError(t, err)
+	left, err := strconv.Atoi(string(regexp.MustCompile(`left behind: (\d+)`).FindSubmatch(text)[1]))
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(left, 0))
+	require.NoError(t, syscall.Kill(before.PID, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(left, 0), syscall.ESRCH) }, patience, time.Millisecond)
+	eventually(t, e, func(s engines.Status) bool { return s.State == engines.Ready && s.Starts == 2 })
+}
+
 func TestAnEngineThatIsStoppedWhileItStartsIsGone(t *testing.T) {
 	t.Parallel()
 	e := begin(t, nil, "--stub-start=1h")

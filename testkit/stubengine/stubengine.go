@@ -66,6 +66,7 @@ func serve(args []string) error {
 	other := f.String("stub-name", "", "the name that its requests have to have in truth")
 	stubborn := f.Bool("stub-ignores-sigterm", false, "ignores SIGTERM")
 	orphans := f.Bool("stub-leaves-a-process", false, "starts a process in a session of its own")
+	child := f.Bool("stub-starts-a-process", false, "starts a process of its own process group, as vLLM does")
 	memory := f.String("stub-memory", "", "a file whose lock is the memory of a card: it is taken at the start and at a wake, and a line is written into FILE.conflict where somebody has it")
 	profile := f.String("profiler-config", "", "vLLM's, in JSON")
 	code := f.Int("stub-exits", -1, "the exit code with which it ends instead of starting")
@@ -82,8 +83,11 @@ func serve(args []string) error {
 	if *stubborn {
 		signal.Ignore(syscall.SIGTERM)
 	}
-	if *orphans {
-		left := exec.CommandContext(context.Background(), "setsid", "sleep", "1000")
+	if *orphans || *child {
+		left := exec.CommandContext(context.Background(), "sleep", "1000")
+		if *orphans {
+			left = exec.CommandContext(context.Background(), "setsid", "sleep", "1000")
+		}
 		if err := left.Start(); err != nil {
 			return err
 		}
