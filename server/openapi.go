@@ -83,6 +83,7 @@ func described() []openapi.Route {
 			{Name: "page", Of: ""},
 			{Name: "in_flight", Of: 0},
 		}), "text/html"),
+		open(other(tagOperation, "/assets/{name}", "A file of the status page.", "text/javascript")),
 		read(tagOperation, routeOpenAPI, "This document.", openapi.Any{}),
 		{Method: http.MethodPost, Path: "/v1/reload", Tag: tagOperation, Summary: "Reads the configuration anew.", Answer: Reloaded{}},
 		open(read(tagOperation, routeHealth, "Whether the process answers.", openapi.Object{{Name: "status", Of: ""}})),

@@ -104,7 +104,7 @@ func TestEveryCommandChecksFunctionsAndOptions(t *testing.T) {
     misspelt: {path: mine.py, name: strict, lenght_penalty: 2}
     reader: {path: builtin://ocr, min_cnf: 0.5}
 `))
-	for _, command := range [][]string{{"serve"}, {"worker"}, {"score", "-i", file, "-o", dir + "/out"}} {
+	for _, command := range [][]string{{"serve"}, {"worker"}, {"score", "-i", dir + "/in.jsonl", "-o", dir + "/out"}} {
 		got := call(t, "", append(command, "-c", file, "pool.python.interpreter="+interpreter)...)
 		require.Equal(t, exitUsage, got.code, got.stdout)
 		require.Contains(t, got.stderr, "did you mean length_penalty?")

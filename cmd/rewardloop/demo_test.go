@@ -65,7 +65,7 @@ func TestTheDemosServerStaysUpUntilCtrlC(t *testing.T) {
 	require.NoError(t, err)
 	page, err := io.ReadAll(res.Body)
 	require.NoError(t, errors.Join(err, res.Body.Close()))
-	assert.Contains(t, string(page), "<h1>rewardloop</h1>")
+	assert.Contains(t, string(page), "<title>rewardloop</title>")
 	require.NoError(t, p.Process.Signal(syscall.SIGINT))
 	require.Equal(t, exitOK, p.code(t), p.stderr)
 }

@@ -263,12 +263,12 @@ func TestAnEngineIsProfiledByTorchInTheChosenStepsOnly(t *testing.T) {
 	lines := strings.Fields(string(trace))
 	require.Len(t, lines, 8, "%s", trace)
 	assert.Equal(t, []string{"start", "stop", "start", "stop"}, []string{lines[0], lines[2], lines[4], lines[6]})
-	for i := 0; i < 8; i += 4 { // some of its 8 pictures, and those of no other step
+	for i := 0; i < 8; i += 4 { // some of its 8 pictures, and of the next step's those that came before the word was there
 		first, err := strconv.Atoi(lines[i+1])
 		require.NoError(t, err)
 		last, err := strconv.Atoi(lines[i+3])
 		require.NoError(t, err)
-		assert.LessOrEqual(t, last-first, 9, "%s", trace)
+		assert.Less(t, last-first, 16, "%s", trace)
 	}
 }
 

@@ -87,6 +87,23 @@ func workplace(t *testing.T) string {
 	return dir
 }
 
+// keptExample leaves 8080.db in a folder, with a result of my-run, and other.yaml.
+func keptExample(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, "8080.db")); err == nil {
+		return // of the example before
+	}
+	cfg, err := os.ReadFile(filepath.Join(dir, "cfg.yaml"))
+	require.NoError(t, err)
+	put(t, dir, "other.yaml", cfg)
+	addr := freePort(t)
+	p := start(t, dir, nil, nil, "serve", "-c", "cfg.yaml", "--listen", addr, "store.path=8080.db", "store.keep=full")
+	p.stderr.await(t, "serving")
+	played(t, addr, "my-run")
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, exitOK, p.code(t), p.stderr)
+}
+
 // madeHere is the example of env with the Python of this machine, and with an environment that is there.
 func madeHere(t *testing.T, dir, line string, vars []string) string {
 	t.Helper()
@@ -161,6 +178,10 @@ func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
 					}
 				}
 				vars := []string{"REWARDLOOP_ENVS=" + filepath.Join(dir, "envs")}
+				if c.Name() == "export" || c.Name() == "replay" {
+					keptExample(t, dir)
+					vars = append(vars, "REWARDLOOP_STORE="+dir)
+				}
 				if strings.HasPrefix(line, "rewardloop env") {
 					line = madeHere(t, dir, line, vars)
 				}

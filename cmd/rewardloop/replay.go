@@ -49,7 +49,7 @@ Exits with 0 if every sample was compared, 1 if some were not or --verify found
 a difference, 2 if it could not begin. Ctrl-C ends it with what was compared.`
 
 const replayExample = `
-rewardloop replay -c other.yaml --run my-run --steps 100-200 -o moved.jsonl
+rewardloop replay -c other.yaml --run my-run --steps 1-200 -o moved.jsonl
 rewardloop replay -c cfg.yaml --store 8080.db --verify loop.deterministic=true`
 
 func replayCommand(e *env) *cobra.Command {
