@@ -29,7 +29,7 @@ func startProcess(command, env []string, out io.Writer) (*process, error) {
 		return nil, err
 	}
 	go p.learn() // ends when it knows, with the process or after 10 s; nobody waits for it
-	go func() { // ends with the process
+	go func() {  // ends with the process
 		_ = p.cmd.Wait()
 		p.killLeft()
 		close(p.over)
