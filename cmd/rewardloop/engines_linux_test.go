@@ -318,8 +318,7 @@ func TestAPythonRewardIsProfiledInTheChosenStepsOnly(t *testing.T) {
 	}
 	require.NoError(t, c.Close())
 	require.NoError(t, p.Signal(syscall.SIGTERM))
-	_, err = p.Wait()
-	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.Signal(syscall.Signal(0)) != nil }, 30*time.Second, 10*time.Millisecond, "serve never ended")
 	traces, err := filepath.Glob(filepath.Join(folder, "profiles", "*"))
 	require.NoError(t, err)
 	require.Len(t, traces, 2, "%v", traces)
