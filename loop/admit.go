@@ -227,7 +227,7 @@ func (c *core) meet(key sampleKey, sum wire.Checksum, by owner) (known bool, fx 
 	if s.sum != sum {
 		return true, fx, refuse(rewards.IDReused, key.id, "the id was answered for other bytes (%d, now %d)", s.sum.Len, sum.Len)
 	}
-	fx.results = append(fx.results, answer{s, by})
+	fx.results = append(fx.results, answer{s, by, 0})
 	return true, fx, nil
 }
 

@@ -120,8 +120,8 @@ type backup struct {
 type owner interface {
 	// remembers says whether the result is kept until the owner confirms it.
 	remembers() bool
-	// deliver is called once per final result, without the manager's mutex.
-	deliver(r *stored)
+	// deliver is called once per final result, without the manager's mutex. It returns the message that it has sent; nil: none.
+	deliver(r *stored) []byte
 	// expects counts the samples the owner waits for. The caller holds the manager's mutex.
 	expects(by int64)
 	// parks says that a frame stays although its place is free, or no longer does. The
@@ -133,6 +133,7 @@ type owner interface {
 type answer struct {
 	stored *stored
 	to     owner
+	final  int // its place in effects.final, from 1; 0: it has none
 }
 
 // Examined is a sample with its result, for people to look at. Its media are described

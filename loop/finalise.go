@@ -45,11 +45,10 @@ func (c *core) finalise(now time.Time, e *entry, fx *effects) {
 	c.progressed(now, e.item.Profile(), res)
 	c.metrics.stage.WithLabelValues("queue").Observe(queue.Seconds())
 	c.metrics.stage.WithLabelValues("total").Observe(total.Seconds())
-	fx.results = append(fx.results, answer{s, e.owner})
+	fx.results = append(fx.results, answer{s, e.owner, c.noteFinal(now, e, res, fx)})
 	for _, o := range e.also { // each confirms its own
-		fx.results = append(fx.results, answer{newStored(e.key, e.sum, res, now), o})
+		fx.results = append(fx.results, answer{newStored(e.key, e.sum, res, now), o, 0})
 	}
-	c.noteFinal(now, e, res, fx)
 	if e.examined != nil {
 		fx.examined = append(fx.examined, Examined{e.examined, res})
 	}

@@ -216,7 +216,10 @@ func (m *Manager) Stop() {
 // apply does what the core asked for, without the mutex.
 func (m *Manager) apply(fx effects) {
 	for _, a := range fx.results {
-		a.to.deliver(a.stored)
+		message := a.to.deliver(a.stored)
+		if a.final > 0 {
+			fx.final[a.final-1].Message = message
+		}
 	}
 	m.record(fx)
 	for _, f := range fx.released {

@@ -37,6 +37,7 @@ type FinalResult struct {
 	Profile string // as people know it
 	Header  *wire.Header
 	Result  *wire.Result
+	Message []byte // Result as JSON, as it was sent to the client; nil: it was not
 	At      time.Time
 }
 
@@ -58,11 +59,13 @@ func (c *core) noteMedia(e *entry, res *wire.Result, fx *effects) {
 	}
 }
 
-// noteFinal has the recorder take a final result.
-func (c *core) noteFinal(now time.Time, e *entry, res *wire.Result, fx *effects) {
-	if c.keeps(e) {
-		fx.final = append(fx.final, FinalResult{Recorded{e.key.run, e.key.epoch, e.key.id}, e.step.Key(), shown(e.profile), e.header, res, now})
+// noteFinal has the recorder take a final result. It returns the result's place among those, from 1; 0: it is not taken.
+func (c *core) noteFinal(now time.Time, e *entry, res *wire.Result, fx *effects) int {
+	if !c.keeps(e) {
+		return 0
 	}
+	fx.final = append(fx.final, FinalResult{Recorded{e.key.run, e.key.epoch, e.key.id}, e.step.Key(), shown(e.profile), e.header, res, nil, now})
+	return len(fx.final)
 }
 
 // record tells the recorder, while the frames are still here.

@@ -61,11 +61,12 @@ func (f *Future) Cancel(reason string) {
 	m.apply(fx)
 }
 
-func (f *Future) deliver(s *stored) {
+func (f *Future) deliver(s *stored) []byte {
 	f.once.Do(func() {
 		f.res = s.Result
 		close(f.ready)
 	})
+	return nil
 }
 
 func (f *Future) remembers() bool { return false }

@@ -125,7 +125,7 @@ func (r *recorder) Media(of loop.Recorded, f *wire.Frame, failed bool) {
 func (r *recorder) Result(f loop.FinalResult) {
 	if s := r.opened(); s != nil {
 		s.Put(store.Record{
-			Run: f.Run, Epoch: f.Epoch, Split: f.Step.Split, Step: f.Step.Step, Reward: f.Profile, Header: f.Header, Result: f.Result, Finished: f.At,
+			Run: f.Run, Epoch: f.Epoch, Split: f.Step.Split, Step: f.Step.Step, Reward: f.Profile, Header: f.Header, Result: f.Result, Message: f.Message, Finished: f.At,
 		})
 	}
 }

@@ -166,7 +166,7 @@ func (s *Server) oneMedia(c *gin.Context) {
 	kind := "image/jpeg"
 	if c.Query("full") == "1" {
 		var sample *rewards.Sample
-		if sample, err = kept.Reader().Sample(c.Request.Context(), key); err == nil {
+		if _, sample, err = kept.Reader().Kept(c.Request.Context(), key); err == nil {
 			data, kind, err = wholeMedia(sample, n, frame)
 		}
 	} else if data, err = kept.Reader().Thumbnail(c.Request.Context(), key, n); err == nil && frame >= 0 {

@@ -179,7 +179,7 @@ func TestASampleThatIsSentAgainWithOtherMediaIsKeptWithThoseOfItsLastResult(t *t
 		s.Put(rec)
 	}
 	await(t, s, 2)
-	sample, err := s.Reader().Sample(t.Context(), results(t, s, store.Query{Limit: 1})[0].Key)
+	_, sample, err := s.Reader().Kept(t.Context(), results(t, s, store.Query{Limit: 1})[0].Key)
 	require.NoError(t, err)
 	assert.Equal(t, photo(t, 16, 16, color.White), sample.Media[0].Data)
 }
@@ -220,4 +220,73 @@ func TestAFewLargeRowsAreDeletedOneByOne(t *testing.T) {
 	assert.GreaterOrEqual(t, number(t, s.State().File, "SELECT count(*) FROM results"), int64(8), "half of what there is room for")
 	assert.LessOrEqual(t, number(t, s.State().File, "SELECT count(*) FROM results"), int64(32), "a batch looks at the size now and then")
 	assert.Equal(t, int64(1), number(t, s.State().File, "SELECT count(*) FROM results WHERE id = 'a/1/63'"), "the newest stays")
+}
+
+func TestADamagedBlockSpoilsNoRowOfAnother(t *testing.T) {
+	t.Parallel()
+	s := open(t, store.Config{}, "")
+	const rows = 40
+	for n := range rows {
+		rec, _ := kept(t, "a", 1, n, nil)
+		s.Put(rec)
+	}
+	await(t, s, rows)
+	path := s.State().File
+	require.Greater(t, number(t, path, "SELECT count(*) FROM blocks"), int64(1))
+	spoilt := int(number(t, path, "SELECT last - first + 1 FROM blocks ORDER BY first LIMIT 1"))
+	meddle(t, path, "UPDATE blocks SET data = x'00ff' WHERE first = 1")
+	for i, row := range results(t, s, store.Query{Sort: store.Oldest}) {
+		require.NotNil(t, row.Score)
+		if i < spoilt {
+			require.NotNil(t, row.Error, i)
+			assert.Contains(t, row.Error.Message, "the store's row is damaged: its block is damaged")
+			continue
+		}
+		assert.Nil(t, row.Error, i)
+		assert.Equal(t, fmt.Sprint("prompt ", i), row.Prompt)
+	}
+	meddle(t, path, "DELETE FROM blocks")
+	_, _, err := s.Reader().Kept(t.Context(), 1)
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestAFileOfTheFirstVersionIsReadAndWritten(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.db")
+	s := open(t, store.Config{}, path)
+	rec, _ := kept(t, "a", 1, 7, nil)
+	s.Put(rec)
+	await(t, s, 1)
+	require.NoError(t, s.Close())
+	result, err := wire.EncodeResult(rec.Result)
+	require.NoError(t, err)
+	meddle(t, path, fmt.Sprintf("UPDATE results SET head = x'%x', result = x'%x'", rec.Header.JSON(), result), "DROP TABLE blocks", "PRAGMA user_version = 1")
+	s = open(t, store.Config{}, path)
+	again, _ := kept(t, "a", 2, 8, nil)
+	s.Put(again)
+	await(t, s, 2)
+	rows := results(t, s, store.Query{Sort: store.Oldest})
+	require.Len(t, rows, 2)
+	for i, want := range []string{"prompt 7", "prompt 8"} {
+		assert.Nil(t, rows[i].Error)
+		assert.Equal(t, want, rows[i].Prompt)
+		assert.Len(t, rows[i].Components, 2)
+	}
+}
+
+func TestLargeSamplesEndTheirBlockSooner(t *testing.T) {
+	t.Parallel()
+	s := open(t, store.Config{}, "")
+	text := strings.Repeat("0123456789", 10_000)
+	for n := range 9 {
+		rec, _ := kept(t, "a", 1, n, func(sample *rewards.Sample, _ *wire.Result) { sample.Response = text + fmt.Sprint(n) })
+		s.Put(rec)
+	}
+	await(t, s, 9)
+	assert.GreaterOrEqual(t, number(t, s.State().File, "SELECT count(*) FROM blocks"), int64(3))
+	for n, row := range results(t, s, store.Query{Sort: store.Oldest}) {
+		whole, err := s.Reader().Result(t.Context(), row.Key)
+		require.NoError(t, err)
+		assert.Equal(t, text+fmt.Sprint(n), whole.Response)
+	}
 }

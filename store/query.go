@@ -225,14 +225,21 @@ func (r *Reader) Results(ctx context.Context, q Query) (rows []*Row, total int, 
 // rows runs over the rows of a selection.
 func (r *Reader) rows(ctx context.Context, selection string, args ...any) func(yield func(*Row, error) bool) {
 	return func(yield func(*Row, error) bool) {
-		list, err := r.db.QueryContext(ctx, "SELECT "+rowColumns+" FROM results r"+selection, args...)
+		conn, err := r.db.Conn(ctx)
+		if err != nil {
+			yield(nil, fmt.Errorf("store: %w", err))
+			return
+		}
+		defer conn.Close() // back to the pool
+		list, err := conn.QueryContext(ctx, "SELECT "+rowColumns+" FROM results r"+selection, args...)
 		if err != nil {
 			yield(nil, fmt.Errorf("store: %w", err))
 			return
 		}
 		defer list.Close()
+		blocks := &blockReader{conn: conn}
 		for list.Next() {
-			row, err := scan(list, false)
+			row, err := scan(ctx, list, blocks, false)
 			if !yield(row, err) || err != nil {
 				return
 			}
@@ -241,6 +248,20 @@ func (r *Reader) rows(ctx context.Context, selection string, args ...any) func(y
 			yield(nil, fmt.Errorf("store: %w", err))
 		}
 	}
+}
+
+// one is the row of a key in full.
+func (r *Reader) one(ctx context.Context, key int64) (*Row, error) {
+	conn, err := r.db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	defer conn.Close() // back to the pool
+	row, err := scan(ctx, conn.QueryRowContext(ctx, "SELECT "+rowColumns+" FROM results r WHERE r.key = ?", key), &blockReader{conn: conn}, true)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("result %d: %w", key, ErrNotFound)
+	}
+	return row, err
 }
 
 // Each runs over all rows of a query, the oldest first, without their media's addresses. Limit 0 is no limit.
@@ -260,7 +281,7 @@ func (r *Reader) Each(ctx context.Context, q Query) func(yield func(*Row, error)
 
 type scanner interface{ Scan(into ...any) error }
 
-func scan(from scanner, whole bool) (*Row, error) {
+func scan(ctx context.Context, from scanner, blocks *blockReader, whole bool) (*Row, error) {
 	row := &Row{}
 	var epoch, split, finished int64
 	var outcome string
@@ -271,7 +292,13 @@ func scan(from scanner, whole bool) (*Row, error) {
 	}
 	row.epoch, row.Epoch, row.Split = uint64(epoch), strconv.FormatInt(epoch, 10), splitOf(split) //nolint:gosec // microseconds
 	row.Reward, row.Outcome, row.Finished = reward.String, rewards.Outcome(outcome), time.UnixMicro(finished).UTC()
-	row.fill(head, result, whole)
+	var broken error
+	if len(head) == 0 {
+		if head, result, broken = blocks.of(ctx, row.Key); ctx.Err() != nil {
+			return nil, fmt.Errorf("store: %w", broken)
+		}
+	}
+	row.fill(head, result, broken, whole)
 	return row, nil
 }
 
@@ -315,10 +342,8 @@ func (r *Reader) addMedia(ctx context.Context, rows []*Row) error {
 
 // Result returns one row in full.
 func (r *Reader) Result(ctx context.Context, key int64) (*Row, error) {
-	row, err := scan(r.db.QueryRowContext(ctx, "SELECT "+rowColumns+" FROM results r WHERE r.key = ?", key), true)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("result %d: %w", key, ErrNotFound)
-	} else if err != nil {
+	row, err := r.one(ctx, key)
+	if err != nil {
 		return nil, err
 	}
 	var d Described
@@ -338,35 +363,19 @@ func (r *Reader) Thumbnail(ctx context.Context, key int64, n int) (jpeg []byte, 
 	return jpeg, notFound(err, "thumbnail %d of result %d", n, key)
 }
 
-// Sample returns the sample of a row with all its bytes.
-func (r *Reader) Sample(ctx context.Context, key int64) (*rewards.Sample, error) {
-	var head, data []byte
-	err := r.db.QueryRowContext(ctx, "SELECT r.head, p.data FROM results r LEFT JOIN payloads p ON p.run = r.run AND p.epoch = r.epoch AND p.id = r.id WHERE r.key = ?", key).Scan(&head, &data)
-	if err := notFound(err, "result %d", key); err != nil {
-		return nil, err
-	}
-	f, err := wire.Restore(head, data)
-	if err != nil {
-		return nil, fmt.Errorf("store: result %d: %w", key, err)
-	}
-	if !f.Whole() {
-		return nil, fmt.Errorf("the bytes of the media of result %d: %w; store.keep: full keeps them", key, ErrNotFound)
-	}
-	return f.Sample(), nil
-}
-
 // Kept returns a row in full, but for its configuration and its media's addresses, and its sample with all its bytes.
 func (r *Reader) Kept(ctx context.Context, key int64) (*Row, *rewards.Sample, error) {
-	var data []byte
-	row, err := scan(withData{r.db.QueryRowContext(ctx, "SELECT "+rowColumns+", p.data FROM results r LEFT JOIN payloads p "+
-		"ON p.run = r.run AND p.epoch = r.epoch AND p.id = r.id WHERE r.key = ?", key), &data}, true)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil, fmt.Errorf("result %d: %w", key, ErrNotFound)
-	} else if err != nil {
+	row, err := r.one(ctx, key)
+	if err != nil {
 		return nil, nil, err
 	}
 	if row.broken != nil {
 		return nil, nil, fmt.Errorf("result %d is damaged: %w: %w", key, row.broken, ErrNotFound)
+	}
+	var data []byte
+	err = r.db.QueryRowContext(ctx, "SELECT p.data FROM results r JOIN payloads p ON p.run = r.run AND p.epoch = r.epoch AND p.id = r.id WHERE r.key = ?", key).Scan(&data)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, nil, fmt.Errorf("store: %w", err)
 	}
 	f, err := wire.Restore(row.Header.JSON(), data)
 	if err != nil {
@@ -377,15 +386,6 @@ func (r *Reader) Kept(ctx context.Context, key int64) (*Row, *rewards.Sample, er
 	}
 	return row, f.Sample(), nil
 }
-
-// withData is a row with one more column.
-type withData struct {
-	scanner
-
-	data *[]byte
-}
-
-func (w withData) Scan(into ...any) error { return w.scanner.Scan(append(into, w.data)...) }
 
 func notFound(err error, what string, args ...any) error {
 	switch {

@@ -141,8 +141,11 @@ func shorten(s string) string {
 }
 
 // fill makes the row of what was kept. A damaged row says so in its error.
-func (r *Row) fill(head, result []byte, whole bool) {
-	f, err := wire.Restore(head, nil)
+func (r *Row) fill(head, result []byte, err error, whole bool) {
+	var f *wire.Frame
+	if err == nil {
+		f, err = wire.Restore(head, nil)
+	}
 	if err == nil {
 		r.Header = f.Header()
 		r.Result, err = wire.DecodeResult(result)

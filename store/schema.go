@@ -48,6 +48,10 @@ CREATE TABLE columns (
 -- what a configuration's digest stands for.
 CREATE TABLE configs (digest TEXT PRIMARY KEY, reward TEXT NOT NULL, version TEXT NOT NULL, yaml TEXT NOT NULL, hashes TEXT NOT NULL, first INTEGER NOT NULL) WITHOUT ROWID;
 `,
+	`
+-- data has the samples and results of the rows from first to last, compressed (blocks.go); head and result of such rows are empty.
+CREATE TABLE blocks (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, data BLOB NOT NULL);
+`,
 }
 
 // ErrNewer is a file that a later release has written.

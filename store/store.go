@@ -33,6 +33,7 @@ type Record struct {
 	// Header is the sample's; Result is not changed any more.
 	Header   *wire.Header
 	Result   *wire.Result
+	Message  []byte // Result as JSON; nil: the store encodes it
 	Finished time.Time
 }
 
@@ -110,6 +111,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	queue    []work        // guarded by mu
+	writing  int           // guarded by mu; how much of the queue was taken and is being written
 	rowBytes int64         // guarded by mu; of queue without payloads
 	payloads int64         // guarded by mu; bytes of those in queue
 	pictures []picture     // guarded by mu; that wait for thumbnails
@@ -240,7 +242,7 @@ func (s *Store) register(reg prometheus.Registerer) {
 	m.Gauge("queue_results", "Results, thumbnails and payloads that wait to be written into the store's file.", func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return float64(len(s.queue))
+		return float64(len(s.queue) + s.writing)
 	})
 }
 

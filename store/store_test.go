@@ -309,7 +309,7 @@ func TestThumbnailsOfPicturesAndVideosAreKept(t *testing.T) {
 	}
 	_, err := s.Reader().Thumbnail(t.Context(), row.Key, 2)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = s.Reader().Sample(t.Context(), row.Key)
+	_, _, err = s.Reader().Kept(t.Context(), row.Key)
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
@@ -328,7 +328,7 @@ func TestFullMediaAreTheBytesOfTheSample(t *testing.T) {
 	await(t, s, 1)
 	row := results(t, s, store.Query{})[0]
 	require.NotNil(t, row.Media[0].Full)
-	got, err := s.Reader().Sample(t.Context(), row.Key)
+	_, got, err := s.Reader().Kept(t.Context(), row.Key)
 	require.NoError(t, err)
 	want := f.Sample()
 	require.Len(t, got.Media, 1)

@@ -24,6 +24,9 @@ func (s *Store) write() {
 	alone := 0 // so many items are written one by one, because one of them cannot be written
 	var end time.Time
 	for {
+		s.mu.Lock()
+		s.writing = 0
+		s.mu.Unlock()
 		closing := s.waitForWork(pause, alone > 0)
 		if closing && end.IsZero() {
 			end = time.Now().Add(closeTimeout)
@@ -131,7 +134,7 @@ func (s *Store) take(most int) []work {
 		poke(s.wake)
 	}
 	batch := s.queue[:n:n]
-	s.queue = s.queue[n:]
+	s.queue, s.writing = s.queue[n:], n
 	if len(s.queue) == 0 {
 		s.queue = nil
 	}
@@ -161,7 +164,7 @@ func (s *Store) giveBack(batch []work) {
 	for _, w := range batch {
 		s.weigh(w, 1)
 	}
-	s.queue = append(batch, s.queue...)
+	s.queue, s.writing = append(batch, s.queue...), 0
 	poke(s.wake)
 }
 
@@ -231,8 +234,9 @@ type writer struct {
 	store *Store
 	names map[string]int64 // their ids
 
-	rows    []driver.NamedValue // of a transaction: values of rows that are not written yet, resultColumns each
-	results []byte              // that such rows have
+	rows  []driver.NamedValue // of a transaction: values of rows that are not written yet, resultColumns each
+	block block               // of such rows
+	json  []byte              // of a result
 }
 
 // batch writes in one transaction.
@@ -254,10 +258,8 @@ func (w *writer) batch(ctx context.Context, batch []work) (err error) {
 	}()
 	b := &transaction{writer: w, conn: conn, tx: tx, inserts: map[int]driver.Stmt{}, columns: map[columnKey]*column{}}
 	defer b.close()
-	w.rows, w.results = w.rows[:0], w.results[:0]
-	if cap(w.results) > 1<<20 { // of large results, which are rare
-		w.results = nil
-	}
+	w.rows = w.rows[:0]
+	w.block.reset()
 	rows := int64(0)
 	for _, item := range batch {
 		if err = ctx.Err(); err != nil { // statements are not told: that takes a goroutine for each of them
@@ -280,7 +282,7 @@ func (w *writer) batch(ctx context.Context, batch []work) (err error) {
 			return err
 		}
 	}
-	if err = b.writeRows(1); err != nil {
+	if err = b.writeRows(); err != nil {
 		return err
 	}
 	if err = b.writeColumns(); err != nil {
@@ -359,16 +361,12 @@ func (b *transaction) record(r *Record) error {
 	if err != nil {
 		return err
 	}
-	at := len(b.results)
-	results, err := wire.AppendResult(b.results, r.Result)
-	if err != nil { // a scorer put something there that JSON has not: the row says so without it
-		bare := *r.Result
-		bare.Details, bare.ExtraInfo = map[string]any{"store": "details and reward_extra_info are not JSON: " + err.Error()}, nil
-		if results, err = wire.AppendResult(b.results, &bare); err != nil {
-			return err
-		}
+	result, err := b.encode(r)
+	if err != nil {
+		return err
 	}
-	b.results = results
+	b.block.add(r.Header.JSON())
+	b.block.add(result)
 	s := &r.Header.Sample
 	var score any
 	if r.Result.RewardScore != nil {
@@ -376,54 +374,67 @@ func (b *transaction) record(r *Record) error {
 	}
 	for _, v := range [resultColumns]any{
 		run, int64(r.Epoch), splitCode(r.Split), r.Step, r.Result.ID, s.UID, reward, //nolint:gosec // microseconds
-		string(r.Result.Outcome), score, r.Result.TimingMS["total"], r.Finished.UnixMicro(), r.Header.JSON(), results[at:],
+		string(r.Result.Outcome), score, r.Result.TimingMS["total"], r.Finished.UnixMicro(),
 	} {
-		b.rows = append(b.rows, driver.NamedValue{Value: v})
+		b.rows = append(b.rows, driver.NamedValue{Ordinal: len(b.rows) + 1, Value: v})
 	}
 	b.count(run, r)
-	return b.writeRows(rowsAtATime)
-}
-
-const (
-	resultColumns = 13
-	// rowsAtATime is how many rows a statement writes, which costs half as much as a statement for each of them.
-	rowsAtATime = 32
-)
-
-// writeRows writes the rows that wait in statements of rowsAtATime, where that many do, and the rest in statements of one row if least is 1.
-func (b *transaction) writeRows(least int) error {
-	for len(b.rows) >= least*resultColumns {
-		n := 1
-		if len(b.rows) >= rowsAtATime*resultColumns {
-			n = rowsAtATime
-		}
-		values := b.rows[:n*resultColumns]
-		for i := range values {
-			values[i].Ordinal = i + 1
-		}
-		if err := b.conn.Raw(func(c any) error { return b.insert(c, n, values) }); err != nil {
-			return err
-		}
-		b.rows = b.rows[:copy(b.rows, b.rows[n*resultColumns:])]
-	}
-	if len(b.rows) == 0 {
-		b.results = b.results[:0]
+	if len(b.rows) == blockRows*resultColumns || len(b.block.raw) >= blockBytes {
+		return b.writeRows()
 	}
 	return nil
 }
 
-// insert writes n rows with the driver's own statement: database/sql would look at each of the values once more.
-func (b *transaction) insert(conn any, n int, values []driver.NamedValue) (err error) {
+// encode is the JSON of a record's result, which is valid until the next call.
+func (b *transaction) encode(r *Record) (out []byte, err error) {
+	if r.Message != nil {
+		return r.Message, nil
+	}
+	if out, err = wire.AppendResult(b.json[:0], r.Result); err != nil { // a scorer put something there that JSON has not: the row says so without it
+		bare := *r.Result
+		bare.Details, bare.ExtraInfo = map[string]any{"store": "details and reward_extra_info are not JSON: " + err.Error()}, nil
+		if out, err = wire.AppendResult(b.json[:0], &bare); err != nil {
+			return nil, err
+		}
+	}
+	if b.json = out; cap(out) > blockBytes {
+		b.json = nil
+	}
+	return out, nil
+}
+
+// resultColumns are those that a statement binds.
+const resultColumns = 11
+
+// writeRows writes the rows that wait, and their block.
+func (b *transaction) writeRows() error {
+	n := len(b.rows) / resultColumns
+	if n == 0 {
+		return nil
+	}
+	if err := b.conn.Raw(func(c any) error { return b.insert(c, n) }); err != nil {
+		return err
+	}
+	if err := b.exec("INSERT INTO blocks (first, last, data) VALUES (?, ?, ?)", b.last-int64(n)+1, b.last, b.block.data()); err != nil {
+		return err
+	}
+	b.rows = b.rows[:0]
+	b.block.reset()
+	return nil
+}
+
+// insert writes n rows, whose keys follow one another, with the driver's own statement: database/sql would look at each of the values once more.
+func (b *transaction) insert(conn any, n int) (err error) {
 	insert := b.inserts[n]
 	if insert == nil {
-		row := ", (?" + strings.Repeat(", ?", resultColumns-1) + ")"
+		row := ", (?" + strings.Repeat(", ?", resultColumns-1) + ", x'', x'')"
 		if insert, err = conn.(driver.ConnPrepareContext).PrepareContext(context.Background(), //nolint:forcetypeassert // this driver's
 			"INSERT INTO results (run, epoch, split, step, id, uid, reward, outcome, score, total_ms, finished, head, result) VALUES "+strings.Repeat(row, n)[2:]); err != nil {
 			return err
 		}
 		b.inserts[n] = insert
 	}
-	res, err := insert.(driver.StmtExecContext).ExecContext(context.Background(), values) //nolint:forcetypeassert // this driver's
+	res, err := insert.(driver.StmtExecContext).ExecContext(context.Background(), b.rows) //nolint:forcetypeassert // this driver's
 	if err != nil {
 		return err
 	}
@@ -623,6 +634,9 @@ func (w *writer) deleteOldest(ctx context.Context, before, many int64) (n int64,
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+of, last.Int64); err != nil {
 			return 0, err
 		}
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM blocks WHERE last <= ?", last.Int64); err != nil {
+		return 0, err
 	}
 	res, err := tx.ExecContext(ctx, "DELETE FROM results WHERE key <= ?", last.Int64)
 	if err != nil {

@@ -184,20 +184,20 @@ func (s *Session) connection() Conn {
 
 // Deliver gives the answer the next number and sends it if the client is there. The
 // answer to a sample that was sent again keeps its number.
-func (s *Session) Deliver(a *Answer) {
+func (s *Session) Deliver(a *Answer) (message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prune()
 	if a.numbered.Swap(s) == s {
 		if i := slices.IndexFunc(s.results, func(d *delivered) bool { return d.answer == a }); i >= 0 {
-			s.sendResult(s.results[i])
+			return s.sendResult(s.results[i])
 		}
-		return
+		return nil
 	}
 	s.seq++
 	d := &delivered{s.seq, a}
 	s.results = append(s.results, d)
-	s.sendResult(d)
+	return s.sendResult(d)
 }
 
 // prune drops results that the gateway no longer remembers: a client that never
@@ -244,17 +244,18 @@ func (s *Session) Confirm(seq uint64) []*Answer {
 	return gone
 }
 
-// sendResult sends a numbered copy. The caller holds mu.
-func (s *Session) sendResult(d *delivered) {
+// sendResult sends a numbered copy and returns its message; nil: the client is not there. The caller holds mu.
+func (s *Session) sendResult(d *delivered) []byte {
 	if s.conn == nil {
-		return
+		return nil
 	}
 	b, err := EncodeResult(d.answer.Result, d.seq)
 	if err != nil {
 		s.log.Error("result could not be encoded", "sample_id", d.answer.Result.ID, "run", s.run, "error", err)
-		return
+		return nil
 	}
 	s.write(b)
+	return b
 }
 
 // EncodeResult encodes a copy of a result under a number. Details that JSON cannot express

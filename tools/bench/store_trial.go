@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,6 +25,8 @@ import (
 type storeTrial struct {
 	on, off *storeSide
 	media   []*rewards.Media
+	texts   []string // responses of some 1 KB
+	prompts []string
 	lasting time.Duration
 }
 
@@ -42,6 +45,11 @@ func newStoreTrial(ctx context.Context, o Options, pictures []string) (_ Trial, 
 		return nil, err
 	}
 	t := &storeTrial{lasting: o.Lasting}
+	words := storeWords()
+	for range 512 {
+		t.texts = append(t.texts, words(200))
+		t.prompts = append(t.prompts, words(30))
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close())
@@ -140,13 +148,35 @@ func (t *storeTrial) load(ctx context.Context, s *storeSide, lasting time.Durati
 	return nil
 }
 
+// storeWords returns a function that makes a text of so many words, the same ones each time. Their frequencies are as in a language
+// (Zipf's law over 5,000 words), so that the text can be compressed about as well as one.
+func storeWords() func(n int) string {
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it must repeat
+	vocabulary := make([]string, 5000)
+	for i := range vocabulary {
+		word := make([]byte, 2+r.IntN(7))
+		for j := range word {
+			word[j] = "etaoinshrdlucmfwypvbgkqjxz"[min(r.IntN(26), r.IntN(26))]
+		}
+		vocabulary[i] = string(word)
+	}
+	rank := rand.NewZipf(r, 1.1, 5, uint64(len(vocabulary)-1))
+	return func(n int) string {
+		text := make([]string, n)
+		for i := range text {
+			text[i] = vocabulary[rank.Uint64()]
+		}
+		return strings.Join(text, " ")
+	}
+}
+
 // send sends one sample and waits for its result.
 func (t *storeTrial) send(ctx context.Context, s *storeSide, lane int) error {
 	n := s.sent.Add(1) - 1
 	index := n % 512
 	f, err := s.clients[lane].Submit(ctx, &rewards.Sample{
 		ID: "s" + strconv.FormatInt(n, 10), Step: n / 512, Index: &index, UID: "g" + strconv.FormatInt(n/8, 10), GroupSize: 8,
-		Prompt: "a poster", Response: strings.Repeat("word ", 200), Media: t.media,
+		Prompt: t.prompts[n/8%512], Response: t.texts[n%512], Media: t.media,
 	}, 0)
 	if err != nil {
 		return err
