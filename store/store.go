@@ -239,6 +239,11 @@ func (s *Store) register(reg prometheus.Registerer) {
 	}
 	m.Gauge("bytes", "Bytes of the store's file.", func() float64 { return float64(s.bytes.Load()) })
 	m.Gauge("results", "Results in the store's file.", func() float64 { return float64(s.rows.Load()) })
+	m.Gauge("queue_pictures", "Pictures and videos that wait for their thumbnails to be made.", func() float64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return float64(len(s.pictures))
+	})
 	m.Gauge("queue_results", "Results, thumbnails and payloads that wait to be written into the store's file.", func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -58,7 +58,7 @@ func isolation() Suite {
 			"the failing samples at the end. In the experiments named rate the failing run is alone, against the same function with good samples. cancels, takeovers and "+
 			"resumes hit an async and a blocking function in turn; afterwards a fresh client sends 200 samples (alone_s: before), and then as many that wait for 2 s as there are places: one that has its "+
 			"result late had no place. agent256 is a class that blocks for 1 s, and then sees its groups, with concurrency: 256; agent256_recipe the same "+
-			"class in custom_reward_function. tracing is the healthy run alone, in turns of an eighth of -t, on a server that sends traces of all samples to a collector and on one that does not: "+
+			"class in custom_reward_function. tracing is the healthy run alone, in turns of a 32nd of -t, on a server that sends traces of all samples to a collector and on one that does not: "+
 			"processor time of the server and its workers a sample.",
 			isolationProcesses, healthyInFlight, failingInFlight, report.Number(stuckSamples)),
 	}

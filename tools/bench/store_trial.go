@@ -102,9 +102,13 @@ func (t *storeTrial) Measure(ctx context.Context, rep int) (Readings, error) {
 	}
 	begun, machine, own := time.Now(), cputime.Machine(), cputime.Own()
 	var settled time.Duration // the longest
-	for turn := range 2 * storeTurns {
+	turns := storeTurns
+	if len(t.media) > 0 {
+		turns = storePictureTurns
+	}
+	for turn := range 2 * turns {
 		s := sides[(turn+(turn/2)+rep)%2] // off on on off
-		if err := t.load(ctx, s, t.lasting/storeTurns); err != nil {
+		if err := t.load(ctx, s, t.lasting/time.Duration(turns)); err != nil {
 			return nil, err
 		}
 		if s == t.on { // what waits is not written in the other one's time
@@ -188,7 +192,7 @@ func (t *storeTrial) send(ctx context.Context, s *storeSide, lane int) error {
 	return err
 }
 
-// settled waits until the store has written all results, and returns the server's metrics.
+// settled waits until the store has written all results and made all thumbnails, and returns the server's metrics.
 func (s *storeSide) settled(ctx context.Context) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, overtime)
 	defer cancel()
@@ -198,6 +202,7 @@ func (s *storeSide) settled(ctx context.Context) (map[string]float64, error) {
 			return nil, err
 		}
 		waiting, there := m["rewardloop_store_queue_results"]
+		waiting += m["rewardloop_store_queue_pictures"]
 		if !there {
 			return nil, errors.New("the server keeps no results")
 		}

@@ -73,8 +73,8 @@ func newTracingTrial(ctx context.Context, l layout, o Options) (_ Trial, err err
 	return t, err
 }
 
-// tracingTurns is how often a repetition goes from one side to the other.
-const tracingTurns = 4
+// tracingTurns is how often a repetition goes from one side to the other: the machine changes more in seconds than the sides differ.
+const tracingTurns = 16
 
 // Measure implements Trial.
 func (t *tracingTrial) Measure(ctx context.Context, rep int) (Readings, error) {
