@@ -29,7 +29,7 @@ const (
 // a burst is kept. When no result has come for idleAfter all that wait are made.
 const (
 	cpuShare  = 1.0 / 40
-	cpuBurst  = time.Second
+	cpuBurst  = 200 * time.Millisecond
 	idleAfter = 300 * time.Millisecond
 )
 
