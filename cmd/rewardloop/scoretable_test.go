@@ -284,7 +284,7 @@ func TestColumnsAreBoundedAndOnesOfSeveralTypesAreJSON(t *testing.T) {
 }
 
 // What pandas and pyarrow read is what was written, where they are installed.
-func TestPandasReadsAParquetOutput(t *testing.T) {
+func TestPandasReadsTheParquetOfScoreAndExport(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it starts Python")
@@ -297,6 +297,8 @@ func TestPandasReadsAParquetOutput(t *testing.T) {
 		t.Skipf("SKIPPED: %s has no pandas with pyarrow", python)
 	}
 	dir := t.TempDir()
+	kept := filepath.Join(dir, "kept.parquet")
+	require.Equal(t, exitOK, call(t, "", "export", "--store", servedFile(t), "--parquet", kept).code)
 	picture, want := drawing(t, 5)
 	in := putParquet(t, filepath.Join(dir, "in.parquet"), []pictureRow{
 		{ID: 1, Prompt: new("räd"), Image: &pictureStruct{Bytes: picture}}, {ID: 2, Image: &pictureStruct{Bytes: []byte("x")}},
@@ -306,7 +308,7 @@ func TestPandasReadsAParquetOutput(t *testing.T) {
 	require.Equal(t, exitFailure, got.code, got.stderr)
 	script := `
 import sys, math, pandas, pyarrow, pyarrow.parquet as pq
-path, want = sys.argv[1], float(sys.argv[2])
+path, want, kept = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 types = {f.name: f.type for f in pq.read_schema(path)}
 assert types["reward_score"] == types["reward/plain"] == pyarrow.float64(), types
 assert types["step"] == pyarrow.int64() and types["rewardloop/valid"] == pyarrow.bool_(), types
@@ -315,8 +317,11 @@ rows = pandas.read_parquet(path)
 assert list(rows["id"]) == ["1", "2"] and rows["prompt"][0] == "r\u00e4d", rows
 assert abs(rows["reward/plain"][0] - want) < 1e-9 and math.isnan(rows["reward_score"][1]), rows
 assert "bad_input: line 2: image: the picture is not a PNG" in rows["errors"][1], rows
+rows = pandas.read_parquet(kept)
+assert len(rows) == 112 and rows["reward_score"].notna().all() and rows["outcome"].eq("scored").all(), rows
+assert pandas.to_datetime(rows["finished"], format="ISO8601").dt.year.min() >= 2026 and rows["step"].dtype == "int64", rows.dtypes
 `
-	said, err := exec.CommandContext(t.Context(), python, "-c", script, out, fmt.Sprint(want)).CombinedOutput()
+	said, err := exec.CommandContext(t.Context(), python, "-c", script, out, fmt.Sprint(want), kept).CombinedOutput()
 	require.NoError(t, err, "%s", said)
 }
 
