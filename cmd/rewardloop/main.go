@@ -30,6 +30,7 @@ func main() {
 	if code, child := subprocess.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
 	}
+	adoptPython()
 	e := env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.LookupEnv}
 	os.Exit(run(context.Background(), os.Args[1:], e))
 }

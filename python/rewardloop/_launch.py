@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sysconfig
 import threading
 from collections import deque
 from types import TracebackType
@@ -79,12 +80,20 @@ class Server:
 
 
 def find_binary() -> str:
-    """The binary REWARDLOOP_BIN names, else the one on PATH."""
+    """The program that REWARDLOOP_BIN names, else the one that was installed with this package, else the one on PATH."""
     named = os.environ.get("REWARDLOOP_BIN", "")
-    found = shutil.which(named or "rewardloop")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise RewardloopError(f"REWARDLOOP_BIN names {named!r}, which is no program")
+        return found
+    installed = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))]
+    found = shutil.which("rewardloop", path=os.pathsep.join(installed)) or shutil.which("rewardloop")
     if found is None:
-        what = f"REWARDLOOP_BIN names {named!r}, which is no program" if named else "no rewardloop on PATH"
-        raise RewardloopError(f"{what}; build it with `make build` and name bin/rewardloop in REWARDLOOP_BIN")
+        raise RewardloopError(
+            "there is no program rewardloop beside this Python and none on PATH: a wheel for Linux on x86-64 or ARM brings it"
+            " (pip install rewardloop); elsewhere build it with `make build` and name bin/rewardloop in REWARDLOOP_BIN"
+        )
     return found
 
 
