@@ -45,7 +45,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Servers of tests and tools keep no results in the user's folder.
 export REWARDLOOP_STORE ?= off
 
-.PHONY: help demo unit test race storm test-gpu test-fault test-replay test-verl test-clients test-ray test-web web web-shots test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-store bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
+.PHONY: help demo release release-check unit test race storm test-gpu test-fault test-replay test-verl test-clients test-ray test-web web web-shots test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-store bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -222,6 +222,13 @@ check: ## all of it: lint, what CI runs (test: vet, import graph, Go tests under
 
 deps: ## the set-up alone: Debian packages, Go modules, Python environment
 	@scripts/deps.sh debian go python
+
+release: ## wheels, tarballs, Debian packages, what is in them and their sums, into dist/ (ten minutes); ARCHES=amd64 for one processor
+	@scripts/deps.sh pip go
+	@scripts/release.sh
+
+release-check: ## install what `make release` built into an empty Debian without a compiler and a network, and score there (root only)
+	@scripts/release-check.sh
 
 docker-check: ## build every stage of the Dockerfile without a Docker engine and score with the image (root only)
 	@scripts/docker-check.sh

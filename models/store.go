@@ -55,7 +55,7 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	c.Endpoint = cmp.Or(c.Endpoint, defaultEndpoint)
 	if len(c.Pythons) == 0 {
-		c.Pythons = []string{"python3", "python"}
+		c.Pythons = pythons()
 	}
 	c.Stall = cmp.Or(c.Stall, 2*time.Minute)
 	c.Attempts = cmp.Or(c.Attempts, 5)
@@ -67,13 +67,19 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+func pythons() []string { return []string{"python3", "python"} }
+
 // FromEnvironment returns the store that REWARDLOOP_MODELS names, else that of the
 // clone the program was built in (.cache/models, where make puts them), else the one
-// below the user's cache folder, with HF_ENDPOINT and HF_TOKEN as they are set.
+// below the user's cache folder, with HF_ENDPOINT and HF_TOKEN as they are set, and the
+// pip of REWARDLOOP_PYTHON first.
 func FromEnvironment(getenv func(string) (string, bool)) (Store, error) {
 	var s Store
 	s.Endpoint, _ = getenv("HF_ENDPOINT")
 	s.Token, _ = getenv("HF_TOKEN")
+	if python, _ := getenv("REWARDLOOP_PYTHON"); python != "" {
+		s.Pythons = append([]string{python}, pythons()...)
+	}
 	if s.Dir, _ = getenv("REWARDLOOP_MODELS"); s.Dir != "" {
 		return s, nil
 	}

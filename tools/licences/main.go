@@ -8,6 +8,8 @@
 //	scripts/tool.sh licences                 writes deploy/THIRD_PARTY.md
 //	scripts/tool.sh licences -check          fails if it is not what it would write
 //	scripts/tool.sh licences -licenses DIR   writes the texts of all licences into DIR
+//	scripts/tool.sh licences -sbom FILE -version V
+//	                                         writes what is linked as a CycloneDX document
 //
 // A test of this package checks the same as -check.
 package main
@@ -30,14 +32,16 @@ const listName = "deploy/THIRD_PARTY.md"
 func main() {
 	check := flag.Bool("check", false, "compare "+listName+" and write nothing")
 	licenses := flag.String("licenses", "", "write the texts of all licences into this `folder`, and nothing else")
+	sbom := flag.String("sbom", "", "write what is linked into this `file`, as a CycloneDX document, and nothing else")
+	release := flag.String("version", "", "the release that the document of -sbom is of")
 	flag.Parse()
-	if err := run(context.Background(), *check, *licenses); err != nil {
+	if err := run(context.Background(), *check, *licenses, *sbom, *release); err != nil {
 		fmt.Fprintln(os.Stderr, "licences:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, check bool, licenses string) error {
+func run(ctx context.Context, check bool, licenses, sbom, release string) error {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected %q", flag.Arg(0))
 	}
@@ -50,7 +54,10 @@ func run(ctx context.Context, check bool, licenses string) error {
 	if err != nil {
 		return err
 	}
-	if licenses != "" {
+	switch {
+	case sbom != "":
+		return writeBOM(sbom, release, linked)
+	case licenses != "":
 		return writeTexts(ctx, root, licenses, linked)
 	}
 	text, err := document(root, linked)
