@@ -3,7 +3,7 @@
 # packages and the caches of Go and pip stay, as do crashers that fuzzing found.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-made=(bin out .cache .venv .tools python/build web/node_modules)
+made=(bin out dist .cache .venv .tools python/build web/node_modules)
 
 # An image build that was killed may leave mounts behind; nothing is removed
 # through one.
