@@ -37,6 +37,11 @@ A reward takes --reward, or is computed by devices that take whatever is queued,
 up to --max-batch, in a + c·b seconds for b samples (--batch-cost a,c).
 Failures, slow servers, stragglers and backup requests are drawn on top. Figures
 are medians of --seeds draws; ± is half the way from the least to the largest.
+
+With --media nothing is simulated: plan says what samples of that size ask of
+the gateway's network and memory, where --processes send them, and what to write
+into the configuration.
+
 docs/plan.md has more examples.`
 
 const planExample = `
@@ -44,11 +49,13 @@ rewardloop plan --samples 512 --group 16 --generation 200s --update 160s \
   --reward lognormal:2s,0.7 --concurrency 4,8,16
 rewardloop plan --samples 512 --group 16 --generation 200s --update 160s \
   --batch-cost 1,0.3 --max-batch 32 --rollout-gpus 4 --devices 1,2 \
-  --switch 18s`
+  --switch 18s
+rewardloop plan --media 81x480x832 --processes 64 --samples 512`
 
 // planOptions are the flags.
 type planOptions struct {
-	trace, save                                   string
+	trace, save, media                            string
+	processes                                     int
 	samples, group, miniBatches                   int
 	generation, logProb, update, other, switching time.Duration
 	arrivals, reward, batchCost                   string
@@ -65,6 +72,8 @@ type planOptions struct {
 func (o *planOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.trace, "trace", "", "recorded step, a `file` as rewardloop trace saves it, or - for standard input, in place of --samples, --group, --generation and --arrivals, and of --reward where that is not given")
 	fs.StringVar(&o.save, "save", "", "write the simulated streaming step on the first number of servers as a trace to `file`")
+	fs.StringVar(&o.media, "media", "", "`size` of a sample's media: FRAMESxHEIGHTxWIDTH or HEIGHTxWIDTH of raw RGB, or bytes such as 25KiB")
+	fs.IntVar(&o.processes, "processes", 8, "processes that send samples, for --media")
 	fs.IntVar(&o.samples, "samples", 512, "samples per step")
 	fs.IntVar(&o.group, "group", 16, "samples per prompt group")
 	fs.DurationVar(&o.generation, "generation", 200*time.Second, "how long the rollout of a step takes")
@@ -109,6 +118,12 @@ func planCommand(e *env) *cobra.Command {
 }
 
 func plan(ctx context.Context, e *env, o planOptions, asJSON bool) error {
+	if o.media != "" {
+		return planMedia(e, o, asJSON)
+	}
+	if o.set["processes"] {
+		return wrong(errors.New("--processes is of --media"))
+	}
 	p, err := newPlanner(o)
 	if err != nil {
 		return wrong(err)
@@ -131,6 +146,28 @@ func plan(ctx context.Context, e *env, o planOptions, asJSON bool) error {
 		return e.json(answer)
 	}
 	if _, err = fmt.Fprint(e.stdout, answer); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// planMedia answers --media.
+func planMedia(e *env, o planOptions, asJSON bool) error {
+	for name := range o.set {
+		switch name {
+		case "media", "processes", "samples", "generation", "json":
+		default:
+			return wrong(fmt.Errorf("--%s has no effect beside --media, which simulates nothing", name))
+		}
+	}
+	p, err := newMediaPlan(o)
+	if err != nil {
+		return wrong(err)
+	}
+	if asJSON {
+		return e.json(p)
+	}
+	if _, err := fmt.Fprint(e.stdout, p); err != nil {
 		return failed(err)
 	}
 	return nil

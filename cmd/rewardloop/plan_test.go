@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -240,4 +241,42 @@ func TestEveryExampleOfThePlanPageIsTrue(t *testing.T) {
 		out = string(text)
 	}
 	require.GreaterOrEqual(t, ran, 4)
+}
+
+func TestAPlanOfMediaSaysWhatTheyAskOfTheGateway(t *testing.T) {
+	t.Parallel()
+	got := call(t, "", "plan", "--json", "--media", "81x480x832", "--processes", "64", "--samples", "512", "--generation", "200s")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	var p mediaPlan
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &p))
+	assert.Equal(t, int64(81*480*832*3), p.SampleBytes)
+	assert.InDelta(t, 512*81*480*832*3/200.0, p.BytesPerSecond, 1)
+	assert.Equal(t, int64(128<<20), p.MessageBytes, "the default is enough")
+	assert.GreaterOrEqual(t, p.MaxBytes/4*3, 64*p.SampleBytes, "three quarters of it are credit")
+	assert.Equal(t, int64(8), p.Ahead)
+
+	text := call(t, "", "plan", "--media", "81x480x832", "--processes", "64").stdout
+	for _, part := range []string{"97 MB each, 49.7 GB for the 512 of a step", "248 MB/s (1.99 Gbit/s)", "loop.max_bytes=8GiB", "loop.message_bytes=128MiB"} {
+		assert.Contains(t, text, part)
+	}
+	assert.Contains(t, call(t, "", "plan", "--media", "25KiB").stdout, "enough for one\n           of each process")
+	assert.Contains(t, call(t, "", "plan", "--media", "200MiB", "--processes", "1").stdout, "loop.message_bytes=256MiB")
+	for _, wrong := range []string{"x", "0x4", "-1x4x4", "1x2x3x4", "huge", "0", "99999999x99999999", "1e30"} {
+		got := call(t, "", "plan", "--media", wrong)
+		assert.Equal(t, exitUsage, got.code, wrong)
+		assert.Contains(t, got.stderr, "such as 81x480x832", wrong)
+	}
+	assert.Contains(t, call(t, "", "plan", "--media", "25KiB", "--reward", "2s").stderr, "--reward has no effect beside --media")
+	assert.Contains(t, call(t, "", "plan", "--processes", "4").stderr, "--processes is of --media")
+}
+
+// A gateway with what plan says takes such samples from as many clients.
+func TestWhatAPlanOfMediaSaysIsAcceptedAsConfiguration(t *testing.T) {
+	t.Parallel()
+	got := call(t, "", "plan", "--json", "--media", "300MiB", "--processes", "9")
+	var p mediaPlan
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &p))
+	checked := call(t, "", "config", "check", "reward.custom_reward_function.path=builtin://length",
+		fmt.Sprintf("loop.max_bytes=%d", p.MaxBytes), fmt.Sprintf("loop.message_bytes=%d", p.MessageBytes))
+	assert.Equal(t, exitOK, checked.code, checked.stderr)
 }
