@@ -317,9 +317,9 @@ rows = pandas.read_parquet(path)
 assert list(rows["id"]) == ["1", "2"] and rows["prompt"][0] == "r\u00e4d", rows
 assert abs(rows["reward/plain"][0] - want) < 1e-9 and math.isnan(rows["reward_score"][1]), rows
 assert "bad_input: line 2: image: the picture is not a PNG" in rows["errors"][1], rows
-rows = pandas.read_parquet(kept)
-assert len(rows) == 112 and rows["reward_score"].notna().all() and rows["outcome"].eq("scored").all(), rows
-assert pandas.to_datetime(rows["finished"], format="ISO8601").dt.year.min() >= 2026 and rows["step"].dtype == "int64", rows.dtypes
+all = pandas.read_parquet(kept)
+assert len(all) == 112 and all["reward_score"].notna().all() and all["outcome"].eq("scored").all(), all
+assert pandas.to_datetime(all["finished"], format="ISO8601").dt.year.min() >= 2026 and all["step"].dtype == "int64", all.dtypes
 `
 	said, err := exec.CommandContext(t.Context(), python, "-c", script, out, fmt.Sprint(want), kept).CombinedOutput()
 	require.NoError(t, err, "%s", said)

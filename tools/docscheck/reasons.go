@@ -17,7 +17,7 @@ func unchecked() map[string]string {
 func strangers() map[string]string {
 	return map[string]string{
 		"apt-get": "Debian's packages", "bash": "runs a script", "cat": "coreutils", "cd": "the shell's",
-		"chmod": "coreutils", "cp": "coreutils", "curl": "asks the server", "diff": "compares", "docker": "Compose files; tools/deploycheck reads them",
+		"chmod": "coreutils", "cp": "coreutils", "curl": "asks the server", "diff": "compares", "docker": "Compose files; tools/deploycheck reads them", "dpkg": "Debian's; make release-check runs it",
 		"echo": "the shell's", "export": "the shell's", "git": "clones", "grep": "looks into a file", "head": "coreutils", "kubectl": "applies what tools/deploycheck builds",
 		"mkdir": "coreutils", "mypy": "checks types in python/", "nats-server": "NATS's own program", "nvidia-cuda-mps-control": "the driver's", "nvidia-smi": "the driver's", "openssl": "draws a token",
 		"pip": "installs the package of python/", "sbatch": "Slurm's; tools/deploycheck runs the script with a fake srun",
