@@ -124,7 +124,7 @@ func commands(e *env) []*cobra.Command {
 	return []*cobra.Command{
 		serveCommand(e), workerCommand(e), scoreCommand(e), exportCommand(e), replayCommand(e), tryCommand(e), demoCommand(e),
 		statusCommand(e), enginesCommand(e), runsCommand(e), stepsCommand(e), traceCommand(e), failuresCommand(e), reloadCommand(e),
-		configCommand(e), scorersCommand(e), modelsCommand(e), envCommand(e), devicesCommand(e), doctorCommand(e), planCommand(e), queueCommand(e),
+		configCommand(e), scorersCommand(e), modelsCommand(e), envCommand(e), devicesCommand(e), doctorCommand(e), planCommand(e), queueCommand(e), quickstartCommand(e),
 		versionCommand(e), completionCommand(e),
 	}
 }
