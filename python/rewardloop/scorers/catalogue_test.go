@@ -15,7 +15,6 @@ import (
 	"github.com/rewardloop/rewardloop/python/rewardloop/scorers"
 )
 
-//nolint:gochecknoglobals // the flag of every golden file
 var update = flag.Bool("update", false, "write the table of docs/scorers.md")
 
 // words are what inputs may be, as package rewards/python has them.

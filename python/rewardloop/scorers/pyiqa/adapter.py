@@ -20,7 +20,7 @@ class Scorer:
             places = [i for i, p in enumerate(pictures) if p.shape == size]
             with self.torch.inference_mode():
                 out = self.metric(self.torch.stack([pictures[i] for i in places]).to(self.device))
-            for i, value in zip(places, out.reshape(len(places), -1)[:, 0].float().tolist()):
+            for i, value in zip(places, out.reshape(len(places), -1)[:, 0].float().tolist(), strict=True):
                 values[i] = {"score": self.sign * value, "value": value}
         return values
 

@@ -14,7 +14,7 @@ class Scorer:
         sys.path.insert(0, code_path)  # the repository is no package
         from inference import VideoVLMRewardInference
 
-        self.torch, self.weights = torch, dict(zip(("VQ", "MQ", "TA"), weights))
+        self.torch, self.weights = torch, dict(zip(("VQ", "MQ", "TA"), weights, strict=True))
         self.given = {"fps": fps, "num_frames": num_frames, "use_norm": use_norm}
         self.model = VideoVLMRewardInference(model_path, device=device, dtype=getattr(torch, dtype))
 
@@ -22,6 +22,5 @@ class Scorer:
         with self.torch.inference_mode():
             rated = self.model.reward([str(s.video) for s in samples], [s.prompt for s in samples], **self.given)
         return [
-            {"score": sum(w * r[k] for k, w in self.weights.items()), "vq": r["VQ"], "mq": r["MQ"], "ta": r["TA"]}
-            for r in rated
+            {"score": sum(w * r[k] for k, w in self.weights.items()), "vq": r["VQ"], "mq": r["MQ"], "ta": r["TA"]} for r in rated
         ]

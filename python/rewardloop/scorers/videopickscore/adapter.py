@@ -26,7 +26,7 @@ class Scorer:
         scores = []
         with self.torch.inference_mode():
             text = self.unit(self.model.get_text_features(**texts.to(self.device)))
-            for frames, of in zip(chosen, text):  # a video at a time: all frames of a batch are many
+            for frames, of in zip(chosen, text, strict=True):  # a video at a time: all frames of a batch are many
                 pixels = self.processor(images=frames, return_tensors="pt")["pixel_values"].to(self.device, self.dtype)
                 image = self.unit(self.model.get_image_features(pixel_values=pixels))
                 scores.append((self.model.logit_scale.exp() * (image @ of)).mean() / self.divide)
