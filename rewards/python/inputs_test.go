@@ -88,7 +88,7 @@ func TestAModelThatIsATextRunsAndItsLinesAreInTracebacks(t *testing.T) {
 	_, err := score(t, m, sample)
 	require.ErrorIs(t, err, rewards.Internal)
 	require.ErrorContains(t, err, "a sound that nobody can hear")
-	require.ErrorContains(t, err, `File "scorer://tiny", line 18, in boom`)
+	require.ErrorContains(t, err, `File "scorer://tiny", line 17, in boom`)
 	require.ErrorContains(t, err, "raise ValueError(", "the line itself")
 }
 
