@@ -28,9 +28,9 @@ stand beside the path, or under reward_kwargs of a custom_reward_function. A
 function in Python is named by its file or module, and is called with the other
 keys of its entry; a service is named by its address.
 
-A path scorer://NAME names a reward model of the catalogue: it runs in Python, in
-an environment of its own that rewardloop env make makes. rewardloop scorers
-scorer://NAME says its inputs, range, licences, and what it downloads.
+A path scorer://NAME names a reward model of the catalogue: it runs in Python,
+in an environment of its own that rewardloop env make makes. With its name
+scorers says its inputs, range and licences, and what it downloads.
 
 What each measures, and from where its formula is: rewards/NAME/README.md.`
 
