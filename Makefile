@@ -99,7 +99,7 @@ web-shots: ## pictures of every view of the status page, into out/web
 test-ray: build ## workers on a real Ray cluster of two nodes here, in .cache/ray (96 MB to download)
 	@scripts/test-ray.sh
 
-test-pymodels: build ## models in Python with torch and transformers, in .cache/pymodels (4.2 GB to download, 7.2 GB on disk, a quarter of an hour)
+test-pymodels: build ## models in Python with torch and transformers, in .cache/pymodels (4.7 GB to download, 8 GB on disk, half an hour)
 	@scripts/deps.sh go
 	@scripts/test-pymodels.sh
 

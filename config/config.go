@@ -10,6 +10,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/outbound"
 	"github.com/rewardloop/rewardloop/internal/pyenv"
 	"github.com/rewardloop/rewardloop/internal/redact"
+	"github.com/rewardloop/rewardloop/python/rewardloop/scorers"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
 	"github.com/rewardloop/rewardloop/server"
@@ -186,6 +187,11 @@ type ComponentConfig struct {
 	environmentPython string // the interpreter of Environment; "": environmentLacks says why there is none
 	environmentLacks  string
 	environmentAt     Place
+
+	entry          *scorers.Entry // of the catalogue; nil: the path names another thing
+	entryAt        value          // the path that names it
+	ownEnvironment bool           // Environment is the entry's; the file names none
+	accepted       string         // the licence that the file agrees to; "": none
 }
 
 // ShownPath is the path as people may read it.

@@ -26,17 +26,27 @@ func (r *reader) environment(t *ComponentConfig, v value) {
 		s.SystemSitePackages, _ = r.boolean(v)
 	}
 	requirements, ok := o.take("requirements")
-	if ok && !requirements.null() {
+	switch {
+	case ok && !requirements.null():
 		r.requirements(s, requirements)
+	case t.entry != nil:
+		s.Requirements = t.entry.Requirements
 	}
 	o.refuseRest([]string{"python", "requirements", "system_site_packages"})
 	if err := s.Validate(); err != nil && len(r.faults) == before {
 		r.fault(v, "%s", plain(err))
 	}
-	t.Environment, t.environmentAt = s, r.place(v.node)
+	t.environmentAt = r.place(v.node)
 	if len(r.faults) > before {
+		t.Environment = s
 		return // nothing runs by it
 	}
+	r.found(t, v, s)
+}
+
+// found looks for the environment of a component, which is written at a value.
+func (r *reader) found(t *ComponentConfig, v value, s *pyenv.Spec) {
+	t.Environment = s
 	made, err := r.envs.Find(*s)
 	if err != nil {
 		t.environmentLacks = fmt.Sprintf("%v: `%s` makes it", err, r.makeCommand(v))

@@ -259,9 +259,14 @@ func (p *printer) python(depth int, t ComponentConfig) {
 	if t.Scorer != PythonScorer {
 		return
 	}
-	p.line(depth, "name: %s", quote(t.Function))
-	p.line(depth, "pixels: %s", t.Pixels)
-	if t.ExtraKeys != nil {
+	if t.entry == nil {
+		p.line(depth, "name: %s", quote(t.Function))
+		p.line(depth, "pixels: %s", t.Pixels)
+	}
+	if t.accepted != "" {
+		p.line(depth, acceptKey+": %s", quote(t.accepted))
+	}
+	if t.ExtraKeys != nil && t.entry == nil {
 		p.line(depth, "extra_keys: %s", printable(encode(t.ExtraKeys)))
 	}
 	if t.MemoryBytes > 0 {
@@ -273,7 +278,9 @@ func (p *printer) python(depth int, t ComponentConfig) {
 	if t.Interpreter != "" {
 		p.line(depth, "interpreter: %s", quote(t.Interpreter))
 	}
-	p.environment(depth, t.Environment)
+	if !t.ownEnvironment {
+		p.environment(depth, t.Environment)
+	}
 	if t.Signature != "" {
 		p.line(depth, "signature: %s", t.Signature)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config/keys"
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/python/rewardloop/scorers"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
@@ -24,15 +25,19 @@ const PythonScorer = "python"
 // otherwise, as in verl.
 const defaultFunction = "compute_score"
 
-// isPython reports whether a path names a Python file or module.
+// isPython reports whether a path names a Python file or module, or a model of the catalogue, which is one.
 func isPython(p string) bool {
-	return strings.HasPrefix(p, "pkg://") || strings.HasPrefix(p, "file://") ||
+	return strings.HasPrefix(p, scorers.Scheme) || strings.HasPrefix(p, "pkg://") || strings.HasPrefix(p, "file://") ||
 		strings.HasSuffix(p, ".py") && !strings.Contains(p, "://")
 }
 
 // pythonPath reads the path and name of a Python function. A file that is not there
 // is a fault; whether a module is, and what either holds, its process finds out.
 func (r *reader) pythonPath(t *ComponentConfig, pathValue, nameValue value) {
+	if t.catalogued() {
+		r.catalogued(t, pathValue, nameValue)
+		return
+	}
 	t.Function = defaultFunction
 	if !nameValue.null() {
 		if name, ok := r.text(nameValue); ok && !identifier().MatchString(name) {
@@ -263,6 +268,9 @@ func (r *reader) process(t *ComponentConfig, given map[string]value) {
 			r.fault(other, "has no effect beside environment, which has an interpreter of its own; leave one of them out")
 		}
 	}
+	if t.entry != nil && given["environment"].null() && given["interpreter"].null() {
+		r.ownEnvironment(t, t.entryAt)
+	}
 	if v, ok := given["env"]; ok {
 		t.Env = []string{}
 		for _, item := range r.list(v) {
@@ -384,6 +392,9 @@ func (r *reader) python(t *ComponentConfig, k pythonKeys) {
 		r.form(t, k.form)
 		return
 	}
+	if t.catalogued() {
+		r.ownKeys(t, &k)
+	}
 	r.form(t, k.form)
 	r.process(t, k.process)
 	if k.placement == nil && t.Signature == "" && (t.Function == scoresMethod || hasMethod(t.Path, t.Function, scoresMethod)) {
@@ -401,6 +412,9 @@ func (r *reader) python(t *ComponentConfig, k pythonKeys) {
 		if s, ok := r.choice(k.pixels, python.PixelForms()); ok {
 			t.Pixels = s
 		}
+	}
+	if t.entry != nil {
+		t.Pixels = t.entry.Pixels
 	}
 	if !k.hasExtra || k.extra.null() {
 		return
@@ -461,5 +475,6 @@ func (t ComponentConfig) scorerOptions() json.RawMessage {
 	if t.Probe != nil {
 		all["probe"] = t.Probe
 	}
+	t.withEntry(all)
 	return encode(all)
 }

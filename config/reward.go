@@ -124,6 +124,7 @@ func (r *reader) customFunction(c *Config, parent *object) (components []Compone
 	own.form.signature, _ = o.take(signatureKey)
 	own.form.reference, _ = o.take("reference")
 	threads, _ := o.take("max_concurrency")
+	accepted, _ := o.take(acceptKey)
 	kwargs, hasKwargs := o.take("reward_kwargs")
 	var options []entry
 	if hasKwargs {
@@ -140,9 +141,11 @@ func (r *reader) customFunction(c *Config, parent *object) (components []Compone
 	}
 	r.scorer(&t, pathValue, nameValue)
 	r.share(&t, options)
+	r.licence(&t, pathValue, accepted)
 	r.python(&t, own)
+	r.noteFetches(&t, pathValue, options)
 	r.agent(&t, threads)
-	if t.Scorer == PythonScorer {
+	if t.Scorer == PythonScorer && !t.catalogued() {
 		t.AgentConcurrency = agentConcurrency
 	}
 	t.Key = t.Scorer
@@ -222,9 +225,14 @@ func (r *reader) function(c *Config, e entry) ComponentConfig {
 	default:
 		r.scorer(&t, pathValue, nameValue)
 		own.form = takeForm(o, &t)
+		if t.catalogued() { // else it is an option of the scorer
+			accepted, _ := o.take(acceptKey)
+			r.licence(&t, pathValue, accepted)
+		}
 		r.python(&t, own)
 	}
 	options := o.rest()
+	r.noteFetches(&t, pathValue, options)
 	r.options(&t, e.path, options)
 	r.share(&t, options)
 	return t

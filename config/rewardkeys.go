@@ -72,7 +72,8 @@ func unset(add func(k *keys.Set)) []*keys.Key {
 
 // pathKeys adds what names the scorer of a function.
 func pathKeys(k *keys.Set) {
-	k.Other("path", "", "builtin://<scorer>, a Python file, pkg://<module>, http(s)://… or onnx://<model>", "What scores samples.")
+	k.Other("path", "", "builtin://<scorer>, scorer://<model>, a Python file, pkg://<module>, http(s)://… or onnx://<model>", "What scores samples.")
+	k.Other(acceptKey, "", "a licence", "The licence, by its SPDX name, that you agree to for a scorer://<model> that is not free for every use. It is refused by name without.")
 	k.Text(new(string), "name", defaultFunction, "The function or class of a Python file or module.")
 }
 

@@ -2,12 +2,15 @@
 # Models in Python with real torch and transformers: the Go tests called Pymodels, the
 # Python tests of the same name, and the row of the bench that compares a model behind the
 # server with the same model alone, in a short form. They get an environment of their own
-# below .cache; REWARDLOOP_PYMODELS_PYTHON names a Python that has everything already.
+# below .cache, and HPSv3 and ImageReward, which need an old transformers, one that sees its torch;
+# REWARDLOOP_PYMODELS_PYTHON and REWARDLOOP_PYMODELS_OLD_PYTHON name Pythons that have everything already.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 pinned=python/requirements-test-pymodels.txt
 venv=.cache/pymodels
 stamp=$venv/installed.txt
+old_pinned=python/requirements-test-scorers-old.txt
+old_venv=.cache/pymodels-old
 
 # make_environment makes $venv of $pinned.
 make_environment() {
@@ -18,7 +21,7 @@ make_environment() {
 	say "downloading with pip into $venv: $(sed -n 's/^# size: //p' "$pinned");" \
 		"2 minutes at 50 MB/s, and 10 minutes for the tests on two cores"
 	free=$(free_gb "$venv")
-	[ "$free" -ge 15 ] || die "$free GB are free on the disk of $PWD/.cache, and the environment needs 7.2, beside 4.2 of pip's cache"
+	[ "$free" -ge 15 ] || die "$free GB are free on the disk of $PWD/.cache, and the environment needs 8, beside 4.7 of pip's cache"
 	new_venv "$venv" "or name a Python that has torch and transformers in REWARDLOOP_PYMODELS_PYTHON"
 	if ! "${VENV_PIP[@]}" --requirement "$pinned"; then
 		rm -rf "$venv"
@@ -27,12 +30,36 @@ make_environment() {
 	cp "$pinned" "$stamp"
 }
 
+# make_old_environment makes $old_venv, which sees the packages of the Python $1.
+make_old_environment() {
+	local hint="or name a Python that has hpsv3 and ImageReward in REWARDLOOP_PYMODELS_OLD_PYTHON" seen
+	if [ -x "$old_venv/bin/python" ] && cmp -s "$old_pinned" "$old_venv/installed.txt" && "$old_venv/bin/python" -c 'import torch' 2>/dev/null; then
+		return 0
+	fi
+	seen=$("$1" -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parent.parent)')
+	PYTHON=$1 new_venv "$old_venv" "$hint"
+	echo "$seen" >"$("$old_venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rewardloop.pth"
+	# Neither package needs all that it asks for, such as deepspeed.
+	if ! "${VENV_PIP[@]}" --requirement "$old_pinned" || ! "${VENV_PIP[@]}" --no-deps hpsv3==1.0.0 image-reward==1.5; then
+		rm -rf "$old_venv"
+		die "pip failed, see above: $hint"
+	fi
+	cp "$old_pinned" "$old_venv/installed.txt"
+}
+
 python=${REWARDLOOP_PYMODELS_PYTHON:-}
 if [ -z "$python" ]; then
 	make_environment
 	python=$PWD/$venv/bin/python
 fi
-"$python" -c 'import torch, transformers, numpy, PIL' || die "$python lacks torch, transformers, numpy or pillow: $pinned has their versions"
+"$python" -c 'import torch, transformers, numpy, PIL, websockets, aesthetic_predictor_v2_5, open_clip, pyiqa' ||
+	die "$python lacks a package that the tests need: $pinned has their versions"
+old_python=${REWARDLOOP_PYMODELS_OLD_PYTHON:-}
+if [ -z "$old_python" ]; then
+	make_old_environment "$python"
+	old_python=$PWD/$old_venv/bin/python
+fi
+export REWARDLOOP_PYMODELS_OLD_PYTHON=$old_python
 export REWARDLOOP_PYMODELS=1 REWARDLOOP_PYMODELS_PYTHON=$python REWARDLOOP_PYTHON=$python
 export REWARDLOOP_BIN=${REWARDLOOP_BIN:-$PWD/bin/rewardloop} PYTHONDONTWRITEBYTECODE=1
 # The bound of the Makefile is for Tesseract; torch's threads are OpenMP's.
@@ -53,7 +80,7 @@ for file in python/tests/test_pymodels*.py; do
 done
 if [ ${#modules[@]} -gt 0 ]; then
 	say "Python tests with torch"
-	(cd python && within 900 "$python" -m unittest -v "${modules[@]}") 2>&1 | tee -a "$log" || die "a test failed: see $log"
+	(cd python && within 1800 "$python" -m unittest -v "${modules[@]}") 2>&1 | tee -a "$log" || die "a test failed: see $log"
 fi
 if grep -F "SKIPPED" "$log"; then die "something was left out, though this is the place for it"; fi
 

@@ -128,6 +128,9 @@ func (c *envMake) ofConfig(s *settings) ([]wantedEnv, error) {
 		return nil, err
 	}
 	c.store.Python = cmp.Or(cfg.Pool.Python.Interpreter, c.store.Python)
+	for _, n := range cfg.Notes() { // what its models download later, with size and licence
+		fmt.Fprintln(c.stderr, "note:", n)
+	}
 	return wantedOf(cfg), nil
 }
 

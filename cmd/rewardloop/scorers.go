@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rewardloop/rewardloop/config"
 	"github.com/rewardloop/rewardloop/node"
+	"github.com/rewardloop/rewardloop/python/rewardloop/scorers"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -26,6 +28,10 @@ stand beside the path, or under reward_kwargs of a custom_reward_function. A
 function in Python is named by its file or module, and is called with the other
 keys of its entry; a service is named by its address.
 
+A path scorer://NAME names a reward model of the catalogue: it runs in Python,
+in an environment of its own that rewardloop env make makes. With its name
+scorers says its inputs, range and licences, and what it downloads.
+
 What each measures, and from where its formula is: rewards/NAME/README.md.`
 
 // scorerRow is a reward in scorers --json.
@@ -36,6 +42,8 @@ type scorerRow struct {
 	Needs       string         `json:"needs"` // "": nothing
 	Concurrency string         `json:"concurrency"`
 	Options     []scorerOption `json:"options"`
+	// Catalogue is what the catalogue says of a scorer://NAME; nil: it is none.
+	Catalogue *scorers.Entry `json:"catalogue,omitempty"`
 }
 
 type scorerOption struct {
@@ -62,11 +70,17 @@ func scorersCommand(e *env) *cobra.Command {
 		},
 	}
 	asJSON := jsonFlag(cmd)
+	requirements := cmd.Flags().Bool("requirements", false, "print the packages of a scorer://NAME, as a requirements file")
 	cmd.RunE = func(_ *cobra.Command, names []string) error {
 		rows, err := scorerRows(names)
 		switch {
 		case err != nil:
 			return err
+		case *requirements && (len(rows) != 1 || rows[0].Catalogue == nil):
+			return errors.New("--requirements goes with one name of the catalogue, such as scorer://pickscore")
+		case *requirements:
+			fmt.Fprint(e.stdout, rows[0].Catalogue.Requirements)
+			return nil
 		case *asJSON:
 			return e.json(map[string]any{"scorers": rows})
 		case len(names) == 0:
@@ -91,21 +105,57 @@ func scorerRows(names []string) ([]scorerRow, error) {
 		return nil, failed(err)
 	}
 	defer s.Close() // nothing was started
-	var wanted []string
-	for _, name := range names {
-		bare := strings.TrimPrefix(name, "builtin://")
-		if _, ok := s.Registry.Spec(bare); !ok {
-			return nil, wrong(fmt.Errorf("no reward is named %q%s\n`rewardloop scorers` lists the names", name, config.DidYouMean(bare, s.Registry.Names())))
-		}
-		wanted = append(wanted, bare)
-	}
 	var rows []scorerRow
 	for _, spec := range s.Names() {
-		if len(names) == 0 || slices.Contains(wanted, spec.Name) {
-			rows = append(rows, rowOf(spec))
+		rows = append(rows, rowOf(spec))
+	}
+	for _, entry := range scorers.All() {
+		rows = append(rows, rowOfEntry(entry))
+	}
+	if len(names) == 0 {
+		return rows, nil
+	}
+	wanted := map[string]bool{}
+	for _, name := range names {
+		found := rowsNamed(rows, name)
+		if len(found) == 0 {
+			known := append(s.Registry.Names(), scorers.Names()...)
+			bare := strings.TrimPrefix(strings.TrimPrefix(name, "builtin://"), scorers.Scheme)
+			return nil, wrong(fmt.Errorf("no reward is named %q%s\n`rewardloop scorers` lists the names", name, config.DidYouMean(bare, known)))
+		}
+		for _, path := range found {
+			wanted[path] = true
 		}
 	}
-	return rows, nil
+	return slices.DeleteFunc(rows, func(r scorerRow) bool { return !wanted[r.Path] }), nil
+}
+
+// rowsNamed are the paths of the rewards that a word names: by its path one, by its bare name also
+// two, where the catalogue has one that ships as well.
+func rowsNamed(rows []scorerRow, name string) (paths []string) {
+	for _, r := range rows {
+		if name == r.Path || name == "builtin://"+r.Name || name == strings.TrimPrefix(r.Name, scorers.Scheme) {
+			paths = append(paths, r.Path)
+		}
+	}
+	return paths
+}
+
+// rowOfEntry is a reward model of the catalogue.
+func rowOfEntry(entry *scorers.Entry) scorerRow {
+	r := scorerRow{
+		Name: entry.Path(), Path: entry.Path(), Summary: entry.Summary, Needs: "environment", Catalogue: entry,
+		Concurrency: "a batch for each process, num_replicas processes on each of its devices", Options: []scorerOption{},
+	}
+	for _, o := range entry.Options {
+		r.Options = append(r.Options, scorerOption(o))
+	}
+	if entry.Accept != "" {
+		r.Options = append(r.Options, scorerOption{
+			Name: "accept_license", Type: "string", Default: "none", Doc: entry.Accept + ": you agree to it. Without it the entry is refused",
+		})
+	}
+	return r
 }
 
 func rowOf(spec rewards.Spec) scorerRow {
@@ -158,6 +208,9 @@ func describeScorer(w io.Writer, r scorerRow) {
 	fmt.Fprintln(w, r.Path)
 	paragraph(w, "  ", r.Summary)
 	paragraph(w, "  ", "At a time: "+r.Concurrency+".")
+	if r.Catalogue != nil {
+		describeEntry(w, r.Catalogue)
+	}
 	width := 0
 	for _, o := range r.Options {
 		width = max(width, len(o.Name))
@@ -166,6 +219,37 @@ func describeScorer(w io.Writer, r scorerRow) {
 		fmt.Fprintf(w, "    %-*s  %s, default %s\n", width, o.Name, o.Type, o.Default)
 		paragraph(w, strings.Repeat(" ", width+6), o.Doc)
 	}
+}
+
+// describeEntry prints what the catalogue says of a reward model beside its options.
+func describeEntry(w io.Writer, e *scorers.Entry) {
+	line := func(format string, args ...any) { paragraph(w, "  ", fmt.Sprintf(format, args...)) }
+	line("Needs of a sample: %s.", strings.Join(e.Inputs, ", "))
+	line("Range: %s.", e.Range)
+	for _, c := range e.Columns {
+		line("Column %s: %s.", c.Name, c.Doc)
+	}
+	line("Formula: %s", e.Source)
+	line("Code: %s (%s).", e.Code.Name, e.Code.URL)
+	for _, weight := range e.Weights {
+		line("Downloads: %s, about %s, %s (%s).", weight.Name, megabytes(weight.Bytes), weight.Licence.Name, weight.URL)
+	}
+	if e.Accept != "" {
+		line("Licence to agree to: write accept_license: %s beside the path.", e.Accept)
+	}
+	line("Environment: Python %s, %s.", e.Python, strings.Join(strings.Fields(e.Requirements), ", "))
+	if len(e.ByHand) == 0 {
+		line("`rewardloop env make -c cfg.yaml%s` makes it.", e.Flags())
+	} else {
+		line("`rewardloop env make` cannot make it. Run these commands, and write interpreter: and the path of its Python beside the path:")
+		for _, command := range e.ByHand {
+			fmt.Fprintln(w, "    "+command)
+		}
+	}
+	for _, note := range e.Notes {
+		line("- %s", note)
+	}
+	line("Tested: %s.", e.Tested)
 }
 
 // lineWidth is what a terminal shows without breaking.

@@ -103,6 +103,11 @@ func try(ctx context.Context, e *env, set *settings, f *tryFlags, given []*sampl
 		return wrong(err)
 	}
 	before := len(t.cfg.Notes())
+	for _, note := range t.cfg.Notes() { // said before anything is fetched
+		if strings.Contains(note.Message, config.Fetches) {
+			fmt.Fprintln(e.stderr, "note:", note)
+		}
+	}
 	checked := set.named(checkWithin(ctx, t, f.timeout))
 	if ctx.Err() != nil {
 		return failed(errInterrupted)

@@ -11,7 +11,7 @@ rewardloop.verl and rewardloop.flow_grpo are plug-ins of trainers, and ``python 
 function without a server. These and the names below are for you; all other
 modules are the package's own:
 
-    0  errors, messages, check, _processes                  what can go wrong; what is said on the wire; a function tried
+    0  errors, messages, check, _processes, scorers         what can go wrong; what is said; a function tried; the catalogue
     1  config, jsontext, media, _launch, _folder, _supervise settings; values; pictures; a server or a worker from Python
     1  traceparent                                          the caller's span
     2  dial, result, sample, ray                            a connection; what comes back; what is submitted; a cluster

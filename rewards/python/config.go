@@ -100,8 +100,14 @@ func (c Config) Validate() error {
 
 // Options names one function: the options of the scorer "python".
 type Options struct {
-	// Path is a file (my_reward.py, file://…) or a module (pkg://package.module).
+	// Path is a file (my_reward.py, file://…) or a module (pkg://package.module); with a Source it is
+	// the name that this has, scorer://NAME.
 	Path string `json:"path"`
+	// Source is the text of a module that is no file; "": there is one at Path. It is a model.
+	Source string `json:"source,omitempty"`
+	// Inputs are what each sample must have, of InputWords; one that lacks some is BadInput and does
+	// not reach the process.
+	Inputs []string `json:"inputs,omitempty"`
 	// Name is the function or class in it; default compute_score. A class is made
 	// once in each process, without arguments; its compute_score is called, else the
 	// object itself, and its log, where it has one, after each call.
@@ -169,11 +175,19 @@ func (o Options) WithDefaults() Options {
 // A file must exist; a module is looked for by the process.
 func (o Options) Validate() error {
 	var errs []error
-	if problem := checkPath(o.Path); problem != "" {
+	if problem := checkPath(o.Path); problem != "" && o.Source == "" {
 		errs = append(errs, fmt.Errorf("python: path %q: %s", o.Path, problem))
 	}
 	if forms := PixelForms(); !slices.Contains(forms, o.Pixels) {
 		errs = append(errs, fmt.Errorf("python: pixels %q, want one of %s", o.Pixels, strings.Join(forms, ", ")))
+	}
+	if o.Source != "" && (o.Placement == nil || o.Signature != "") {
+		errs = append(errs, fmt.Errorf("python: %s is a model, which has a placement and no signature", o.Path))
+	}
+	for _, input := range o.Inputs {
+		if !slices.Contains(InputWords(), input) {
+			errs = append(errs, fmt.Errorf("python: inputs: %q, want %s", input, strings.Join(InputWords(), ", ")))
+		}
 	}
 	errs = append(errs, o.checkForm())
 	if o.Placement != nil {
@@ -229,6 +243,9 @@ func checkPath(path string) string {
 // label stands for the function in messages: its file or module, and its name.
 func (o Options) label() string {
 	path := o.Path
+	if o.Source != "" {
+		return path
+	}
 	if !strings.HasPrefix(path, "pkg://") {
 		path = filepath.Base(path)
 	}

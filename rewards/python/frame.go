@@ -29,6 +29,7 @@ var errFrame = errors.New("malformed frame")
 type load struct {
 	Protocol int              `json:"protocol"`
 	Path     string           `json:"path"`
+	Source   string           `json:"source,omitempty"` // the text of the module; "": it is read at Path
 	Name     string           `json:"name"`
 	Pixels   string           `json:"pixels"`
 	Kwargs   map[string]any   `json:"kwargs,omitempty"`

@@ -56,7 +56,7 @@ func ask(ctx context.Context, cfg Config, opts Options, groups bool) (reply, err
 	cancelled := context.AfterFunc(ctx, proc.kill)
 	limit := min(inspectTime, cfg.StartTimeout)
 	r, err := question(proc, limit, load{
-		Protocol: protocol, Inspect: true, Path: opts.Path, Name: opts.Name, Pixels: opts.Pixels, Kwargs: opts.Kwargs,
+		Protocol: protocol, Inspect: true, Path: opts.Path, Source: opts.Source, Name: opts.Name, Pixels: opts.Pixels, Kwargs: opts.Kwargs,
 		Limits: map[string]int64{"FSIZE": cfg.FileBytes, "NOFILE": int64(cfg.Files)}, PostProcess: groups,
 		Model: opts.Placement != nil, Columns: opts.Placement != nil && opts.Placement.Batch,
 		Signature: opts.Signature, Reference: opts.Reference != "", Sources: opts.sources(),

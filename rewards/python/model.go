@@ -153,6 +153,9 @@ func (m *Model) Score(ctx context.Context, sample *rewards.Sample) (rewards.Scor
 	if m.lacks != nil {
 		return rewards.Score{}, localmodel.Classify(ctx, m.lacks)
 	}
+	if err := m.opts.lacking(sample); err != nil {
+		return rewards.Score{}, err
+	}
 	leave, err := m.net.Enter(ctx)
 	if err != nil {
 		return rewards.Score{}, localmodel.Classify(ctx, err)

@@ -40,6 +40,7 @@ class Sample:
     media: list of dicts with kind (image, video, audio, latent), layout, dtype, shape, fps,
         sample_rate and data, in the form that the entry's key pixels names.
     image, video, audio: the data of the first of that kind, or None.
+    waveform: the first audio as (float32 array, channels first, -1 to 1; its rate in hertz), or None.
     solution_str, solution_image: as compute_score of verl and verl-omni has them.
 
     Of a member of a prompt group (score_group) there is more:
@@ -81,6 +82,13 @@ class Sample:
     @property
     def audio(self):
         return self._media.first("audio")
+
+    @property
+    def waveform(self):
+        for i, entry in enumerate(self._media.entries):
+            if entry["kind"] == "audio":
+                return process.waveform(entry, self._media.get(i))
+        return None
 
     @property
     def solution_str(self):

@@ -30,6 +30,7 @@ import importlib.util
 import inspect
 import io
 import json
+import linecache
 import math
 import os
 import signal
@@ -328,7 +329,13 @@ def limit(limits):
         resource.setrlimit(which, (value, hard))
 
 
-def load_module(path):
+def load_module(path, source=""):
+    """The module of a path. Of an entry of the server's catalogue, scorer://NAME, the server sends the text."""
+    if source:
+        module = sys.modules["rewardloop_scorer"] = types.ModuleType("rewardloop_scorer")
+        linecache.cache[path] = (len(source), None, source.splitlines(True), path)  # for tracebacks
+        exec(compile(source, path, "exec"), module.__dict__)
+        return module
     if path.startswith("pkg://"):
         return importlib.import_module(path[len("pkg://") :].replace("/", "."))
     path = path[len("file://") :] if path.startswith("file://") else path
@@ -477,7 +484,7 @@ class Function:
         self.pixels = spec.get("pixels") or "auto"
         self.log = self.post_process = None
         self.made = False  # from a class
-        target = self.find(load_module(spec["path"]), spec["path"], spec["name"])
+        target = self.find(load_module(spec["path"], spec.get("source")), spec["path"], spec["name"])
         self.check_group(spec["name"], bool(spec.get("post_process")))
         self.target = target
         self.is_async = inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
@@ -575,7 +582,7 @@ def inspected(spec):
     path, name = spec["path"], spec["name"]
     if spec.get("signature"):
         return sys.modules["rewardloop_forms"].inspected(spec)
-    target, unbound = attribute(load_module(path), path, name), False
+    target, unbound = attribute(load_module(path, spec.get("source")), path, name), False
     groups, faults, what = bool(spec.get("post_process")), [], kind_of(target)
     if spec.get("model"):
         return {"what": what, **inspected_model(spec, target)}
@@ -681,6 +688,17 @@ def pil_image(entry, data):
 
     pictures = [Image.fromarray(frame[:, :, 0] if frame.shape[2] == 1 else frame) for frame in frames_of(array, entry)]
     return pictures[0] if entry["kind"] == "image" else pictures
+
+
+def waveform(entry, array):
+    """The samples of audio as float32, CT, -1 to 1, and their rate in hertz, of what numpy_array or torch_tensor made."""
+    import numpy
+
+    if type(array).__module__.startswith("torch"):
+        array = (array.float() if entry["dtype"] != "I16" else array).numpy()
+    array = numpy.asarray(array, "float32") / (1 << 15 if entry["dtype"] == "I16" else 1)
+    array = array[None] if array.ndim == 1 else array.T if entry.get("layout") == "TC" else array
+    return numpy.ascontiguousarray(array), entry["sample_rate"]
 
 
 def frames_of(array, entry):

@@ -191,7 +191,7 @@ func (r *Runner) config() (subprocess.Config, error) {
 		"sources": map[string]string{"rewardloop_process": string(processSource), "rewardloop_model": string(modelSource), "rewardloop_forms": string(formsSource)},
 		"spec": modelSpec{
 			load: load{
-				Protocol: protocol, Path: opts.Path, Name: opts.Name, Pixels: opts.Pixels, Kwargs: opts.Kwargs,
+				Protocol: protocol, Path: opts.Path, Source: opts.Source, Name: opts.Name, Pixels: opts.Pixels, Kwargs: opts.Kwargs,
 				Limits: map[string]int64{"FSIZE": cfg.FileBytes, "NOFILE": int64(cfg.Files)}, Model: true, Columns: opts.Placement.Batch,
 				Signature: opts.Signature, Reference: opts.Reference != "",
 			},
