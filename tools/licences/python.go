@@ -125,6 +125,7 @@ func pythonLicences() map[string][2]string {
 		"onnx":                      {"Apache-2.0", "https://github.com/onnx/onnx"},
 		"onnxconverter-common":      {"MIT", "https://github.com/microsoft/onnxconverter-common"},
 		"onnxruntime":               {"MIT", "https://github.com/microsoft/onnxruntime"},
+		"onnxruntime-gpu":           {"MIT", "https://github.com/microsoft/onnxruntime"},
 		"open-clip-torch":           {"MIT", "https://github.com/mlfoundations/open_clip"},
 		"opencv-python-headless":    {"Apache-2.0", "https://github.com/opencv/opencv-python"},
 		"packaging":                 {"Apache-2.0 OR BSD-2-Clause", "https://github.com/pypa/packaging"},
