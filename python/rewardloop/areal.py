@@ -30,7 +30,9 @@ def reward_fn(prompt: Any, completions: str, prompt_ids: Any = None, completion_
         raise RewardloopError(f"no answer from the reward loop for {DEADLINE + 2:g} s; this is no reward of 0") from None
 
 
-async def async_reward_fn(prompt: Any, completions: str, prompt_ids: Any = None, completion_ids: Any = None, **data: Any) -> float:
+async def async_reward_fn(
+    prompt: Any, completions: str, prompt_ids: Any = None, completion_ids: Any = None, **data: Any
+) -> float:
     """The same without a pool and without a bound but the server's."""
     return required((await scored([_sample(prompt, completions, data)], "areal"))[0])
 

@@ -28,7 +28,7 @@ def results(message_log_batch: list[Any], metadata: list[Any], profile: str = ""
     return client("nemo-rl").score(sample(p, log, m, reward=profile, **g) for p, log, m, g in each)
 
 
-class Environment(EnvironmentInterface):  # type: ignore[misc]
+class Environment(EnvironmentInterface):
     """One turn: the reward ends the episode."""
 
     def __init__(self, cfg: Any) -> None:

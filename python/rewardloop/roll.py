@@ -27,25 +27,23 @@ def results(prompts: list[Any], responses: list[str], columns: dict[str, Any], s
     return client("roll").score(sample(p, r, row, data_source=str(row.pop("tag", "")), step=step) for p, r, row in each)
 
 
-class RewardLoopWorker(Worker):  # type: ignore[misc]
+class RewardLoopWorker(Worker):
     def __init__(self, worker_config: Any) -> None:
         super().__init__(worker_config=worker_config)
         self.rank_info.dp_rank, self.rank_info.dp_size = self.rank_info.rank, self.rank_info.world_size
         self.tokenizer = default_tokenizer_provider(model_args=self.worker_config.model_args)
 
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[untyped-decorator]
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def initialize(self, pipeline_config: Any) -> None:
         """Nothing is loaded here."""
 
-    @register(dispatch_mode=Dispatch.DP_MP_COMPUTE, clear_cache=False)  # type: ignore[untyped-decorator]
+    @register(dispatch_mode=Dispatch.DP_MP_COMPUTE, clear_cache=False)
     def compute_rewards(self, data: Any) -> Any:
         tokens = data.batch["responses"]
         columns = {name: c for name, c in data.non_tensor_batch.items() if name not in _OWN}
         prompts = [str(p) for p in columns.pop("prompt", [""] * len(tokens))]
         responses = self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
         answered = results(prompts, responses, columns, int(data.meta_info.get("global_step") or 0))
-        scores = torch().tensor([required(r) for r in answered], dtype=torch().float32)
+        scores, again = (torch().tensor([required(r) for r in answered], dtype=torch().float32) for _ in range(2))
         zeros = torch().zeros_like(tokens, dtype=torch().float32)
-        return DataProto.from_dict(
-            tensors={"token_level_rewards": zeros, "response_level_rewards": scores, "scores": scores.clone()}
-        )
+        return DataProto.from_dict(tensors={"token_level_rewards": zeros, "response_level_rewards": scores, "scores": again})

@@ -20,7 +20,7 @@ from ._trainers import client, required, sample
 _OWN = ("reward_spec", "max_turns", "uid", "env_class", "data_source", "prompt")
 
 
-class RewardLoopEnv(BaseTextEnv):  # type: ignore[misc]
+class RewardLoopEnv(BaseTextEnv):
     """profile of env_config is a reward of the server's configuration; "" or none: its default."""
 
     def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None) -> None:

@@ -41,7 +41,9 @@ class _Reward:
 class Reward(_Reward):
     """Waits for the rewards of a batch. None for a sample that has none."""
 
-    def __call__(self, prompts: list[Any], completions: list[Any], completion_ids: Any = None, **columns: Any) -> list[float | None]:
+    def __call__(
+        self, prompts: list[Any], completions: list[Any], completion_ids: Any = None, **columns: Any
+    ) -> list[float | None]:
         return self._answer(client("trl").score(self._samples(prompts, completions, columns)), columns)
 
 

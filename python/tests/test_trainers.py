@@ -9,6 +9,8 @@ import concurrent.futures
 import importlib
 import multiprocessing
 import os
+import pickle
+import re
 import sys
 import types
 import unittest
@@ -20,10 +22,20 @@ import numpy as np
 from PIL import Image
 
 import rewardloop
-from rewardloop import InputError, RewardloopError, SampleFailedError, _trainers
-from rewardloop import ms_swift, slime, trl
+from rewardloop import (
+    InputError,
+    RewardloopError,
+    SampleFailedError,
+    _trainers,
+    areal,
+    diffusers_style,
+    ms_swift,
+    openrlhf,
+    slime,
+    trl,
+)
 
-from .harness import PATIENCE, binary
+from .harness import PATIENCE, REPOSITORY, binary
 
 #: What is compared with the reference word by word; a sample without a reference fails.
 F1 = "reward.custom_reward_function.path=builtin://f1"
@@ -79,7 +91,7 @@ def disconnect() -> None:
 
 
 def picture(value: int = 0) -> Image.Image:
-    pixels = np.random.default_rng(value).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(value).integers(0, 256, (48, 48, 3), dtype=np.uint8)
     return Image.fromarray(pixels)
 
 
@@ -163,6 +175,7 @@ class TRLTest(ServedCase):
 
     def test_async_rewards_are_awaited_on_any_loop(self) -> None:
         for _ in range(2):
+
             async def both() -> list[Any]:
                 one, two = trl.AsyncReward(), trl.AsyncReward("imputed")
                 return await asyncio.gather(*(f([TRUTH] * 3, ANSWERS, **self.columns()) for f in (one, two)))
@@ -276,6 +289,290 @@ class SlimeTest(ServedCase):
     def test_the_step_is_told_by_the_index(self) -> None:
         args, samples = self.args(), self.samples()
         self.assertEqual([1, 1, 1], [slime._sample(args, s, 3, "").step for s in samples])
+
+
+class TorchCase(ServedCase):
+    """With what the adapters take of torch, in NumPy."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.module(
+            "torch",
+            Tensor=type("Tensor", (), {}),
+            float32=np.float32,
+            tensor=lambda values, dtype=np.float32: np.array(values, dtype),
+            zeros_like=lambda like, dtype: np.zeros(like.shape, dtype),
+            ones=np.ones,
+        )
+
+    def fresh(self, name: str) -> Any:
+        """An adapter, imported with the stubs of this test."""
+        sys.modules.pop(f"rewardloop.{name}", None)
+        return importlib.import_module(f"rewardloop.{name}")
+
+
+class OpenRLHFTest(TorchCase):
+    """reward_func(queries, prompts, labels) → {rewards, scores, extra_logs}."""
+
+    def test_the_response_is_what_follows_the_prompt(self) -> None:
+        got = openrlhf.reward_func([f"what sat? {a}" for a in ANSWERS], ["what sat? "] * 3, [TRUTH] * 3)
+        self.near(SCORES, got["rewards"])
+        self.near(SCORES, got["scores"])
+        self.assertEqual(np.float32, got["rewards"].dtype)
+        self.assertAlmostEqual(sum(SCORES) / 3, got["extra_logs"]["score"])
+
+    def test_a_failed_sample_raises(self) -> None:
+        with self.assertRaisesRegex(SampleFailedError, "ground_truth"):
+            openrlhf.reward_func(["what sat? a"], ["what sat? "], [None])
+
+
+class ARealTest(ServedCase):
+    """reward_fn(prompt, completions, prompt_ids, completion_ids, **data) in a process pool."""
+
+    def test_processes_of_a_pool_connect_each_for_itself(self) -> None:
+        for method in ("fork", "spawn"):
+            with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
+                asked = [pool.submit(areal.reward_fn, "what sat?", a, [1], [2], answer=TRUTH) for a in ANSWERS]
+                self.near(SCORES, [a.result(PATIENCE) for a in asked])
+
+    def test_the_event_loop_asks_without_a_pool(self) -> None:
+        async def both() -> list[float]:
+            return await asyncio.gather(*(areal.async_reward_fn("what sat?", a, [1], [2], answer=TRUTH) for a in ANSWERS))
+
+        self.near(SCORES, asyncio.run(both()))
+
+    def test_a_failed_sample_raises(self) -> None:
+        with self.assertRaisesRegex(SampleFailedError, "ground_truth"):
+            areal.reward_fn("what sat?", "a cat", [1], [2])
+
+    def test_what_takes_too_long_is_no_timeout_error_which_areal_takes_for_a_zero(self) -> None:
+        never = mock.Mock()
+        never.submit.return_value.result.side_effect = concurrent.futures.TimeoutError
+        with mock.patch.object(areal, "client", return_value=never), self.assertRaises(RewardloopError) as raised:
+            areal.reward_fn("what sat?", "a cat", [1], [2], answer=TRUTH)
+        self.assertNotIsInstance(raised.exception, TimeoutError)
+
+    def test_a_sample_is_over_before_areal_gives_up(self) -> None:
+        self.assertLess(areal.DEADLINE + 2, 15)
+        self.assertEqual(areal.DEADLINE, areal._sample("p", "c", {}, deadline=areal.DEADLINE).deadline)
+
+    def test_its_workflow_asks_from_the_event_loop(self) -> None:
+        class RLVRWorkflow:
+            def __init__(self, reward_fn: Any, gconfig: Any) -> None:
+                self.reward_fn, self.gconfig, self.async_reward_fn = reward_fn, gconfig, "the pool"
+
+        self.module("areal.workflow.rlvr", RLVRWorkflow=RLVRWorkflow)
+        self.addCleanup(vars(areal).pop, "RLVRWorkflow", None)
+        made = areal.RLVRWorkflow(gconfig=1)
+        self.assertIsInstance(made, RLVRWorkflow)
+        self.assertEqual((areal.reward_fn, 1, areal.async_reward_fn), (made.reward_fn, made.gconfig, made.async_reward_fn))
+
+
+class DiffusersStyleTest(ServedCase):
+    """f(images, prompts, metadata) → (scores, {})."""
+
+    def test_arrays_and_pil_images_have_the_same_scores(self) -> None:
+        self.environ(REWARDLOOP_PROFILE="pictures")
+        images = [picture(i) for i in range(3)]
+        scores, extra = diffusers_style.Reward()(images, ["p"] * 3, [{"level": 1}] * 3)
+        again, _ = diffusers_style.Reward("pictures")(np.stack([np.asarray(i) for i in images]), ["p"] * 3)
+        np.testing.assert_array_equal(scores, again)
+        self.assertEqual((np.dtype(np.float32), {}, 3), (scores.dtype, extra, len(set(scores))))
+
+    def test_films_are_scored(self) -> None:
+        films = np.random.default_rng(1).integers(0, 256, (2, 3, 16, 16, 3), dtype=np.uint8)
+        scores, _ = diffusers_style.Reward("pictures")(films, ["p"] * 2)
+        self.assertTrue(np.isfinite(scores).all())
+
+    def test_a_failed_sample_raises(self) -> None:
+        with self.assertRaises(SampleFailedError):
+            diffusers_style.Reward()([picture()], ["p"])
+
+    def test_as_many_prompts_as_pictures(self) -> None:
+        with self.assertRaisesRegex(InputError, "1 for 2 images"):
+            diffusers_style.Reward()([picture()] * 2, ["p"])
+
+
+class FlowFactoryTest(TorchCase):
+    """model(config, accelerator)(prompt=, image=, …) → RewardModelOutput."""
+
+    def model(self, kind: str, **config: Any) -> Any:
+        class Model:
+            def __init__(self, config: Any, accelerator: Any) -> None:
+                self.config, self.accelerator = config, accelerator
+
+        self.module(
+            "flow_factory.rewards.abc",
+            PointwiseRewardModel=Model,
+            GroupwiseRewardModel=type("GroupwiseRewardModel", (Model,), {}),
+            RewardModelOutput=SimpleNamespace,
+        )
+        return getattr(self.fresh("flow_factory"), kind)(SimpleNamespace(**config), None)
+
+    def test_pictures_are_scored_by_the_reward_of_that_name(self) -> None:
+        images = [picture(i) for i in range(3)]
+        for kind in ("PointwiseReward", "GroupwiseReward"):
+            got = self.model(kind, name="pictures")(prompt=["p"] * 3, image=images)
+            want, _ = diffusers_style.Reward("pictures")(images, ["p"] * 3)
+            self.near(list(want), got.rewards)
+        named = self.model("PointwiseReward", name="mine", profile="pictures")(prompt=["p"] * 3, image=images)
+        self.near(list(want), named.rewards)
+
+    def test_a_failed_sample_raises(self) -> None:
+        with self.assertRaises(SampleFailedError):
+            self.model("PointwiseReward", name="imputed")(prompt=["p"], video=[[picture(), picture(1)]])
+
+
+class UniRLTest(TorchCase):
+    """compute_rewards(request) → RewardResponse(rewards, successes, errors)."""
+
+    def scorer(self, **config: Any) -> Any:
+        class Backend:
+            def __init__(self, model_name: str, prompt_source: str) -> None:
+                self.model_name, self.prompt_source = model_name, prompt_source
+
+            def prompts(self, request: Any) -> list[str]:
+                return ["p"] * request.batch_size
+
+        self.module("unirl.reward.base", RewardBackend=Backend, BaseRewardComponentSpec=object)
+        self.module("unirl.types.reward", RewardResponse=SimpleNamespace)
+        unirl = self.fresh("unirl")
+        return unirl.Scorer(config=unirl.ScorerSpec(**config), base_device="cuda")
+
+    def request(self, **fields: Any) -> Any:
+        n = {"batch_size": 3, "images": None, "videos": None, "texts": None, "metadata": None, "group_ids": None}
+        return SimpleNamespace(conditioning={}, **n | fields)
+
+    def test_pictures_are_scored(self) -> None:
+        images = [picture(i) for i in range(3)]
+        got = self.scorer(profile="pictures").compute_rewards(self.request(images=images))
+        want, _ = diffusers_style.Reward("pictures")(images, ["p"] * 3)
+        self.near(list(want), got.rewards)
+        self.assertEqual(([True] * 3, [None] * 3), (got.successes, got.errors))
+
+    def test_a_failed_sample_is_no_success_and_no_number(self) -> None:
+        metadata = [{"answer": TRUTH}, None, {"answer": TRUTH}]
+        scorer = self.scorer(input_kind="text")
+        got = scorer.compute_rewards(self.request(texts=ANSWERS, metadata=metadata))
+        self.assertEqual([True, False, True], got.successes)
+        self.assertTrue(np.isnan(got.rewards[1]))
+        self.assertIn("ground_truth", got.errors[1])
+        self.assertTrue(scorer.is_available())
+
+
+class RollTest(TorchCase):
+    """compute_rewards(DataProto) → {token_level_rewards, response_level_rewards, scores}."""
+
+    def worker(self) -> Any:
+        class Worker:
+            def __init__(self, worker_config: Any) -> None:
+                self.worker_config, self.rank_info = worker_config, SimpleNamespace(rank=1, world_size=2)
+
+        self.module("roll.distributed.executor.worker", Worker=Worker)
+        self.module(
+            "roll.distributed.scheduler.decorator",
+            Dispatch=SimpleNamespace(ONE_TO_ALL=0, DP_MP_COMPUTE=1),
+            register=lambda **_: lambda method: method,
+        )
+        self.module("roll.distributed.scheduler.protocol", DataProto=SimpleNamespace(from_dict=lambda tensors: tensors))
+        decoded = SimpleNamespace(batch_decode=lambda tokens, skip_special_tokens: [ANSWERS[row[0]] for row in tokens])
+        self.module("roll.models.model_providers", default_tokenizer_provider=lambda model_args: decoded)
+        return self.fresh("roll").RewardLoopWorker(SimpleNamespace(model_args=None))
+
+    def batch(self, truths: list[Any]) -> Any:
+        columns = {"prompt": ["p"] * 3, "ground_truth": truths, "tag": ["gsm8k"] * 3, "rollout_id": ["x"] * 3}
+        return SimpleNamespace(
+            batch={"responses": np.array([[0, 9], [1, 9], [2, 9]])},
+            non_tensor_batch={name: np.array(column, object) for name, column in columns.items()},
+            meta_info={"global_step": 5},
+        )
+
+    def test_rewards_are_float32(self) -> None:
+        got = self.worker().compute_rewards(self.batch([TRUTH] * 3))
+        self.near(SCORES, got["response_level_rewards"])
+        self.near(SCORES, got["scores"])
+        self.assertEqual({np.dtype(np.float32)}, {t.dtype for t in got.values()})
+        self.assertEqual(((3, 2), 0.0), (got["token_level_rewards"].shape, got["token_level_rewards"].sum()))
+
+    def test_a_failed_sample_raises(self) -> None:
+        with self.assertRaisesRegex(SampleFailedError, "ground_truth"):
+            self.worker().compute_rewards(self.batch([TRUTH, None, TRUTH]))
+
+
+class NemoRLTest(TorchCase):
+    """step(message_log_batch, metadata) → EnvironmentReturn."""
+
+    def environment(self) -> Any:
+        self.module("ray", remote=lambda actor: actor)
+        self.module("nemo_rl.environments.interfaces", EnvironmentInterface=object, EnvironmentReturn=lambda *fields: fields)
+        return self.fresh("nemo_rl").Environment({})
+
+    def step(self, metadata: list[Any]) -> Any:
+        said = [
+            [{"role": "user", "content": "what sat?"}, {"role": "assistant", "content": a, "token_ids": object()}]
+            for a in ANSWERS
+        ]
+        return self.environment().step(said, metadata)
+
+    def test_a_batch_is_scored_and_over(self) -> None:
+        metadata = [{"ground_truth": TRUTH}] * 3
+        told, same, stops, rewards, over, answers = self.step(metadata)
+        self.near(SCORES, rewards)
+        self.assertEqual(([1.0] * 3, [None] * 3, None), (list(over), stops, answers))
+        self.assertIs(metadata, same)
+        self.assertEqual([{"role": "environment", "content": ""}] * 3, told)
+
+    def test_a_failed_sample_raises(self) -> None:
+        with self.assertRaisesRegex(SampleFailedError, "ground_truth"):
+            self.step([{"ground_truth": TRUTH}, {}, {"ground_truth": TRUTH}])
+
+
+class SkyRLTest(ServedCase):
+    """init(prompt), step(action) in a pool of threads."""
+
+    def environment(self, truth: Any, **config: Any) -> Any:
+        self.module("skyrl_gym.envs.base_text_env", BaseTextEnv=type("BaseTextEnv", (), {}), BaseTextEnvStepOutput=dict)
+        sys.modules.pop("rewardloop.skyrl", None)
+        extras = {"reward_spec": {"ground_truth": truth, "method": "rule"}, "data_source": "gsm8k", "level": 1}
+        env = importlib.import_module("rewardloop.skyrl").RewardLoopEnv(config, extras)
+        env.init([{"role": "user", "content": "what sat?"}])
+        return env
+
+    def test_threads_share_the_connection(self) -> None:
+        envs = [self.environment(TRUTH) for _ in ANSWERS]
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            got = list(pool.map(lambda env, said: env.step(said), envs, ANSWERS))
+        self.near(SCORES, [g["reward"] for g in got])
+        self.assertEqual(([True] * 3, [[]] * 3), ([g["done"] for g in got], [g["observations"] for g in got]))
+        self.assertEqual(1, len(_trainers._CLIENTS))
+
+    def test_a_failed_sample_raises(self) -> None:
+        with self.assertRaisesRegex(SampleFailedError, "ground_truth"):
+            self.environment(None).step("a cat")
+
+
+class ErrorTest(unittest.TestCase):
+    def test_every_error_comes_out_of_a_process_pool_as_it_went_in(self) -> None:
+        made: list[Exception] = [
+            SampleFailedError(rewardloop.Result("a", rewardloop.Outcome.FAILED, None)),
+            InputError("is empty", field="url"),
+            rewardloop.ConnectError("ws://a", "nothing listens", "start it"),
+            rewardloop.HelloRefusedError("ws://a", "draining", "it stops"),
+            rewardloop.UnreadError(1, 2),
+            rewardloop.LostError("gone"),
+        ]
+        for err in made:
+            again = pickle.loads(pickle.dumps(err))  # noqa: S301
+            self.assertEqual((type(err), str(err), vars(err)), (type(again), str(again), vars(again)))
+
+
+class LengthTest(unittest.TestCase):
+    def test_an_adapter_has_at_most_60_lines(self) -> None:
+        folder = REPOSITORY / "python" / "rewardloop"
+        for name in re.findall(r"\w+", " ".join(re.findall(r"^   10  (.*?) {2}", rewardloop.__doc__ or "", re.MULTILINE))):
+            if name != "verl":
+                lines = (folder / f"{name}.py").read_text(encoding="utf-8").count("\n")
+                self.assertLessEqual(lines, 60, name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""TRL's own GRPOTrainer, on a CPU, with a tiny random model, whose rewards come through a reward loop. make test-trainers runs it.
+"""TRL's own GRPOTrainer, on a CPU, with a tiny random model, whose rewards come through a reward loop (make test-trainers).
 
 Every number that the trainer gets is that of the function called directly; where the function raises TRL has None, and by its
 rule an advantage of 0 and statistics without that completion; and the curve of the server is that of TRL's log.
@@ -14,7 +14,6 @@ import sys
 import tempfile
 import unittest
 import urllib.request
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -170,6 +169,7 @@ class GRPOTest(unittest.TestCase):
 
     def curve(self, means: list[float]) -> None:
         """The steps of the run at the server are those of TRL's log, with the same means."""
+
         def steps() -> dict[int, Any]:
             with urllib.request.urlopen(self.server.url.replace("ws:", "http:") + "/v1/runs", timeout=PATIENCE) as answer:  # noqa: S310
                 runs = json.load(answer)["runs"]
