@@ -1,5 +1,5 @@
 """The adapters called by the trainers' own code: of ms-swift, OpenRLHF, AReaL, SkyRL and UniRL from their packages, of slime,
-ROLL, NeMo-RL and Flow-Factory from checkouts below REWARDLOOP_CHECKOUTS. make test-trainers runs it; test_trl_real.py is TRL's."""
+ROLL, NeMo-RL and Flow-Factory from checkouts below REWARDLOOP_CHECKOUTS (make test-trainers). test_trl_real.py is TRL's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import concurrent.futures
 import importlib
 import importlib.util
 import logging
+import os
 import sys
 import tempfile
+import types
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,7 +186,6 @@ class SkyRL(TrainerCase):
         import rewardloop.skyrl
 
         rewardloop.skyrl.register()
-        asked = [{"role": "user", "content": "what sat?"}]
         envs = [
             skyrl_gym.make("rewardloop", env_config={}, extras={"reward_spec": {"ground_truth": TRUTH}, "max_turns": 1})
             for _ in ANSWERS
@@ -329,6 +330,16 @@ class Roll(TrainerCase):
     modules = ("rewardloop.roll",)
     checkout = "ROLL"
 
+    @classmethod
+    def setUpClass(cls) -> None:
+        logs = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(logs.cleanup)
+        exporter = types.ModuleType("exporter")  # of traces that nobody sends here
+        exporter.OTLPSpanExporter = object  # type: ignore[attr-defined]
+        sys.modules.setdefault("opentelemetry.exporter.otlp.proto.grpc.trace_exporter", exporter)
+        with mock.patch.dict(os.environ, {"ROLL_LOG_DIR": logs.name}):
+            super().setUpClass()
+
     def test_a_batch_is_scored_in_float32(self) -> None:
         import torch
         from roll.distributed.scheduler.protocol import DataProto
@@ -347,7 +358,9 @@ class Roll(TrainerCase):
         got = worker.compute_rewards.__wrapped__(worker, data)
         self.assertIsInstance(got, DataProto)
         self.near(SCORES, got.batch["response_level_rewards"].tolist())
-        self.assertEqual({torch.float32}, {t.dtype for t in got.batch.values()})
+        self.assertEqual(
+            {torch.float32}, {got.batch[name].dtype for name in ("token_level_rewards", "response_level_rewards", "scores")}
+        )
 
 
 if __name__ == "__main__":
