@@ -1,7 +1,7 @@
 """What the adapters for trainers share: one connection for each process, samples of a trainer's rows, numbers of results.
 
-REWARDLOOP_URL names the reward loop, or several gateways with commas between, REWARDLOOP_TOKEN_FILE the token's file,
-REWARDLOOP_RUN the run, REWARDLOOP_PROFILE the reward of samples that name none, and REWARDLOOP_ON_SAMPLE_FAILURE what
+REWARDLOOP_URL names the reward loop, or several gateways with commas between, REWARDLOOP_TOKEN_FILE the token's file (else
+REWARDLOOP_TOKEN is the token), REWARDLOOP_RUN the run, REWARDLOOP_PROFILE the reward of samples that name none, and REWARDLOOP_ON_SAMPLE_FAILURE what
 stands in for a missing score (none, group_mean, zero, value:<x>).
 
 A sample without a score becomes what its trainer has for that; where it has nothing, SampleFailedError. It never becomes a
@@ -56,10 +56,12 @@ def client(run: str, on_sample_failure: str = "") -> Client:
             url = os.environ.get("REWARDLOOP_URL", "")
             if not url:
                 raise InputError("is not set; it names the reward loop, ws://host:port", field="REWARDLOOP_URL")
+            token_file = os.environ.get("REWARDLOOP_TOKEN_FILE") or None
             made = Client(
                 url,
                 run=os.environ.get("REWARDLOOP_RUN") or run,
-                token_file=os.environ.get("REWARDLOOP_TOKEN_FILE") or None,
+                token_file=token_file,
+                token=None if token_file else os.environ.get("REWARDLOOP_TOKEN") or None,
                 profile=os.environ.get("REWARDLOOP_PROFILE", ""),
                 on_sample_failure=policy,
             )

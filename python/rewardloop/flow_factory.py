@@ -1,5 +1,5 @@
 """Rewards of the loop for Flow-Factory, without HTTP: ``reward_model: rewardloop.flow_factory.PointwiseReward`` or
-``GroupwiseReward`` of a reward; its ``name`` is that of the server's reward, unless ``profile`` says another.
+``GroupwiseReward`` of a reward; its ``name`` is that of the server's reward, unless ``profile`` beside it says another.
 
 Facts relied on (Flow-Factory a0b2bc5): a model is made of (config, accelerator) and called with lists prompt, image (PIL), video
 (lists of PIL), condition_images and condition_videos; a group-wise one with the samples of one prompt. Nothing there drops a NaN:
@@ -28,7 +28,7 @@ class _Asks:
         self, prompt: list[str], image: Any = None, video: Any = None, condition_images: Any = None, condition_videos: Any = None
     ) -> Any:
         """The pictures of a sample first, then what it was conditioned on, as their order is with Flow-Factory's client."""
-        profile = getattr(self.config, "profile", None) or self.config.name
+        profile = (getattr(self.config, "extra_kwargs", None) or {}).get("profile", self.config.name)
         media = [
             [media_of.image(i) for i in (*((image[n],) if image else ()), *(condition_images[n] if condition_images else ()))]
             + [_film(v) for v in (*((video[n],) if video else ()), *(condition_videos[n] if condition_videos else ()))]

@@ -23,7 +23,7 @@ from ._trainers import groups, number, rows, sample, scored, text
 _OWN = ("response_token_ids", "rollout_infos", "request_id", "completion")
 
 
-class _Reward:
+class Reward:
     profile = ""
 
     async def __call__(self, completions: list[Any], **columns: Any) -> list[float | None]:
@@ -42,4 +42,4 @@ def register(*profiles: str) -> None:
     rewards = importlib.import_module("swift.rewards")
     for profile in profiles or ("",):
         name = profile or "rewardloop"
-        rewards.orms[name] = type(name, (_Reward, rewards.AsyncORM), {"profile": profile})
+        rewards.orms[name] = type(name, (Reward, rewards.AsyncORM), {"profile": profile})

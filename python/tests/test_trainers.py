@@ -415,7 +415,7 @@ class FlowFactoryTest(TorchCase):
             got = self.model(kind, name="pictures")(prompt=["p"] * 3, image=images)
             want, _ = diffusers_style.Reward("pictures")(images, ["p"] * 3)
             self.near(list(want), got.rewards)
-        named = self.model("PointwiseReward", name="mine", profile="pictures")(prompt=["p"] * 3, image=images)
+        named = self.model("PointwiseReward", name="mine", extra_kwargs={"profile": "pictures"})(prompt=["p"] * 3, image=images)
         self.near(list(want), named.rewards)
 
     def test_a_failed_sample_raises(self) -> None:

@@ -277,12 +277,13 @@ class FlowFactory(TrainerCase):
 
     def test_its_processor_asks_for_pictures(self) -> None:
         import torch
+        from flow_factory.hparams import RewardArguments
         from flow_factory.rewards.registry import get_reward_model_class
         from flow_factory.rewards.reward_processor import RewardProcessor
         from flow_factory.samples import T2ISample
 
         accelerator = mock.Mock(device=torch.device("cpu"), num_processes=1, process_index=0)
-        config = SimpleNamespace(name="pictures", device=torch.device("cpu"), dtype=torch.float32, batch_size=2)
+        config = RewardArguments.from_dict({"name": "mine", "profile": "pictures", "device": "cpu", "batch_size": 2})
         samples = [T2ISample(prompt="p", image=picture(i)) for i in range(4)]
         want, _ = diffusers_style.Reward("pictures")([picture(i) for i in range(4)], ["p"] * 4)
         for kind in ("PointwiseReward", "GroupwiseReward"):
