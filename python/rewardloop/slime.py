@@ -3,7 +3,7 @@
 Facts relied on (slime 624b824): ``await f(args, sample)`` gives a number, or with ``--reward-key`` a dict that has it; with
 ``--group-rm`` it is called with all samples of a prompt and gives a list, of which slime drops what is too much and does not
 miss what is too little. slime has nothing for a sample without a reward: an exception ends the rollout. Where the server's
-profile has a stand-in (on_sample_failure: group_mean) the sample gets it, and remove_sample, which keeps it out of the loss.
+profile imputes (on_sample_failure: group_mean) the sample gets that, and remove_sample, which keeps it out of the loss.
 slime tells no step: here it is the sample's index over those of a rollout.
 """
 

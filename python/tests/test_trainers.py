@@ -279,7 +279,7 @@ class SlimeTest(ServedCase):
         with self.assertRaisesRegex(SampleFailedError, "ground_truth"):
             asyncio.run(slime.reward(self.args(), samples))
 
-    def test_where_a_stand_in_was_asked_for_the_sample_is_kept_out_of_the_loss(self) -> None:
+    def test_where_a_number_was_asked_for_the_sample_is_kept_out_of_the_loss(self) -> None:
         self.environ(REWARDLOOP_PROFILE="imputed")
         samples = self.samples()
         samples[1].label = None

@@ -259,7 +259,7 @@ class Slime(TrainerCase):
         self.near(SCORES, asyncio.run(batched_async_rm(self.args, self.samples())))
         self.near(SCORES, [asyncio.run(async_rm(self.args, s)) for s in self.samples()])
 
-    def test_a_stand_in_is_kept_out_of_the_loss(self) -> None:
+    def test_an_imputed_sample_is_kept_out_of_the_loss(self) -> None:
         from slime.rollout.rm_hub import batched_async_rm
 
         self.environ(REWARDLOOP_PROFILE="imputed")
