@@ -1,8 +1,8 @@
 """What the adapters for trainers share: one connection for each process, samples of a trainer's rows, numbers of results.
 
 REWARDLOOP_URL names the reward loop, or several gateways with commas between, REWARDLOOP_TOKEN_FILE the token's file (else
-REWARDLOOP_TOKEN is the token), REWARDLOOP_RUN the run, REWARDLOOP_PROFILE the reward of samples that name none, and REWARDLOOP_ON_SAMPLE_FAILURE what
-stands in for a missing score (none, group_mean, zero, value:<x>).
+REWARDLOOP_TOKEN is the token), REWARDLOOP_RUN the run, REWARDLOOP_PROFILE the reward of samples that name none, and
+REWARDLOOP_ON_SAMPLE_FAILURE what stands in for a missing score (none, group_mean, zero, value:<x>).
 
 A sample without a score becomes what its trainer has for that; where it has nothing, SampleFailedError. It never becomes a
 number, unless somebody asked for one (on_sample_failure of the profile, or the variable above).

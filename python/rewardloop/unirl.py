@@ -7,8 +7,8 @@
         base_device: cpu
         config: {_target_: rewardloop.unirl.ScorerSpec, profile: pictures, input_kind: image}
 
-Facts relied on (unirl 0.2.0): compute_rewards(request) gives rewards, successes and errors; images are PIL, videos (C, T, H, W) in
-[0, 1]. A sample without a score has successes False, its reason in errors, and NaN: RewardService stops the step and names it.
+Facts relied on (unirl 0.2.0): compute_rewards(request) gives rewards, successes and errors; images are PIL, videos (C, T, H, W)
+in [0, 1]. A sample without a score has successes False, its reason in errors, and NaN: RewardService stops the step and names it.
 """
 
 from __future__ import annotations
