@@ -45,7 +45,7 @@ export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Servers of tests and tools keep no results in the user's folder.
 export REWARDLOOP_STORE ?= off
 
-.PHONY: help demo release release-check unit test race storm test-gpu test-fault test-replay test-verl test-clients test-ray test-web web web-shots test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-store bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all
+.PHONY: help demo release release-check unit test race storm test-gpu test-fault test-replay test-verl test-clients test-ray test-web web web-shots test-pymodels test-engines test-learn learn docs-check newcomer vuln lint fmt bench bench-ocr bench-python bench-onnx bench-step bench-isolation bench-bombs bench-capacity bench-queue bench-store bench-pymodels bench-gpu gpu-bundle gpu-bundle-check gpu-results soak golden-vlm fuzz build ort models prometheus check deps docker-check clean-all test-trainers
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,6 +86,9 @@ test-verl: build ## the plug-ins with the real verl, in .cache/verl (5 GB to dow
 
 test-clients: build ## unmodified clients of other trainers against a server, in .cache/clients (37 MB to download)
 	@scripts/test-clients.sh
+
+test-trainers: build ## rewards of the loop called by the code of TRL (48 updates on the CPU), ms-swift, OpenRLHF, AReaL, SkyRL, UniRL; others by REWARDLOOP_CHECKOUTS; 10 MB beside .cache/verl
+	@scripts/test-trainers.sh
 
 test-web: ## the status page: dist is what the source builds to, unit tests, every view in Chromium at two widths; REWARDLOOP_WEB_URL walks through a server that runs
 	@scripts/test-web.sh

@@ -121,6 +121,27 @@ pinned_venv() {
 	cp "$pinned" "$venv/installed.txt"
 }
 
+# verl_python makes python be a Python that has verl, torch and transformers: that of VERL_PYTHON, else one in .cache/verl.
+# verl itself is installed without what it asks for: engines that need a card.
+verl_python() {
+	local verl=0.9.0 pinned=python/requirements-test-verl.txt venv=.cache/verl wanted
+	python=${VERL_PYTHON:-}
+	[ -z "$python" ] || return 0
+	python=$PWD/$venv/bin/python
+	wanted=$(cat "$pinned" && echo "verl==$verl")
+	if [ -x "$python" ] && [ "$wanted" = "$(cat "$venv/installed.txt" 2>/dev/null)" ] && "$python" -c pass 2>/dev/null; then
+		return 0
+	fi
+	new_venv "$venv" "or name a Python that has verl in VERL_PYTHON"
+	say "downloading verl $verl (Apache-2.0) and what its tests need with pip into $venv:" \
+		"about 5 GB, nearly all of it torch with CUDA (BSD-3-Clause, NVIDIA's licences); 8 GB on disk"
+	if ! "${VENV_PIP[@]}" --requirement "$pinned" || ! "${VENV_PIP[@]}" --no-deps "verl==$verl"; then
+		rm -rf "$venv"
+		die "pip failed, see above: without a network name a Python that has verl in VERL_PYTHON"
+	fi
+	printf '%s\n' "$wanted" >"$venv/installed.txt"
+}
+
 # npm_packages brings what web/package-lock.json pins into .cache/web, unless it is there, and links
 # it to web/node_modules.
 npm_packages() {

@@ -5,33 +5,7 @@
 # .cache; VERL_PYTHON names a Python that has everything already.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-verl=0.9.0
-pinned=python/requirements-test-verl.txt
-venv=.cache/verl
-stamp=$venv/installed.txt
-
-wanted() { cat "$pinned" && echo "verl==$verl"; }
-
-install() {
-	if [ -x "$venv/bin/python" ] && wanted | cmp -s - "$stamp" && "$venv/bin/python" -c pass 2>/dev/null; then
-		return 0
-	fi
-	new_venv "$venv" "or name a Python that has verl in VERL_PYTHON"
-	say "downloading verl $verl (Apache-2.0) and what its tests need with pip into $venv:" \
-		"about 5 GB, nearly all of it torch with CUDA (BSD-3-Clause, NVIDIA's licences); 8 GB on disk"
-	# verl asks for engines that need a card; what these tests use of it does not.
-	if ! "${VENV_PIP[@]}" --requirement "$pinned" || ! "${VENV_PIP[@]}" --no-deps "verl==$verl"; then
-		rm -rf "$venv"
-		die "pip failed, see above: without a network name a Python that has verl in VERL_PYTHON"
-	fi
-	wanted >"$stamp"
-}
-
-python=${VERL_PYTHON:-}
-if [ -z "$python" ]; then
-	install
-	python=$PWD/$venv/bin/python
-fi
+verl_python
 omni=${REWARDLOOP_VERL_OMNI:-}
 if [ -z "$omni" ]; then
 	warn "SKIPPED: verl-omni, which is on no package index: name a checkout of it in REWARDLOOP_VERL_OMNI"

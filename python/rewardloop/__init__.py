@@ -7,8 +7,8 @@
 ...     print(result.outcome, result.reward_score)
 
 rewardloop.Client is the same for code without an event loop. rewardloop.ray starts workers on a Ray cluster,
-rewardloop.verl and rewardloop.flow_grpo are plug-ins of trainers, and ``python -m rewardloop.check`` tries a reward
-function without a server. These and the names below are for you; all other
+rewardloop.verl, flow_grpo and the others of line 10 are plug-ins of trainers, and ``python -m rewardloop.check`` tries a
+reward function without a server. These and the names below are for you; all other
 modules are the package's own:
 
     0  errors, messages, check, _processes, scorers         what can go wrong; what is said; a function tried; the catalogue
@@ -21,7 +21,10 @@ modules are the package's own:
     6  core                                                 one outcome for each sample over lost connections
     7  loop                                                 the client of an event loop
     8  blocking                                             the client of any thread
-    9  flow_grpo, verl, _names                              plug-ins of trainers; what `import rewardloop` has
+    9  _trainers, _names                                    what adapters share; what `import rewardloop` has
+   10  areal, diffusers_style, flow_factory, flow_grpo      plug-ins of trainers
+   10  ms_swift, nemo_rl, openrlhf, roll, skyrl, slime      plug-ins of trainers
+   10  trl, unirl, verl                                     plug-ins of trainers
 
 A module imports only modules of the lines above its own.
 """

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class RewardloopError(Exception):
-    """The base of every error of this package."""
+    """The base of every error of this package. They may be pickled: an error that a process pool cannot read ends the pool."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[RewardloopError], args: tuple[Any, ...], members: dict[str, Any]) -> RewardloopError:
+    made = kind.__new__(kind, *args)
+    made.args = args  # an OSError has not taken them
+    made.__dict__.update(members)
+    return made
 
 
 class InputError(RewardloopError, ValueError):

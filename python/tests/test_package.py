@@ -56,7 +56,7 @@ class ImportTest(unittest.TestCase):
 
     def test_a_module_imports_only_modules_of_the_lines_above_its_own(self) -> None:
         line_of: dict[str, int] = {}
-        for line, names in re.findall(r"^ {4}(\d)  (\w+(?:, \w+)*) ", rewardloop.__doc__ or "", re.MULTILINE):
+        for line, names in re.findall(r"^ {3,4}(\d+)  (\w+(?:, \w+)*) ", rewardloop.__doc__ or "", re.MULTILINE):
             line_of.update(dict.fromkeys(names.split(", "), int(line)))
         parts = {name.split(".")[0] for name in self.graph} - {"__init__"}
         self.assertEqual(set(line_of), parts, "the picture in rewardloop/__init__.py")

@@ -259,18 +259,18 @@ class AgainstAServer(unittest.TestCase):
         self.assertEqual([0], agent.get(1, lambda i, s, e, k: i, timeout=harness.PATIENCE, k=1))
 
     def test_flow_grpos_function_scores_arrays_as_tensors(self) -> None:
-        from rewardloop import flow_grpo
+        from rewardloop import _trainers, flow_grpo
 
         batch = np.stack([picture(i).transpose(1, 2, 0) for i in range(3)])
         with mock.patch.dict("os.environ", {"REWARDLOOP_URL": self.server.url}):
-            flow_grpo._CLIENTS.clear()
+            _trainers._CLIENTS.clear()
             scores, extra = flow_grpo.scorer_remote()("cuda")(batch, ["p"] * 3, [{}] * 3)
             if TORCH:
                 import torch
 
                 tensors = torch.from_numpy(batch.transpose(0, 3, 1, 2).copy()).float() / 255
                 self.assertEqual(scores, flow_grpo.scorer_remote()("cuda")(tensors, ["p"] * 3, [{}] * 3)[0])
-            flow_grpo._CLIENTS.popitem()[1].close()
+            _trainers._CLIENTS.popitem()[1].close()
         self.assertEqual({}, extra)
         self.assertEqual(3, len(set(scores)))
         expected = asyncio.run(all_scores([picture(i) for i in range(3)], self.settings()))

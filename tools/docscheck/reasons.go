@@ -5,10 +5,11 @@ import "strings"
 // unchecked are the languages of blocks that are not looked into, with the reason.
 func unchecked() map[string]string {
 	return map[string]string{
-		"text":   "what a program prints, or a drawing: nobody types it. Tests named in runs.go compare some with the program",
-		"conf":   "read by nats-server, which this program does not bring; TestTheNATSConfigurationsOfTheDocumentsAreRead does",
-		"promql": "read by Prometheus; the names of its metrics are checked all the same",
-		"http":   "the head of a request; server's tests send such ones",
+		"trainer": "a trainer's own command or configuration, which needs the trainer and its cards; make test-trainers has its code call the adapter",
+		"text":    "what a program prints, or a drawing: nobody types it. Tests named in runs.go compare some with the program",
+		"conf":    "read by nats-server, which this program does not bring; TestTheNATSConfigurationsOfTheDocumentsAreRead does",
+		"promql":  "read by Prometheus; the names of its metrics are checked all the same",
+		"http":    "the head of a request; server's tests send such ones",
 	}
 }
 
@@ -75,7 +76,19 @@ func excuses() []excuse {
 		{"docs/write-a-scorer.md", "cmd/lit/main.go", "the page writes it"},
 		{"docs/write-a-scorer.md", "cmd/lit", "the same"},
 		{"docs/write-a-scorer.md", "./cmd/lit", "the same"},
-		{"docs/adopt.md", "--remote_rm_url", "OpenRLHF's"},
+		{"docs/recipes/trl.md", "rewards/rewardloop/mean", "a curve of TRL's"},
+		{"docs/recipes/ms-swift.md", "rewards/rewardloop/mean", "a curve of ms-swift's"},
+		{"docs/recipes/areal.md", "try.py", "the page writes it"},
+		{"docs/recipes/diffusers.md", "try.py", "the page writes it"},
+		{"docs/recipes/flow-factory.md", "try.py", "the page writes it"},
+		{"docs/recipes/ms-swift.md", "try.py", "the page writes it"},
+		{"docs/recipes/nemo-rl.md", "try.py", "the page writes it"},
+		{"docs/recipes/openrlhf.md", "try.py", "the page writes it"},
+		{"docs/recipes/roll.md", "try.py", "the page writes it"},
+		{"docs/recipes/skyrl.md", "try.py", "the page writes it"},
+		{"docs/recipes/slime.md", "try.py", "the page writes it"},
+		{"docs/recipes/trl.md", "try.py", "the page writes it"},
+		{"docs/recipes/unirl.md", "try.py", "the page writes it"},
 		{"docs/adopt.md", "--rm-type", "slime's"},
 		{"docs/verl.md", "reward.rewardloop", "read by the plug-ins in python/rewardloop/verl, not by the server"},
 		{"docs/adr/0004-assembly.md", "internal/lifecycle", "a decision speaks of the tree of its time"},
