@@ -48,7 +48,6 @@ func pythonLicences() map[string][2]string {
 		"sentencepiece":             {"Apache-2.0", "https://github.com/google/sentencepiece"},
 		"soundfile":                 {"BSD-3-Clause", "https://github.com/bastibe/python-soundfile"},
 		"timm":                      {"Apache-2.0", "https://github.com/huggingface/pytorch-image-models"},
-		"trl":                       {"Apache-2.0", "https://github.com/huggingface/trl"},
 		"absl-py":                   {"Apache-2.0", "https://github.com/abseil/abseil-py"},
 		"diffusers":                 {"Apache-2.0", "https://github.com/huggingface/diffusers"},
 		"ml-collections":            {"Apache-2.0", "https://github.com/google/ml_collections"},
