@@ -14,6 +14,7 @@ modules are the package's own:
     0  errors, messages, check, _processes, scorers         what can go wrong; what is said; a function tried; the catalogue
     1  config, jsontext, media, _launch, _folder, _supervise settings; values; pictures; a server or a worker from Python
     1  traceparent                                          the caller's span
+    2  __main__                                             ``python -m rewardloop``, the program
     2  dial, result, sample, ray                            a connection; what comes back; what is submitted; a cluster
     3  frame, report, scores, steps                         a sample's bytes; loggers; the trainer's tensors; a step's rewards
     4  link                                                 a live connection with its credit

@@ -75,7 +75,6 @@ func pythonLicences() map[string][2]string {
 		"anyio":                     {"MIT", "https://github.com/agronholm/anyio"},
 		"areal":                     {"Apache-2.0", "https://github.com/inclusionAI/AReaL"},
 		"dacite":                    {"MIT", "https://github.com/konradhalas/dacite"},
-		"json-repair":               {"MIT", "https://github.com/mangiucugna/json_repair"},
 		"lark":                      {"MIT", "https://github.com/lark-parser/lark"},
 		"modelscope":                {"Apache-2.0", "https://github.com/modelscope/modelscope"},
 		"modelscope-hub":            {"Apache-2.0", "https://github.com/modelscope/modelscope"},
