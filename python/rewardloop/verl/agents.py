@@ -27,10 +27,10 @@ import numpy as np
 from verl.utils.ray_utils import auto_await  # type: ignore[import-not-found]
 
 from ..errors import InputError, RewardloopError
-from . import masked, rows, steps
+from . import masked, named, rows, steps
 from .outcome import ERROR, VALID, RewardFailedError, too_many
 from .session import session
-from .settings import SECTION, Settings, get, group_sizes
+from .settings import SECTION, Settings, estimator, get, group_sizes
 
 _LOG = logging.getLogger("rewardloop")
 
@@ -94,6 +94,8 @@ class Streaming:
         self.rewardloop = Settings.from_config(config)
         if self.workers is not None or isinstance(self, StreamingTQ):
             self.rewardloop.need_no_steps(type(self).__name__)
+        if isinstance(self, StreamingTQ):
+            self.rewardloop.need_no_columns(type(self).__name__)
         self.rewardloop.need_no_phase(type(self).__name__)
         self._masks(config)
         self.group_sizes = group_sizes(config)
@@ -112,6 +114,8 @@ class Streaming:
         await asyncio.to_thread(self.announce, prompts)
         output = await super().generate_sequences(prompts)  # type: ignore[misc]
         self.check(output, prompts.non_tensor_batch)
+        uids = prompts.non_tensor_batch.get("uid", range(len(prompts)))
+        named.fill(output.non_tensor_batch, self.rewardloop.gdpo_reward_keys, uids)
         if self.rewardloop.on_failed == "mask" and not prompts.meta_info.get("validate", False):
             self.mask(output, prompts.non_tensor_batch)
         if self.rewardloop.stop_ids and not prompts.meta_info.get("validate", False):
@@ -125,12 +129,15 @@ class Streaming:
             return
         if isinstance(self, StreamingTQ):
             self.rewardloop.need_no_mask(type(self).__name__)
-        chosen = get(config, "algorithm.adv_estimator")
-        if str(getattr(chosen, "value", chosen)) not in (masked.TEXT, masked.VISUAL):
+        chosen = estimator(config)
+        if chosen not in (masked.TEXT, masked.VISUAL, masked.COLUMNS):
             raise InputError(
-                f"mask needs algorithm.adv_estimator={masked.TEXT} for text or {masked.VISUAL} for pictures, not {chosen}",
+                f"mask needs algorithm.adv_estimator={masked.TEXT} or {masked.COLUMNS} for text or {masked.VISUAL} for pictures, "
+                f"not {chosen}",
                 field=f"{SECTION}.on_failed",
             )
+        if chosen == masked.COLUMNS:
+            masked.replace_gdpo()
 
     def mask(self, output: Any, columns: Any) -> None:
         """Tells the estimators of masked.py which rows failed."""

@@ -34,6 +34,7 @@ class RewardloopRewardManager(RewardManagerBase):  # type: ignore[misc]
         settings = Settings.from_config(config)
         settings.need_no_steps(type(self).__name__)
         settings.need_no_mask(type(self).__name__)
+        settings.need_no_group_columns(type(self).__name__)
         settings.need_no_phase(type(self).__name__)
         super().__init__(config, tokenizer, compute_score)
         self.session = session(settings)
