@@ -36,6 +36,7 @@ class RewardloopRewardManager(RewardManagerBase):  # type: ignore[misc]
         settings.need_no_mask(type(self).__name__)
         settings.need_no_group_columns(type(self).__name__)
         settings.need_no_phase(type(self).__name__)
+        settings.need_no_llm(type(self).__name__)
         super().__init__(config, tokenizer, compute_score)
         self.session = session(settings)
         self.sizes = group_sizes(config)

@@ -58,6 +58,7 @@ class AsyncRewardAgent:
 
     def __init__(self, tokenizer: Any = None, **settings: Any) -> None:
         self.settings = Settings.read(settings)
+        self.settings.need_no_llm(type(self).__name__)
         self._tokenizer = tokenizer
         self._session = session(self.settings)
         self._news = threading.Condition()

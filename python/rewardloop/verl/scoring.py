@@ -44,6 +44,7 @@ async def compute_score(
     chosen.need_no_group_columns("a reward function")
     chosen.need_no_steps("a reward function")
     chosen.need_no_phase("a reward function")
+    chosen.need_no_llm("a reward function")
     extra = dict(extra_info or {})
     attached, names = rows.attachments(extra, chosen.send_tensors)
     if solution_image is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..errors import InputError
@@ -30,6 +30,8 @@ class Settings:
     token_file: str = ""
     #: The reward profile; empty: the server's default.
     profile: str = ""
+    #: Of CompositeAgentLoopManager: the reward profile of the text that the language model wrote (llm_rm_scores); empty: profile.
+    llm_profile: str = ""
     #: What stands for a failed sample: group_mean (advantage 0), mask (the same, and the others of the group are
     #: compared as if it had never been: see masked.py), raise, or value:<x>.
     on_failed: str = "group_mean"
@@ -112,6 +114,18 @@ class Settings:
                 "say trainer.use_v1=False and use AgentLoopManager",
                 field=GDPO_KEYS,
             )
+
+    def need_no_llm(self, who: str) -> None:
+        """Refuses llm_profile where a rollout has one score."""
+        if self.llm_profile:
+            why = f"{who} has one score for each rollout; CompositeAgentLoopManager has two"
+            raise InputError(why, field=f"{SECTION}.llm_profile")
+
+    def of_llm(self) -> Settings:
+        """The settings of the second score of composite rollouts. Its samples are a run of their own: there are as many
+        again, in groups of the same uids, with scores on another scale."""
+        profile, run = self.llm_profile or self.profile, f"{self.run}/llm"
+        return replace(self, profile=profile, llm_profile="", run=run, send_tensors=(), gdpo_reward_keys=())
 
     def need_no_phase(self, who: str) -> None:
         """Refuses colocated where verl asks for rewards while its rollout has the memory."""
