@@ -260,7 +260,7 @@ class WithVerlOmni(unittest.TestCase):
         with self.assertRaisesRegex(InputError, "llm_profile: Manager has one score for each rollout"):
             manager("DiffusionAgentLoopWorker")
         composite = manager("CompositeAgentLoopWorker")
-        self.assertEqual([False, True], [h.of_llm for h in composite.handles])
+        self.assertEqual([None, composite.rewardloop], [h.picture for h in composite.handles])
         self.assertEqual([("r", ""), ("r/llm", "words")], [(h.settings.run, h.settings.profile) for h in composite.handles])
         with mock.patch.object(agents, "session") as session:
             composite.declare(3, 8, "train")

@@ -440,6 +440,18 @@ class WithVerl(unittest.TestCase):
         rest.batch["response_mask"][scored.sum() :] = 0
         np.testing.assert_allclose(ours[scored], self.advantages(config, rest)[: scored.sum()], atol=1e-5)
 
+    def test_verl_takes_the_overrides_that_the_documents_say_for_gdpo(self) -> None:
+        import verl
+        from hydra import compose, initialize_config_dir
+
+        from rewardloop.verl import Settings
+
+        said = (harness.REPOSITORY / "docs/verl.md").read_text().partition("## GDPO")[2].split("```")[1].splitlines()[1:]
+        folder = str(Path(verl.__file__).parent / "trainer/config")
+        with initialize_config_dir(config_dir=folder, version_base=None):
+            config = compose("ppo_trainer", [*said, "+reward.rewardloop.url=ws://127.0.0.1:1"])
+        self.assertEqual(("reward/ocr", "reward/pickscore"), Settings.from_config(config).gdpo_reward_keys)
+
     def test_a_column_that_no_function_of_the_server_has_is_refused_by_name(self) -> None:
         with self.assertRaisesRegex(Exception, "gdpo_reward_keys: 'reward/wrong' is no column of this reward; it has reward/"):
             self.columns("group_mean", ["reward/right", "reward/wrong"])

@@ -180,6 +180,17 @@ class FailedSamples(unittest.TestCase):
         travelled = pickle.loads(pickle.dumps(ExtraInfo(a=1)))  # noqa: S301 - as Ray does
         self.assertTrue(math.isnan(travelled["b"]))
 
+    def test_a_sample_that_nobody_scored_has_the_columns_of_those_that_came_later(self) -> None:
+        columns = Columns()
+        expired = columns.fill({"rewardloop/valid": False}, "expired")
+        scored = columns.fill({"reward/b": 1.0, "pred": "42", "reward/a": None, "rewardloop/valid": True}, None)
+        other = Columns().fill({"rewardloop/valid": True, "reward/a": 2.0, "reward/b": 1.0, "pred": ""}, None)
+        for info in (expired, scored):
+            self.assertEqual(list(other.keys()), list(info.keys()), "batches of several processes are put together")
+        self.assertEqual("", expired["pred"])
+        self.assertTrue(math.isnan(expired["reward/b"]))
+        self.assertEqual({*expired}, {*pickle.loads(pickle.dumps(expired))})  # noqa: S301 - as Ray does
+
     def test_too_many_failures_raise_with_their_reasons(self) -> None:
         counted = Failures(0.05)
         for _ in range(25):

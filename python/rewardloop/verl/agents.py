@@ -44,12 +44,12 @@ _STEPS_KEPT = 8
 class Handle:
     """Stands for a reward loop worker. Plain values only: each process it comes to makes its own connection."""
 
-    def __init__(self, settings: Settings, sizes: tuple[int, int], tokenizer_path: str, of_llm: bool = False) -> None:
+    def __init__(self, settings: Settings, sizes: tuple[int, int], tokenizer_path: str, picture: Settings | None = None) -> None:
         self.settings = settings
         self.sizes = sizes
         self.tokenizer_path = tokenizer_path
-        #: Whether the score is that of a composite rollout's text, whose picture goes along.
-        self.of_llm = of_llm
+        #: Of the handle for a composite rollout's text: the settings with which its picture is scored.
+        self.picture = picture
 
     @property
     def compute_score(self) -> Method:
@@ -64,17 +64,18 @@ class Handle:
             tokenizer = await asyncio.to_thread(load_tokenizer, self.tokenizer_path)
             decode = functools.partial(tokenizer.decode, skip_special_tokens=True)
         sample = rows.to_sample(item, self.settings, decode=decode, sizes=self.sizes)
-        if self.of_llm:
+        if self.picture is not None:
             sample.response = rows.written(item)
         value, info = await session(self.settings).score(sample, rows.of_step(item))
-        if self.of_llm:  # verl-omni puts both scores' columns into one dictionary
-            info = ExtraInfo({LLM + name: v for name, v in info.items()})
+        if self.picture is not None:  # verl-omni puts both scores' columns into one dictionary, that of the picture
+            info = ExtraInfo({LLM + name: info[name] for name in info.keys()})  # noqa: SIM118 - it has more of them
+            session(self.picture).columns.learn(info)
         return {"reward_score": value, "reward_extra_info": info}
 
 
 def composite_handles(settings: Settings, sizes: tuple[int, int], tokenizer_path: str) -> list[Handle]:
     """What CompositeAgentLoopWorker wants: one handle for the picture's score, and one for the text's."""
-    return [Handle(settings, sizes, tokenizer_path), Handle(settings.of_llm(), sizes, tokenizer_path, of_llm=True)]
+    return [Handle(settings, sizes, tokenizer_path), Handle(settings.of_llm(), sizes, tokenizer_path, settings)]
 
 
 class Method:
