@@ -191,6 +191,17 @@ func (e *Engines) Client(at chat.Endpoint, sample chat.Request) (chat.Chatter, e
 // asksFor says what a scorer's questions ask for, for people.
 func asksFor(sample chat.Request) string {
 	what := "an answer"
+	pictures := 0
+	for _, m := range sample.Messages {
+		for _, p := range m.Parts {
+			if p.Image != nil {
+				pictures++
+			}
+		}
+	}
+	if pictures > 1 {
+		what += fmt.Sprintf(" about %d pictures", pictures)
+	}
 	if sample.Logprobs {
 		what += " with log probabilities"
 	}

@@ -17,7 +17,7 @@ log=.cache/test-verl.log
 mkdir -p .cache
 export REWARDLOOP_BIN=${REWARDLOOP_BIN:-$PWD/bin/rewardloop} REWARDLOOP_PYTHON=$python PYTHONPATH=$PWD/python${PYTHONPATH:+:$PYTHONPATH}
 say "the plug-ins with verl's own code ($("$python" --version), log in $log)"
-modules=(tests.test_verl_rows tests.test_verl_steps tests.test_verl_omni tests.test_verl_real)
+modules=(tests.test_verl_rows tests.test_verl_named tests.test_verl_steps tests.test_verl_omni tests.test_verl_real)
 # VERL_TESTS="tests.test_verl_real.WithVerl.test_…" runs some of them.
 if [ -n "${VERL_TESTS:-}" ]; then read -ra modules <<<"$VERL_TESTS"; fi
 within 1800 "$python" -m unittest -v "${modules[@]}" 2>&1 | tee "$log" || die "a test failed, or they took longer than 30 minutes: see $log"

@@ -21,12 +21,12 @@ const trialTokens = 8
 // larger schema may lose itself.
 const trialSchema = `{"type": "string", "enum": ["ok"]}`
 
-// Trial is a question with all that a scorer's questions ask for (Asking, Sampling, log probabilities, a schema, and with
-// pictures one), of which only the shape of the answer counts.
-func Trial(a Asking, s Sampling, pictures bool) Request {
+// Trial is a question with all that a scorer's questions ask for (Asking, Sampling, log probabilities, a schema, and so many
+// pictures), of which only the shape of the answer counts.
+func Trial(a Asking, s Sampling, pictures int) Request {
 	var parts []Part
-	if pictures {
-		parts = []Part{{Image: whitePNG(), MIME: "image/png"}}
+	for range pictures {
+		parts = append(parts, Part{Image: whitePNG(), MIME: "image/png"})
 	}
 	s.MaxTokens = trialTokens
 	return Question(a, s, "", parts, "Is two more than one? Answer Yes or No.")

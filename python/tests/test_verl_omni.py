@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -32,6 +33,12 @@ theirs = verl_omni_stub.load("verl_omni.utils.reward_score.jpeg_compressibility"
 
 def compute_score(solution_image):
     return theirs(solution_image)
+
+def words(solution_str, solution_image):
+    assert solution_image.shape == (3, 64, 64), solution_image.shape
+    if solution_str == "no words":
+        raise ValueError("no words at all")
+    return float(len(solution_str.split()))
 
 def fails_when_odd(solution_image):
     if int(solution_image[0, 0, 0]) % 2:
@@ -171,22 +178,105 @@ class WithVerlOmni(unittest.TestCase):
             np.testing.assert_allclose(ours[~odd].numpy(), theirs.numpy(), atol=1e-6)
             np.testing.assert_allclose(ours[odd].numpy(), 0, atol=1e-6)  # the mean may be another row's score, too
 
-    def test_a_composite_worker_gets_both_of_its_scores_from_two_handles(self) -> None:
+    def composite(self, handles: list[Any], images: Any, texts: list[Any], uids: list[str]) -> Any:
+        """Scores and packs a batch as the composite agent loop worker does, generation left out."""
         import torch
         from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
-        composite = verl_omni_stub.load("verl_omni.agent_loop.composite_agent_loop")
-        handles = self.handles("reward.custom_reward_function.path=builtin://jpeg_compressibility")
-        made = composite.CompositeAgentLoopWorker.__new__(composite.CompositeAgentLoopWorker)
+        loops = verl_omni_stub.load("verl_omni.agent_loop.composite_agent_loop")
+        made = loops.CompositeAgentLoopWorker.__new__(loops.CompositeAgentLoopWorker)
         made.reward_loop_worker_handles, made.ar_reward_loop_worker_handles = handles[:1], handles[1:]
-        image = self.images(1)[0]
-        output = composite.CompositeAgentLoopOutput(
-            prompt_ids=[1], response_diffusion_output=image, num_turns=1, metrics=AgentLoopMetrics(), extra_fields={}
-        )
-        row = {"uid": "u", "data_source": "d", "reward_model": {"ground_truth": ""}, "raw_prompt": []}
-        asyncio.run(made._compute_score(output, prompts=torch.ones(1, 1), responses=image[None], kwargs=row))
-        self.assertEqual(output.reward_score, output.llm_reward_score)
-        self.assertEqual(1.0, output.extra_fields["reward_extra_info"]["rewardloop/valid"])
+        made.tokenizer = SimpleNamespace(pad=lambda ids, **_: {"input_ids": torch.ones(1, 4, dtype=torch.int64),
+                                                              "attention_mask": torch.ones(1, 4, dtype=torch.int64)})  # fmt: skip
+        made.rollout_config, made.max_prompt_embed_length = SimpleNamespace(prompt_length=4), 4
+        outputs = [
+            loops.CompositeAgentLoopOutput(
+                prompt_ids=[1], response_diffusion_output=image, num_turns=2, metrics=AgentLoopMetrics(),
+                extra_fields={"text_encoder_responses": text},
+            )
+            for image, text in zip(images, texts, strict=True)
+        ]  # fmt: skip
+
+        async def score() -> Any:
+            return await asyncio.gather(
+                *(
+                    made._agent_loop_postprocess(
+                        output, uid=uid, data_source="d", reward_model={"ground_truth": ""},
+                        raw_prompt=[{"role": "user", "content": "a cube"}], rewardloop_group_size=uids.count(uid),
+                    )
+                    for output, uid in zip(outputs, uids, strict=True)
+                )
+            )  # fmt: skip
+
+        return made._postprocess(asyncio.run(score()), input_non_tensor_batch={"uid": np.array(uids, dtype=object)})
+
+    def composite_handles(self, *profiles: str, **settings: Any) -> list[Any]:
+        """Those of CompositeAgentLoopManager, with words as the profile of the text."""
+        from rewardloop.verl.agents import composite_handles
+        from rewardloop.verl.session import session
+
+        first = self.handles("reward.custom_reward_function.path=builtin://jpeg_compressibility", *profiles, **settings)[0]
+        handles = composite_handles(first.settings, (4, 1), "")
+        self.addCleanup(session(handles[1].settings).close)
+        return handles
+
+    def test_a_composite_rollout_has_the_scores_of_two_profiles(self) -> None:
+        handles = self.composite_handles(
+            f"+rewards.words.custom_reward_function.path={self.functions}", "rewards.words.custom_reward_function.name=words",
+            llm_profile="words", max_failed_fraction=1,
+        )  # fmt: skip
+        images = self.images(8)
+        uids = ["a", "b"] * 4
+        texts = [[f"{'very ' * i}red cube"] if i % 2 else f"{'very ' * i}red cube" for i in range(7)] + ["no words"]
+        made = self.composite(handles, images, texts, uids)
+        np.testing.assert_allclose(made.batch["rm_scores"][:, 0].numpy(), self.theirs(images), rtol=0.002)
+        words = np.arange(2.0, 10)
+        words[7] = np.mean(words[[1, 3, 5]])  # it failed: the mean of its group, which pictures' scores are not in
+        np.testing.assert_allclose(made.batch["llm_rm_scores"][:, 0].numpy(), words)
+        columns = made.non_tensor_batch
+        self.assertEqual([1.0] * 8, columns["rewardloop/valid"].tolist(), "of the picture")
+        self.assertEqual([1.0] * 7 + [0.0], columns["llm/rewardloop/valid"].tolist(), "of the text")
+        self.assertIn("no words at all", columns["llm/rewardloop/error"][7])
+        np.testing.assert_allclose(columns["acc"].astype(np.float32), made.batch["rm_scores"][:, 0].numpy())
+        np.testing.assert_allclose(columns["llm/acc"].astype(np.float32)[:7], words[:7])
+        self.assertTrue(np.isnan(columns["llm/acc"][7]))
+
+    def test_the_manager_gives_its_workers_both_handles_and_declares_both_runs(self) -> None:
+        from rewardloop import InputError
+        from rewardloop.verl import agents
+        from rewardloop.verl.outcome import RewardFailedError
+
+        class Base:
+            def __init__(self, config: Any, llm_client: Any, teacher_client: Any, handles: list[Any]) -> None:
+                self.handles = handles
+
+        def manager(worker: str) -> Any:
+            made = type("Manager", (agents.Streaming, Base), {"workers": ("verl_omni.agent_loop", worker)})
+            with mock.patch.object(agents, "workers_class"):
+                return made(config, None)
+
+        rewardloop = {"url": "ws://127.0.0.1:1", "run": "r", "llm_profile": "words"}
+        config = {"reward": {"rewardloop": rewardloop}}
+        with self.assertRaisesRegex(InputError, "llm_profile: Manager has one score for each rollout"):
+            manager("DiffusionAgentLoopWorker")
+        composite = manager("CompositeAgentLoopWorker")
+        self.assertEqual([None, composite.rewardloop], [h.picture for h in composite.handles])
+        self.assertEqual([("r", ""), ("r/llm", "words")], [(h.settings.run, h.settings.profile) for h in composite.handles])
+        with mock.patch.object(agents, "session") as session:
+            composite.declare(3, 8, "train")
+        self.assertEqual(["r", "r/llm"], [call.args[0].run for call in session.call_args_list])
+        columns = {"rewardloop_split": ["train"] * 4, "rewardloop_step": [3] * 4}
+        good, bad = np.ones(4), np.array([1.0, 1, 1, 0])
+        said = np.array(["", "", "", "timeout"], dtype=object)
+        found = {"rewardloop/valid": good, "rewardloop/error": said, "llm/rewardloop/valid": bad, "llm/rewardloop/error": said}
+        with self.assertRaisesRegex(RewardFailedError, "1 of the 4 samples of train step 3 failed.*: llm/timeout"):
+            composite.check(SimpleNamespace(non_tensor_batch=found), columns)
+
+    def test_without_a_profile_of_its_own_the_text_is_scored_with_the_other(self) -> None:
+        made = self.composite(self.composite_handles(), self.images(2), ["x", "y"], ["a", "a"])
+        np.testing.assert_array_equal(made.batch["rm_scores"].numpy(), made.batch["llm_rm_scores"].numpy())
+        with self.assertRaisesRegex(Exception, "text_encoder_responses: NoneType, want the text"):
+            self.composite(self.composite_handles(), self.images(1), [None], ["a"])
 
     def test_raise_raises(self) -> None:
         with self.assertRaisesRegex(Exception, "ValueError: odd"):

@@ -54,6 +54,27 @@ def compute_score(extra_info):
     return [0.1 * (1 + extra_info["index"]), 0.3]
 """
 
+#: Of the answers 0 to 6 the first function fails at 5 and 6, and the second has no number of words at 0.
+COLUMNS = """
+reward:
+  reward_functions:
+    right: {{path: {file}, name: right, required: true}}
+    tidy: {{path: {file}, name: tidy, weight: 0.5}}
+"""
+COLUMN_FUNCTIONS = """
+def right(solution_str):
+    answer = int(solution_str.split()[-1])
+    if answer > 4:
+        raise ValueError("no such answer")
+    return float(answer)
+
+def tidy(solution_str, extra_info):
+    answer = int(solution_str.split()[-1])
+    words = float("nan") if answer == 0 else float(len(solution_str.split()) * (1 + extra_info["index"] % 5))
+    return {"score": 1.0 / (1 + answer), "words": words}
+"""
+KEYS = ["reward/right", "reward/tidy", "reward/tidy/words"]
+
 
 @unittest.skipIf(MISSING, f"SKIPPED: not installed: {', '.join(MISSING)}; make test-verl does")
 class WithVerl(unittest.TestCase):
@@ -354,6 +375,96 @@ class WithVerl(unittest.TestCase):
             got[order] = ours.batch["advantages"].numpy()
             np.testing.assert_allclose(got[scored], theirs.batch["advantages"].numpy(), atol=1e-6)
             self.assertTrue((got[~scored] == 0).all())
+
+    def columns(self, on_failed: str, keys: list[str] | None = None) -> tuple[Any, Any, Any]:
+        """The rows of 17 groups whose columns gdpo reads, as our agent loop manager gives them to the trainer."""
+        folder = Path(self.folder.name)
+        (folder / "columns.py").write_text(COLUMN_FUNCTIONS)
+        (folder / "columns.yaml").write_text(COLUMNS.format(file=folder / "columns.py"))
+        config = self.config(url=self.serve(config=folder / "columns.yaml"), max_failed_fraction=1, on_failed=on_failed)
+        config.algorithm.adv_estimator = "gdpo"
+        with self.stub.open_dict(config):
+            config.algorithm.gdpo_reward_keys, config.algorithm.gdpo_reward_weights = keys or KEYS, [1.0, 0.5, 2.0]
+        rows = self.stub.answers(64, [4] * 15 + [2, 2])
+        made = self.by_agents(config, rows)
+        made.batch["token_level_rewards"] = made.batch["rm_scores"]
+        made.non_tensor_batch["uid"] = rows.non_tensor_batch["uid"]
+        return config, rows, made
+
+    @staticmethod
+    def advantages(config: Any, batch: Any) -> Any:
+        """One for each row, as verl's trainer computes them with its estimator gdpo."""
+        from verl.trainer.ppo.ray_trainer import compute_advantage
+
+        made = compute_advantage(batch, "gdpo", config=config.algorithm).batch["advantages"].numpy()
+        assert np.isfinite(made).all(), made
+        return made[:, 0]
+
+    def test_gdpo_reads_a_finite_number_in_every_row_of_every_column_it_names(self) -> None:
+        answers = np.arange(64) % 7
+        for on_failed in ("group_mean", "value:-2"):
+            with self.subTest(on_failed):
+                config, rows, made = self.columns(on_failed)
+                failed = answers > 4
+                np.testing.assert_array_equal(made.non_tensor_batch["rewardloop/valid"] == 0, failed | (answers == 0))
+                self.assertIn("no finite reward/tidy/words", made.non_tensor_batch["rewardloop/error"][0])
+                uids = rows.non_tensor_batch["uid"]
+                for key in KEYS:
+                    column = made.non_tensor_batch[key].astype(np.float64)
+                    absent = failed | (answers == 0 if key.endswith("words") else np.zeros(64, bool))
+                    own = {"reward/right": answers, "reward/tidy": 1 / (1 + answers)}.get(key)
+                    if own is not None:
+                        np.testing.assert_allclose(column[~absent], own[~absent])
+                    for uid in np.unique(uids):
+                        members, there = uids == uid, (uids == uid) & ~absent
+                        expected = -2.0 if on_failed != "group_mean" else column[there].mean() if there.any() else 0.0
+                        np.testing.assert_allclose(column[members & absent], expected, err_msg=f"{key} of {uid}")
+                self.assertGreater(np.ptp(self.advantages(config, made)), 0)
+
+    def test_with_mask_gdpos_advantages_are_those_that_verl_computes_without_the_failed_rows(self) -> None:
+        from verl.trainer.ppo import core_algos
+
+        verls = core_algos.ADV_ESTIMATOR_REGISTRY["gdpo"]
+        self.addCleanup(core_algos.ADV_ESTIMATOR_REGISTRY.__setitem__, "gdpo", verls)
+        config, rows, made = self.columns("mask")
+        scored = made.non_tensor_batch["rewardloop/valid"].astype(bool)
+        left = np.array([scored[rows.non_tensor_batch["uid"] == uid].sum() for uid in rows.non_tensor_batch["uid"]])
+        self.assertEqual({0, 1, 2, 3, 4}, set(left.tolist()), "rows of a group that have all of their columns")
+        order = np.random.default_rng(2).permutation(64)  # as the trainer balances its batch
+        ours = np.empty(64, np.float32)
+        ours[order] = self.advantages(config, made[order])
+        self.assertTrue((ours[~scored] == 0).all())
+        # verl gives the only row of a group its bare numbers; as two equal rows it has the advantage 0, as ours has.
+        core_algos.ADV_ESTIMATOR_REGISTRY["gdpo"] = verls
+        rest = made[np.concatenate([np.flatnonzero(scored), np.flatnonzero(scored & (left == 1))])]
+        rest.batch["response_mask"][scored.sum() :] = 0
+        np.testing.assert_allclose(ours[scored], self.advantages(config, rest)[: scored.sum()], atol=1e-5)
+
+    def test_verl_takes_the_overrides_that_the_documents_say_for_gdpo(self) -> None:
+        import verl
+        from hydra import compose, initialize_config_dir
+
+        from rewardloop.verl import Settings
+
+        said = (harness.REPOSITORY / "docs/verl.md").read_text().partition("## GDPO")[2].split("```")[1].splitlines()[1:]
+        folder = str(Path(verl.__file__).parent / "trainer/config")
+        with initialize_config_dir(config_dir=folder, version_base=None):
+            config = compose("ppo_trainer", [*said, "+reward.rewardloop.url=ws://127.0.0.1:1"])
+        self.assertEqual(("reward/ocr", "reward/pickscore"), Settings.from_config(config).gdpo_reward_keys)
+
+    def test_a_column_that_no_function_of_the_server_has_is_refused_by_name(self) -> None:
+        with self.assertRaisesRegex(Exception, "gdpo_reward_keys: 'reward/wrong' is no column of this reward; it has reward/"):
+            self.columns("group_mean", ["reward/right", "reward/wrong"])
+        config = self.config(url="ws://127.0.0.1:1")
+        config.algorithm.adv_estimator = "gdpo"
+        with self.stub.open_dict(config):
+            config.algorithm.gdpo_reward_keys = KEYS
+        from rewardloop.verl import AgentLoopManagerTQ, RewardloopRewardManager
+
+        with self.assertRaisesRegex(Exception, "on_failed: group_mean: RewardloopRewardManager sees no group"):
+            RewardloopRewardManager(config, None)
+        with self.assertRaisesRegex(Exception, "trainer.use_v1=False"):
+            AgentLoopManagerTQ(config, None)
 
     def test_a_reward_model_beside_the_loop_is_refused_at_the_start(self) -> None:
         from verl.trainer.ppo.reward import load_reward_manager

@@ -91,6 +91,11 @@ class Rows(unittest.TestCase):
                           "rollout_reward_scores": {}, "rewardloop_tensors": ["prompt_embeds"]}, made.extra_info)  # fmt: skip
         self.assertEqual(["image", "latent"], [m.kind for m in made.media])
 
+    def test_a_picture_that_is_sent_by_name_is_a_picture(self) -> None:
+        made = rows.to_sample(row(picture(1), extra_info={"source": picture(2)}), self.settings(send_tensors=("source",)))
+        self.assertEqual([("image", "CHW")] * 2, [(m.kind, m.layout) for m in made.media], "the edit, then its source")
+        self.assertNotIn("rewardloop_tensors", made.extra_info)
+
     def test_the_managers_columns_win(self) -> None:
         made = rows.to_sample(
             row(picture(), {"global_steps": 1}, uid="u", rewardloop_step=np.int64(5), rewardloop_index=np.int64(3),
@@ -110,6 +115,13 @@ class SettingsAreChecked(unittest.TestCase):
         with mock.patch.dict("os.environ", {"REWARDLOOP_TOKEN": "secret"}):
             self.assertNotIn("secret", repr(made))
             self.assertEqual("secret", made.connection()["token"])
+
+    def test_the_text_of_composite_rollouts_is_a_run_of_its_own(self) -> None:
+        made = Settings(url=WHERE, run="r", profile="pretty", llm_profile="words", gdpo_reward_keys=("acc",)).of_llm()
+        self.assertEqual(("r/llm", "words", "", ()), (made.run, made.profile, made.llm_profile, made.gdpo_reward_keys))
+        self.assertEqual("pretty", Settings(url=WHERE, profile="pretty").of_llm().profile)
+        with self.assertRaisesRegex(InputError, "llm_profile: AsyncRewardAgent has one score for each rollout"):
+            AsyncRewardAgent(url=WHERE, llm_profile="words")
 
     def test_several_gateways_are_a_list_or_have_commas_between(self) -> None:
         for url in (["ws://a:1", "ws://b:1"], "ws://a:1,ws://b:1"):
@@ -167,6 +179,17 @@ class FailedSamples(unittest.TestCase):
         self.assertTrue(math.isnan(second["acc"]))
         travelled = pickle.loads(pickle.dumps(ExtraInfo(a=1)))  # noqa: S301 - as Ray does
         self.assertTrue(math.isnan(travelled["b"]))
+
+    def test_a_sample_that_nobody_scored_has_the_columns_of_those_that_came_later(self) -> None:
+        columns = Columns()
+        expired = columns.fill({"rewardloop/valid": False}, "expired")
+        scored = columns.fill({"reward/b": 1.0, "pred": "42", "reward/a": None, "rewardloop/valid": True}, None)
+        other = Columns().fill({"rewardloop/valid": True, "reward/a": 2.0, "reward/b": 1.0, "pred": ""}, None)
+        for info in (expired, scored):
+            self.assertEqual(list(other.keys()), list(info.keys()), "batches of several processes are put together")
+        self.assertEqual("", expired["pred"])
+        self.assertTrue(math.isnan(expired["reward/b"]))
+        self.assertEqual({*expired}, {*pickle.loads(pickle.dumps(expired))})  # noqa: S301 - as Ray does
 
     def test_too_many_failures_raise_with_their_reasons(self) -> None:
         counted = Failures(0.05)

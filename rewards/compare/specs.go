@@ -42,7 +42,7 @@ func build[O judged](c chat.Clients, defaults func() O, scorerOf func(O, *asker)
 		}
 		a := o.asker()
 		var err error
-		if a.client, err = c.Client(a.asking.Endpoint, chat.Trial(a.asking.Asking, a.asking.Sampling, false)); err != nil {
+		if a.client, err = c.Client(a.asking.Endpoint, chat.Trial(a.asking.Asking, a.asking.Sampling, 0)); err != nil {
 			return nil, fmt.Errorf("compare: %w", err)
 		}
 		return scorerOf(o, a), nil

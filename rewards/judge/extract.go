@@ -167,6 +167,16 @@ const maxOpenings = 16
 // byJSON finds the first JSON object or list in the answer that has the path.
 // Whatever stands around it (words, a fence of Markdown) is looked over.
 func (e *extraction) byJSON(answer string) (string, error) {
+	var found string
+	err := eachJSON(answer, func(v any) (err error) {
+		found, err = walk(v, strings.Split(e.JSON, "."))
+		return err
+	})
+	return found, err
+}
+
+// eachJSON gives take the JSON objects and lists of an answer until it is content with one. Numbers are json.Number.
+func eachJSON(answer string, take func(v any) error) error {
 	err := errors.New("there is no JSON in it")
 	for range maxOpenings {
 		i := strings.IndexAny(answer, "{[")
@@ -181,14 +191,12 @@ func (e *extraction) byJSON(answer string) (string, error) {
 			answer = answer[1:]
 			continue
 		}
-		found, why := walk(v, strings.Split(e.JSON, "."))
-		if why == nil {
-			return found, nil
+		if err = take(v); err == nil {
+			return nil
 		}
-		err = why
 		answer = answer[d.InputOffset():]
 	}
-	return "", err
+	return err
 }
 
 // walk follows a path of names and indexes to a number or text.

@@ -238,3 +238,18 @@ func quote(s string) json.RawMessage {
 	}
 	return js
 }
+
+// shaded is a decoder of one picture of a shade of grey, twice its number.
+type shaded byte
+
+func (n shaded) Decode(context.Context, *rewards.Media) (*rewards.Pixels, error) {
+	return &rewards.Pixels{Width: 24, Height: 16, Count: 1, RGB: bytes.Repeat([]byte{byte(n) * 2}, 24*16*3)}, nil
+}
+
+// tryFunc is a function that is chat.Clients and sees what an engine is tried with.
+type tryFunc func(sample chat.Request)
+
+func (f tryFunc) Client(_ chat.Endpoint, sample chat.Request) (chat.Chatter, error) {
+	f(sample)
+	return chatterFunc(func(context.Context, *chat.Request) (*chat.Reply, error) { return &chat.Reply{}, nil }), nil
+}

@@ -56,14 +56,10 @@ type frameKey struct {
 	format string
 }
 
-// look decodes the sample's picture, when a CPU is free for it.
-func look(ctx context.Context, p chat.Pictures, s *rewards.Sample) (*view, error) {
-	m, err := s.Visual()
-	if err != nil {
-		return nil, err
-	}
+// look decodes a picture of the sample, when a CPU is free for it.
+func look(ctx context.Context, p chat.Pictures, s *rewards.Sample, m *rewards.Media) (*view, error) {
 	v := &view{media: m, options: p, video: m.Kind == rewards.Video, frames: map[frameKey]func() (chat.Part, error){}}
-	err = v.with(ctx, func(px *rewards.Pixels) error {
+	err := v.with(ctx, func(px *rewards.Pixels) error {
 		v.n = px.Count
 		return nil
 	})

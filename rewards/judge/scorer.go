@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
@@ -24,8 +25,9 @@ type scorer struct {
 	// top is how many log probabilities each answer comes with; 0: none.
 	top    int
 	format *chat.Schema
-	// looks says that every question shows pictures.
+	// looks says that every question shows pictures, and pair that some show two.
 	looks  bool
+	pair   bool
 	fields []rewards.Field
 	// prepare makes the questions of a sample without looking at its pixels.
 	prepare func(s *rewards.Sample) (*inquiry, error)
@@ -60,6 +62,9 @@ type inquiry struct {
 	questions []question
 	// steps says that each question is about a step of the response, in their order.
 	steps bool
+	// join makes one reading of those of all questions about the same frames, in the questions' order; nil: their
+	// weighted mean.
+	join func([]reading) reading
 }
 
 // question is one text, and how its answer is read.
@@ -68,6 +73,8 @@ type question struct {
 	text   string
 	weight float64
 	read   func(r chat.Reply) (reading, error)
+	// of are the pictures that this question shows, in this order; nil: those that shows of the inquiry says.
+	of []*rewards.Media
 }
 
 // one is an inquiry of a single question.
@@ -82,10 +89,11 @@ type reading struct {
 	fields map[string]float64
 }
 
-// call is one request: a question about some frames.
+// call is one request: a question about some frames, of one picture or of each of several.
 type call struct {
 	question
 	frames []int
+	views  []*view
 }
 
 // result is what came of a call.
@@ -110,21 +118,9 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 		return rewards.Score{}, err
 	}
 	ctx = chat.Alike(chat.About(ctx, s.ID), cmp.Or(s.UID, s.Prompt))
-	groups := [][]int{nil}
-	var v *view
-	if inq.shows != (choice{}) {
-		if v, err = look(ctx, sc.pictures, s); err != nil {
-			return rewards.Score{}, err
-		}
-		if groups, err = inq.shows.groups(v.count()); err != nil {
-			return rewards.Score{}, fmt.Errorf("sample %q: %w", s.ID, err)
-		}
-	}
-	var calls []call
-	for _, g := range groups {
-		for _, q := range inq.questions {
-			calls = append(calls, call{q, g})
-		}
+	calls, err := sc.calls(ctx, s, inq)
+	if err != nil {
+		return rewards.Score{}, err
 	}
 	sc.breadth.Saw(min(len(calls), maxCallsAtOnce))
 	results := make([]result, len(calls))
@@ -133,7 +129,7 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 	for i, c := range calls {
 		g.Go(func() error {
 			return rewards.Guard(func() (err error) { // on a goroutine of its own nobody else would catch a panic
-				results[i], err = sc.call(ctx, inq.system, c, v)
+				results[i], err = sc.call(ctx, inq.system, c)
 				return err
 			})
 		})
@@ -143,26 +139,73 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 	}
 	score := combine(inq, calls, results)
 	if inq.steps {
-		score.Steps, score.Value = inSteps(results, len(groups))
+		score.Steps, score.Value = inSteps(results, len(calls)/len(inq.questions))
 	}
 	return score, nil
 }
 
+// calls are all requests about a sample, those about the same frames one after the other.
+func (sc *scorer) calls(ctx context.Context, s *rewards.Sample, inq *inquiry) (calls []call, err error) {
+	groups := [][]int{nil}
+	var shown []*view
+	if inq.shows != (choice{}) {
+		m, err := s.Visual()
+		if err != nil {
+			return nil, err
+		}
+		v, err := look(ctx, sc.pictures, s, m)
+		if err != nil {
+			return nil, err
+		}
+		if groups, err = inq.shows.groups(v.count()); err != nil {
+			return nil, fmt.Errorf("sample %q: %w", s.ID, err)
+		}
+		shown = []*view{v}
+	}
+	views := map[*rewards.Media]*view{}
+	for _, g := range groups {
+		for _, q := range inq.questions {
+			c := call{q, g, shown}
+			if q.of != nil {
+				c.frames, c.views = []int{0}, nil
+			}
+			for _, m := range q.of {
+				if views[m] == nil {
+					if views[m], err = look(ctx, sc.pictures, s, m); err != nil {
+						return nil, err
+					}
+				}
+				c.views = append(c.views, views[m])
+			}
+			calls = append(calls, c)
+		}
+	}
+	return calls, nil
+}
+
 // trial is a question with all that those of the scorer ask for.
 func (sc *scorer) trial() chat.Request {
-	r := chat.Trial(sc.asking, sc.sampling, sc.looks)
+	pictures := 0
+	switch {
+	case sc.pair:
+		pictures = 2
+	case sc.looks:
+		pictures = 1
+	}
+	r := chat.Trial(sc.asking, sc.sampling, pictures)
 	r.Logprobs, r.TopLogprobs, r.ResponseFormat = sc.top > 0, sc.top, sc.format
 	return r
 }
 
 // call sends one request, pictures before text.
-func (sc *scorer) call(ctx context.Context, system string, c call, v *view) (result, error) {
+func (sc *scorer) call(ctx context.Context, system string, c call) (result, error) {
 	var parts []chat.Part
-	if len(c.frames) > 0 {
-		var err error
-		if parts, err = v.parts(ctx, c.frames); err != nil {
+	for _, v := range c.views {
+		of, err := v.parts(ctx, c.frames)
+		if err != nil {
 			return result{}, err
 		}
+		parts = append(parts, of...)
 	}
 	r := chat.Question(sc.asking, sc.sampling, system, parts, c.text)
 	r.Logprobs, r.TopLogprobs, r.ResponseFormat = sc.top > 0, sc.top, sc.format
@@ -194,13 +237,24 @@ func readFinite(read func(chat.Reply) (reading, error), reply chat.Reply) (readi
 	return got, nil
 }
 
-// combine makes the weighted mean of the readings.
+// combine makes the weighted mean of the readings, or the mean of what join makes of them.
 func combine(inq *inquiry, calls []call, results []result) rewards.Score {
+	readings, weights := make([]reading, len(results)), make([]float64, len(results))
+	for i, r := range results {
+		readings[i], weights[i] = r.reading, calls[i].weight
+	}
+	if inq.join != nil {
+		var joined []reading
+		for of := range slices.Chunk(readings, len(inq.questions)) {
+			joined = append(joined, inq.join(of))
+		}
+		readings, weights = joined, slices.Repeat([]float64{1}, len(joined))
+	}
 	value, weight := 0.0, 0.0
 	sums, counts := map[string]float64{}, map[string]float64{}
-	for i, r := range results {
-		value += calls[i].weight * r.value
-		weight += calls[i].weight
+	for i, r := range readings {
+		value += weights[i] * r.value
+		weight += weights[i]
 		for name, v := range r.fields {
 			sums[name] += v
 			counts[name]++

@@ -28,7 +28,7 @@ type Deps struct {
 func Specs(d Deps) []rewards.Spec {
 	all := []rewards.Spec{
 		genrmSpec(d), unifiedSpec(d), vqaSpec(d), yesNoSpec(d), digitSpec(d), wiseSpec(d),
-		judgeSpec(d), rubricSpec(d), disrmSpec(d),
+		judgeSpec(d), rubricSpec(d), disrmSpec(d), editScoreSpec(d), imgEditSpec(d), softTIFASpec(d),
 	}
 	for i := range all {
 		all[i].Concurrency = "as many samples as the engine's concurrency (256 questions at a time) is enough for, or this process's share of it"

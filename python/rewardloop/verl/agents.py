@@ -27,12 +27,15 @@ import numpy as np
 from verl.utils.ray_utils import auto_await  # type: ignore[import-not-found]
 
 from ..errors import InputError, RewardloopError
-from . import masked, rows, steps
-from .outcome import ERROR, VALID, RewardFailedError, too_many
+from . import masked, named, rows, steps
+from .outcome import ERROR, VALID, ExtraInfo, RewardFailedError, too_many
 from .session import session
-from .settings import SECTION, Settings, get, group_sizes
+from .settings import SECTION, Settings, estimator, get, group_sizes
 
 _LOG = logging.getLogger("rewardloop")
+
+#: What the columns of a composite rollout's second score begin with.
+LLM = "llm/"
 
 #: Steps whose samples are counted: training and validation of this one and the last.
 _STEPS_KEPT = 8
@@ -41,10 +44,12 @@ _STEPS_KEPT = 8
 class Handle:
     """Stands for a reward loop worker. Plain values only: each process it comes to makes its own connection."""
 
-    def __init__(self, settings: Settings, sizes: tuple[int, int], tokenizer_path: str) -> None:
+    def __init__(self, settings: Settings, sizes: tuple[int, int], tokenizer_path: str, picture: Settings | None = None) -> None:
         self.settings = settings
         self.sizes = sizes
         self.tokenizer_path = tokenizer_path
+        #: Of the handle for a composite rollout's text: the settings with which its picture is scored.
+        self.picture = picture
 
     @property
     def compute_score(self) -> Method:
@@ -59,8 +64,18 @@ class Handle:
             tokenizer = await asyncio.to_thread(load_tokenizer, self.tokenizer_path)
             decode = functools.partial(tokenizer.decode, skip_special_tokens=True)
         sample = rows.to_sample(item, self.settings, decode=decode, sizes=self.sizes)
+        if self.picture is not None:
+            sample.response = rows.written(item)
         value, info = await session(self.settings).score(sample, rows.of_step(item))
+        if self.picture is not None:  # verl-omni puts both scores' columns into one dictionary, that of the picture
+            info = ExtraInfo({LLM + name: info[name] for name in info.keys()})  # noqa: SIM118 - it has more of them
+            session(self.picture).columns.learn(info)
         return {"reward_score": value, "reward_extra_info": info}
+
+
+def composite_handles(settings: Settings, sizes: tuple[int, int], tokenizer_path: str) -> list[Handle]:
+    """What CompositeAgentLoopWorker wants: one handle for the picture's score, and one for the text's."""
+    return [Handle(settings, sizes, tokenizer_path), Handle(settings.of_llm(), sizes, tokenizer_path, settings)]
 
 
 class Method:
@@ -94,14 +109,20 @@ class Streaming:
         self.rewardloop = Settings.from_config(config)
         if self.workers is not None or isinstance(self, StreamingTQ):
             self.rewardloop.need_no_steps(type(self).__name__)
+        if isinstance(self, StreamingTQ):
+            self.rewardloop.need_no_columns(type(self).__name__)
         self.rewardloop.need_no_phase(type(self).__name__)
         self._masks(config)
         self.group_sizes = group_sizes(config)
         model = get(config, "actor_rollout_ref.model")
         path = str(get(model, "tokenizer_path") or get(model, "path") or "")
-        handle = Handle(self.rewardloop, self.group_sizes, path)
-        # Exactly two: composite workers take the first for pictures and the second for text.
-        super().__init__(config, llm_client, teacher_client, [handle, handle], **more)  # type: ignore[call-arg]
+        self.composite = self.workers is not None and self.workers[1] == "CompositeAgentLoopWorker"
+        if self.composite:
+            handles = composite_handles(self.rewardloop, self.group_sizes, path)
+        else:
+            self.rewardloop.need_no_llm(type(self).__name__)
+            handles = [Handle(self.rewardloop, self.group_sizes, path)]
+        super().__init__(config, llm_client, teacher_client, handles, **more)  # type: ignore[call-arg]
         if self.workers is not None:
             self.agent_loop_workers_class = workers_class(*self.workers)
         self._steps: OrderedDict[tuple[str, int], int] = OrderedDict()  # samples announced of the last steps
@@ -112,6 +133,8 @@ class Streaming:
         await asyncio.to_thread(self.announce, prompts)
         output = await super().generate_sequences(prompts)  # type: ignore[misc]
         self.check(output, prompts.non_tensor_batch)
+        uids = prompts.non_tensor_batch.get("uid", range(len(prompts)))
+        named.fill(output.non_tensor_batch, self.rewardloop.gdpo_reward_keys, uids)
         if self.rewardloop.on_failed == "mask" and not prompts.meta_info.get("validate", False):
             self.mask(output, prompts.non_tensor_batch)
         if self.rewardloop.stop_ids and not prompts.meta_info.get("validate", False):
@@ -125,12 +148,15 @@ class Streaming:
             return
         if isinstance(self, StreamingTQ):
             self.rewardloop.need_no_mask(type(self).__name__)
-        chosen = get(config, "algorithm.adv_estimator")
-        if str(getattr(chosen, "value", chosen)) not in (masked.TEXT, masked.VISUAL):
+        chosen = estimator(config)
+        if chosen not in (masked.TEXT, masked.VISUAL, masked.COLUMNS):
             raise InputError(
-                f"mask needs algorithm.adv_estimator={masked.TEXT} for text or {masked.VISUAL} for pictures, not {chosen}",
+                f"mask needs algorithm.adv_estimator={masked.TEXT} or {masked.COLUMNS} for text or {masked.VISUAL} for pictures, "
+                f"not {chosen}",
                 field=f"{SECTION}.on_failed",
             )
+        if chosen == masked.COLUMNS:
+            masked.replace_gdpo()
 
     def mask(self, output: Any, columns: Any) -> None:
         """Tells the estimators of masked.py which rows failed."""
@@ -147,14 +173,15 @@ class Streaming:
 
     def check(self, output: Any, columns: Any) -> None:
         """Raises where more than max_failed_fraction of a step failed, in whatever processes."""
-        valid, reasons = output.non_tensor_batch.get(VALID), output.non_tensor_batch.get(ERROR)
-        if valid is None or reasons is None:
-            return
-        failed = np.asarray(valid, np.float64) != 1
-        if failed.sum() > self.rewardloop.max_failed_fraction * len(failed):
-            where = f"the {len(failed)} samples of {columns['rewardloop_split'][0]} step {columns['rewardloop_step'][0]}"
-            said = "; ".join(dict.fromkeys(str(r) for r in reasons[failed][:8]))
-            raise RewardFailedError(too_many(int(failed.sum()), where, self.rewardloop.max_failed_fraction, said))
+        for score in ("", LLM):
+            valid, reasons = output.non_tensor_batch.get(score + VALID), output.non_tensor_batch.get(score + ERROR)
+            if valid is None or reasons is None:
+                continue
+            failed = np.asarray(valid, np.float64) != 1
+            if failed.sum() > self.rewardloop.max_failed_fraction * len(failed):
+                where = f"the {len(failed)} samples of {columns['rewardloop_split'][0]} step {columns['rewardloop_step'][0]}"
+                said = "; ".join(dict.fromkeys(score + str(r) for r in reasons[failed][:8]))
+                raise RewardFailedError(too_many(int(failed.sum()), where, self.rewardloop.max_failed_fraction, said))
 
     def announce(self, prompts: Any) -> None:
         """Adds rewardloop_step, _index, _split, _group_size and _rows, and declares the step."""
@@ -182,10 +209,11 @@ class Streaming:
 
     def declare(self, step: int, expected: int, split: str) -> None:
         """Tells the loop how many samples of the step will come. Without it the loop works, and waits longer for batches."""
-        try:
-            session(self.rewardloop).client().step(step, expected, split=split, total=True)
-        except RewardloopError as err:
-            _LOG.warning("%s step %d: could not be declared: %s", split, step, err)
+        for settings in [self.rewardloop, self.rewardloop.of_llm()] if self.composite else [self.rewardloop]:
+            try:
+                session(settings).client().step(step, expected, split=split, total=True)
+            except RewardloopError as err:
+                _LOG.warning("%s step %d: could not be declared: %s", split, step, err)
 
 
 class StreamingTQ(Streaming):

@@ -1,9 +1,10 @@
 """Advantages to which failed samples do not belong: ``on_failed=mask``.
 
 ``reward.rewardloop.on_failed=mask`` needs ``algorithm.adv_estimator=rewardloop_grpo`` (verl, text) or
-``rewardloop_flow_grpo`` (verl-omni), which this module registers: trainers' own estimators take the mean and the
-standard deviation over all rows of a group. A failed row has advantage 0, the others have those of a group without it; a row
-that is the only one left of its group has 0, too, where verl's grpo gives a group of one row its bare score.
+``rewardloop_flow_grpo`` (verl-omni), which this module registers, or verl's ``gdpo``, around which it puts a function of its
+own: trainers' own estimators take the mean and the standard deviation over all rows of a group. A failed row has advantage 0,
+the others have those of a group without it; a row that is the only one left of its group has 0, too, where verl's grpo gives
+a group of one row its bare score.
 
 Which rows failed is known where advantages are computed in two ways. A text row that failed has a ``response_mask`` of
 zeros, so that its tokens count in no loss, either. verl-omni has no such mask: the agent loop manager, in the same
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,8 @@ from .settings import SECTION
 
 #: The estimators' names.
 TEXT, VISUAL = "rewardloop_grpo", "rewardloop_flow_grpo"
+#: verl's own estimator of named columns, which verl hands the columns to by this name alone.
+COLUMNS = "gdpo"
 _GROUPS_KEPT = 1 << 16
 
 _lock = threading.Lock()
@@ -96,6 +99,29 @@ def flow_grpo(sample_level_rewards: Any, index: Any, epsilon: float = 1e-4, conf
     )
     made = sample_level_rewards.new_tensor(found).unsqueeze(-1).expand_as(sample_level_rewards).clone()
     return made, made
+
+
+def gdpo(token_level_rewards: Any, response_mask: Any, index: Any, **more: Any) -> tuple[Any, Any]:
+    """verl's gdpo without the rows whose response_mask is empty: each of them is in a group of its own, where its mask
+    makes 0 of it. The only row left of its group has one of them beside it, which holds the same numbers, the group's
+    means: its advantage before the batch is normalised is 0, where verl's gives it its bare numbers."""
+    core_algos = importlib.import_module("verl.trainer.ppo.core_algos")
+    scored = (response_mask.sum(-1) != 0).cpu().numpy()
+    left = Counter(str(uid) for uid, good in zip(index, scored, strict=True) if good)
+    apart = np.array([str(uid) for uid in index], dtype=object)
+    for i in np.flatnonzero(~scored):
+        if left[apart[i]] == 1:
+            left[apart[i]] = 0
+        else:
+            apart[i] = int(i)  # no uid, which is a text
+    return core_algos.compute_gdpo_outcome_advantage(  # type: ignore[no-any-return]
+        token_level_rewards=token_level_rewards, response_mask=response_mask, index=apart, **more
+    )
+
+
+def replace_gdpo() -> None:
+    """Has verl call the function above for adv_estimator=gdpo. Only on_failed=mask asks for it."""
+    importlib.import_module("verl.trainer.ppo.core_algos").ADV_ESTIMATOR_REGISTRY[COLUMNS] = gdpo
 
 
 def _numbers(tensor: Any) -> npt.NDArray[np.float64]:

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,11 +39,27 @@ class RewardFailedError(RewardloopError, RuntimeError):
 
 
 class ExtraInfo(dict[str, Scalar]):
-    """reward_extra_info. A column that this sample lacks reads as NaN: verl takes the columns of the first
-    sample of a batch and looks them up in all (``_postprocess`` of verl/experimental/agent_loop)."""
+    """reward_extra_info. verl takes the columns of the first sample of a batch and looks them up in all, and batches of
+    several processes must have the same ones in the same order (``_postprocess`` of verl/experimental/agent_loop,
+    ``DataProto.concat``). So the keys are sorted, and those of other samples of the process are among them, even if they
+    came later than this one: a sample that expired before anybody scored it brings none. What it lacks reads as NaN, or as an
+    empty text."""
 
-    def __missing__(self, key: str) -> float:
-        return math.nan
+    #: Those of the process; None: they are not known, as after a journey to another process.
+    columns: Columns | None = None
+
+    def keys(self) -> Any:
+        """The names of all columns."""
+        return dict.fromkeys(sorted({*self, *self._absent()})).keys()
+
+    def __missing__(self, key: str) -> Scalar:
+        return self._absent().get(key, math.nan)
+
+    def _absent(self) -> dict[str, Scalar]:
+        return {} if self.columns is None else self.columns.absent()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ExtraInfo, (dict(self),)
 
 
 class Columns:
@@ -52,15 +69,25 @@ class Columns:
         self._lock = threading.Lock()
         self._absent: dict[str, Scalar] = {}  # guarded by _lock
 
-    def fill(self, info: Any, reason: str | None) -> ExtraInfo:
-        """info with every known column, rewardloop/valid, and rewardloop/error: why there is no score, else empty."""
+    def learn(self, info: Mapping[str, Any]) -> None:
+        """Takes the names of the columns of a sample."""
         with self._lock:
             for name, value in info.items():
                 if isinstance(value, str):
                     self._absent[name] = ""
                 else:
                     self._absent.setdefault(name, math.nan)
-            made = ExtraInfo(self._absent)
+
+    def absent(self) -> dict[str, Scalar]:
+        """What stands for an absent value, by column."""
+        with self._lock:
+            return dict(self._absent)
+
+    def fill(self, info: Any, reason: str | None) -> ExtraInfo:
+        """info with every known column, rewardloop/valid, and rewardloop/error: why there is no score, else empty."""
+        self.learn(info)
+        made = ExtraInfo(self.absent())
+        made.columns = self
         made.update({k: v for k, v in info.items() if v is not None})
         made[VALID] = float(reason is None)
         made[ERROR] = (reason or "")[:_MAX_REASON]

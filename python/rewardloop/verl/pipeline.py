@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import rows, steps
+from . import named, rows, steps
 from .outcome import STEPS, ExtraInfo
 from .session import session
 from .settings import Settings
@@ -58,6 +58,7 @@ class AsyncRewardAgent:
 
     def __init__(self, tokenizer: Any = None, **settings: Any) -> None:
         self.settings = Settings.read(settings)
+        self.settings.need_no_llm(type(self).__name__)
         self._tokenizer = tokenizer
         self._session = session(self.settings)
         self._news = threading.Condition()
@@ -171,7 +172,9 @@ class AsyncRewardAgent:
             request.partial[group].append(row._replace(value=value, info=info))
             request.missing[group] -= 1
             if not request.missing[group]:
-                request.finished.append(request.partial.pop(group))
+                rows_of = request.partial.pop(group)
+                named.fill_rows([r.info for r in rows_of], self.settings.gdpo_reward_keys)
+                request.finished.append(rows_of)
                 self._news.notify_all()
 
     def _fail(self, request: Request, err: BaseException) -> None:

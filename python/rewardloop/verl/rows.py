@@ -84,6 +84,20 @@ def to_sample(
     return sample
 
 
+#: Where verl-omni's composite rollouts have what the language model wrote: a text, or a list of one.
+_WRITTEN = "text_encoder_responses"
+
+
+def written(item: Any) -> str:
+    """What the language model of a composite rollout wrote before the picture was made."""
+    found = (item.non_tensor_batch.get("tool_extra_fields") or {}).get(_WRITTEN)
+    if isinstance(found, np.ndarray | list | tuple) and len(found) == 1:
+        found = found[0]
+    if not isinstance(found, str):
+        raise InputError(f"{type(found).__name__}, want the text of the language model, or a list of one", field=_WRITTEN)
+    return found
+
+
 def of_step(item: Any) -> int:
     """How many rows the step of a DataProtoItem has, where the agent loop manager said so; else 0."""
     return int(first(item.non_tensor_batch.get("rewardloop_rows"), 0))
@@ -165,6 +179,9 @@ def attachments(extra: Mapping[str, Any], names: tuple[str, ...]) -> tuple[list[
     for name in names:
         tensor: Any = extra.get(name)
         if not hasattr(tensor, "dtype") or not getattr(tensor, "ndim", 0) or tensor.ndim not in _LAYOUTS:
+            continue
+        if str(tensor.dtype).removeprefix("torch.") == "uint8" and tensor.ndim in (3, 4):
+            media.append(visual(tensor))  # such as the picture that an edit began from
             continue
         if name == "audio" and tensor.ndim <= 2:
             rate = int(first(extra.get("audio_sample_rate"), 0))

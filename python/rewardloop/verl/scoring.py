@@ -41,8 +41,10 @@ async def compute_score(
             f"{chosen.on_failed}: a reward function sees no group; use raise, value:<x> or an agent loop manager",
             field="on_failed",
         )
+    chosen.need_no_group_columns("a reward function")
     chosen.need_no_steps("a reward function")
     chosen.need_no_phase("a reward function")
+    chosen.need_no_llm("a reward function")
     extra = dict(extra_info or {})
     attached, names = rows.attachments(extra, chosen.send_tensors)
     if solution_image is not None:

@@ -16,6 +16,7 @@ from ..blocking import Client
 from ..errors import ClosedError, LostError, QueueFullError
 from ..result import Result
 from ..sample import Sample
+from . import named
 from .outcome import SCORE, STEPS, Columns, ExtraInfo, Failures, reward_of, why
 from .settings import Settings
 
@@ -90,10 +91,13 @@ class Session:
 
     def judge(self, sample: Sample, result: Result, rows: int = 0) -> tuple[float, ExtraInfo]:
         """What a trainer takes of a result."""
-        reason = None if result.scored else why(result)
+        grouped = bool(sample.uid) and sample.group_size > 1
+        found = named.of(result, self.settings, grouped)
+        reason = found.reason if result.scored else why(result)
         self.failures.count(reason, (sample.split, sample.step), rows)
-        value = reward_of(result, self.settings, bool(sample.uid) and sample.group_size > 1)
+        value = reward_of(result, self.settings, grouped)
         info = self.columns.fill(result.reward_extra_info, reason)
+        info.update(found.values)
         info[SCORE] = value
         if self.settings.stop_ids:
             info[STEPS] = json.dumps(result.step_scores) if result.scored else ""

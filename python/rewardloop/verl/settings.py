@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..errors import InputError
 
 #: Where the configuration names the URL: reward.rewardloop.url.
 SECTION = "reward.rewardloop"
+#: Where the trainer names the columns of which verl's estimator gdpo makes advantages.
+GDPO_KEYS = "algorithm.gdpo_reward_keys"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,8 @@ class Settings:
     token_file: str = ""
     #: The reward profile; empty: the server's default.
     profile: str = ""
+    #: Of CompositeAgentLoopManager: the reward profile of the text that the language model wrote (llm_rm_scores); empty: profile.
+    llm_profile: str = ""
     #: What stands for a failed sample: group_mean (advantage 0), mask (the same, and the others of the group are
     #: compared as if it had never been: see masked.py), raise, or value:<x>.
     on_failed: str = "group_mean"
@@ -38,6 +42,9 @@ class Settings:
     #: Ids of the tokens that end a turn. With them the step scores of training rows stand where step_mask says,
     #: and a row that has not as many raises. For AgentLoopManager and AsyncRewardAgent, with text.
     stop_ids: tuple[int, ...] = ()
+    #: Columns that are a finite number in every row, as verl's estimator gdpo needs them (named.py). Left out: those of
+    #: algorithm.gdpo_reward_keys, where algorithm.adv_estimator is gdpo.
+    gdpo_reward_keys: tuple[str, ...] = ()
     #: The server shares the trainer's cards (pool.colocated): get() of AsyncRewardAgent begins the reward phase, and
     #: ends it with the last row of the last batch. Whoever calls get() has given the memory of the cards back.
     colocated: bool = False
@@ -56,6 +63,8 @@ class Settings:
         object.__setattr__(self, "send_tensors", tuple(str(n) for n in self.send_tensors))
         ids: Any = self.stop_ids
         object.__setattr__(self, "stop_ids", tuple(int(i) for i in ([ids] if isinstance(ids, int) else ids)))
+        keys: Any = self.gdpo_reward_keys
+        object.__setattr__(self, "gdpo_reward_keys", tuple(str(k) for k in ([keys] if isinstance(keys, str) else keys)))
         self.fallback()
         if not isinstance(self.max_failed_fraction, int | float) or not 0 <= self.max_failed_fraction <= 1:
             raise InputError(f"{self.max_failed_fraction!r}, want 0 to 1", field=f"{SECTION}.max_failed_fraction")
@@ -87,6 +96,36 @@ class Settings:
                 f"{who} cannot mask a failed sample; AgentLoopManager, DiffusionAgentLoopManager and AsyncRewardAgent can",
                 field=f"{SECTION}.on_failed",
             )
+
+    def need_no_group_columns(self, who: str) -> None:
+        """Refuses gdpo_reward_keys where nobody sees the group whose mean is to stand in for an absent number."""
+        if self.gdpo_reward_keys and self.on_failed in ("group_mean", "mask"):
+            raise InputError(
+                f"{self.on_failed}: {who} sees no group, whose mean is to stand in for an absent {self.gdpo_reward_keys[0]}; "
+                "say raise or value:<x>, or use AgentLoopManager or AsyncRewardAgent",
+                field=f"{SECTION}.on_failed",
+            )
+
+    def need_no_columns(self, who: str) -> None:
+        """Refuses gdpo_reward_keys with TransferQueue: the trainer hands no columns to its estimator."""
+        if self.gdpo_reward_keys:
+            raise InputError(
+                f"with {who} verl's trainer hands no columns to its estimator gdpo; "
+                "say trainer.use_v1=False and use AgentLoopManager",
+                field=GDPO_KEYS,
+            )
+
+    def need_no_llm(self, who: str) -> None:
+        """Refuses llm_profile where a rollout has one score."""
+        if self.llm_profile:
+            why = f"{who} has one score for each rollout; CompositeAgentLoopManager has two"
+            raise InputError(why, field=f"{SECTION}.llm_profile")
+
+    def of_llm(self) -> Settings:
+        """The settings of the second score of composite rollouts. Its samples are a run of their own: there are as many
+        again, in groups of the same uids, with scores on another scale."""
+        profile, run = self.llm_profile or self.profile, f"{self.run}/llm"
+        return replace(self, profile=profile, llm_profile="", run=run, send_tensors=(), gdpo_reward_keys=())
 
     def need_no_phase(self, who: str) -> None:
         """Refuses colocated where verl asks for rewards while its rollout has the memory."""
@@ -133,7 +172,16 @@ class Settings:
                 "say reward.reward_model.enable=False",
                 field="reward.reward_model.enable",
             )
-        return cls.read(section, **({"run": run} if run else {}))
+        defaults: dict[str, Any] = {"run": run} if run else {}
+        if estimator(config) == "gdpo":
+            defaults["gdpo_reward_keys"] = tuple(get(config, GDPO_KEYS) or ())
+        return cls.read(section, **defaults)
+
+
+def estimator(config: Any) -> str:
+    """The name of algorithm.adv_estimator, which may be an enumeration's value."""
+    chosen = get(config, "algorithm.adv_estimator")
+    return str(getattr(chosen, "value", chosen))
 
 
 def group_sizes(config: Any) -> tuple[int, int]:
