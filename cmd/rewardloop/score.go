@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/node"
 )
 
@@ -146,7 +145,7 @@ func score(ctx context.Context, e *env, set *settings, f *scoreFlags) error {
 		items:   make(chan *item, readAhead),
 		encode:  encode,
 	}
-	decoder, err := media.New(cfg.Pool.Decode) // of the report's pictures
+	decoder, err := node.NewDecoder(cfg.Pool.Decode) // of the report's pictures
 	if err != nil {
 		return failed(err)
 	}
