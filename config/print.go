@@ -261,6 +261,9 @@ func (p *printer) python(depth int, t ComponentConfig) {
 	}
 	p.line(depth, "name: %s", quote(t.Function))
 	p.line(depth, "pixels: %s", t.Pixels)
+	if t.Frames != "" {
+		p.line(depth, "frames: %s", t.Frames)
+	}
 	if t.ExtraKeys != nil {
 		p.line(depth, "extra_keys: %s", printable(encode(t.ExtraKeys)))
 	}

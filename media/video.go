@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,25 @@ import (
 
 	"github.com/rewardloop/rewardloop/rewards"
 )
+
+// FFmpegPath is the path of the ffmpeg that the configuration means; "": there is none.
+func (c Config) FFmpegPath() (string, error) {
+	switch name := c.FFmpeg; name {
+	case FFmpegOff:
+		return "", nil
+	case FFmpegAuto, "":
+		path, err := exec.LookPath("ffmpeg")
+		if err != nil {
+			return "", nil //nolint:nilerr // there is none, and that is no error
+		}
+		return path, nil
+	default:
+		if !filepath.IsAbs(name) {
+			return "", fmt.Errorf("pool.decode.ffmpeg: %q is neither %s nor %s nor a full path", name, FFmpegAuto, FFmpegOff)
+		}
+		return name, nil
+	}
+}
 
 // Player runs ffmpeg on a file of somebody's, in a process of its own. Package media/ffmpeg has the one that ships.
 type Player interface {

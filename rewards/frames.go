@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -89,6 +90,9 @@ func (c FrameChoice) String() string {
 
 // UnmarshalJSON reads the option: a string as ParseFrames, or a number n for uniform:n.
 func (c *FrameChoice) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" { // as for every other type: it changes nothing
+		return nil
+	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
 		text = "uniform:" + string(raw)
@@ -208,6 +212,24 @@ func (c FrameChoice) view(m *Media, px *Pixels) (View, error) {
 
 // Bytes returns those of the ith frame that is looked at.
 func (v View) Bytes(i int) []byte { return v.Frame(v.At[i]) }
+
+// Places are where frames are in Pixels, by their numbers; each is one that is looked at.
+func (v View) Places(numbers []int) []int {
+	places := make([]int, len(numbers))
+	for i, n := range numbers {
+		at, _ := slices.BinarySearch(v.Number, n)
+		places[i] = v.At[at]
+	}
+	return places
+}
+
+// FramesOr is the choice of an option that may be absent.
+func FramesOr(chosen *FrameChoice, otherwise FrameChoice) FrameChoice {
+	if chosen != nil {
+		return *chosen
+	}
+	return otherwise
+}
 
 // FramesOption documents the option for a component with that default.
 func FramesOption(def string) Option {

@@ -20,21 +20,11 @@ var _ media.Player = (*Runner)(nil)
 // Find returns the ffmpeg of a configuration, or nil where there is none: it is off, or "auto" finds none. A
 // path that is no program is an error.
 func Find(cfg media.Config) (*Runner, error) {
-	name := cfg.WithDefaults().FFmpeg
-	if name == media.FFmpegOff {
-		return nil, nil //nolint:nilnil // there is none, and that is no error
+	path, err := cfg.FFmpegPath()
+	if err != nil || path == "" {
+		return nil, err
 	}
-	if name == media.FFmpegAuto {
-		path, err := exec.LookPath("ffmpeg")
-		if err != nil {
-			return nil, nil //nolint:nilnil,nilerr // there is none, and that is no error
-		}
-		return New(path)
-	}
-	if !filepath.IsAbs(name) {
-		return nil, fmt.Errorf("pool.decode.ffmpeg: %q is neither %s nor %s nor a full path", name, media.FFmpegAuto, media.FFmpegOff)
-	}
-	r, err := New(name)
+	r, err := New(path)
 	if err != nil {
 		return nil, fmt.Errorf("pool.decode.ffmpeg: %w", err)
 	}

@@ -112,11 +112,11 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 	ctx = chat.Alike(chat.About(ctx, s.ID), cmp.Or(s.UID, s.Prompt))
 	groups := [][]int{nil}
 	var v *view
-	if inq.shows != (choice{}) {
-		if v, err = look(ctx, sc.pictures, s); err != nil {
+	if inq.shows.shown {
+		if v, err = look(ctx, sc.pictures, s, inq.shows.frames); err != nil {
 			return rewards.Score{}, err
 		}
-		if groups, err = inq.shows.groups(v.count()); err != nil {
+		if groups, err = inq.shows.groups(v.numbers); err != nil {
 			return rewards.Score{}, fmt.Errorf("sample %q: %w", s.ID, err)
 		}
 	}
