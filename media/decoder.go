@@ -63,7 +63,10 @@ type Decoder struct {
 	places chan struct{} // has one for each ffmpeg that runs
 }
 
-var _ rewards.Chooser = (*Decoder)(nil)
+var (
+	_ rewards.Chooser  = (*Decoder)(nil)
+	_ rewards.Listener = (*Decoder)(nil)
+)
 
 // New makes a Decoder.
 func New(cfg Config) (*Decoder, error) {

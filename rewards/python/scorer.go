@@ -247,6 +247,15 @@ func (p *payload) add(ctx context.Context, sample *rewards.Sample) (media []tens
 				t.Layout, t.Shape = rewards.HWC, t.Shape[1:]
 			}
 		}
+		if m.Kind == rewards.Audio && m.Encoding != rewards.Raw {
+			s, giveBack, err := m.BorrowSound(ctx)
+			if err != nil {
+				return nil, err
+			}
+			p.given = append(p.given, giveBack)
+			t.DType, t.Layout, t.Shape, t.SampleRate = s.DType, "TC", []int{s.Count, s.Channels}, s.Rate
+			data = [][]byte{s.Data}
+		}
 		if pad := -p.size & 15; pad > 0 { // tensors begin at multiples of 16 bytes
 			p.body, p.size = append(p.body, make([]byte, pad)), p.size+pad
 		}
