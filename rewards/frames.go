@@ -62,14 +62,14 @@ func ParseFrames(text string) (FrameChoice, error) {
 	case everyFrame, evenFrames:
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || n > maxChoice {
-			return FrameChoice{}, fmt.Errorf("frames: %q: want a number from 1 to %d behind %s:", clip(text, 40), maxChoice, word)
+			return FrameChoice{}, fmt.Errorf("frames: %q: want %s:<n> with a number from 1 to %d", clip(text, 40), word, maxChoice)
 		}
 		c.n = float64(n)
 		return c, nil
 	case framesPerTime:
 		rate, err := strconv.ParseFloat(number, 64)
 		if err != nil || !(rate >= 0.001 && rate <= 1000) {
-			return FrameChoice{}, fmt.Errorf("frames: %q: want frames in a second, from 0.001 to 1000, behind fps:", clip(text, 40))
+			return FrameChoice{}, fmt.Errorf("frames: %q: want fps:<rate> with frames in a second, from 0.001 to 1000", clip(text, 40))
 		}
 		c.n = rate
 		return c, nil

@@ -95,7 +95,7 @@ func (m *mediaFiles) film(path string, left *int64) (*rewards.Media, error) {
 	n, err := io.ReadFull(f, head)
 	encoding := media.SniffFile(head[:n])
 	if _ = f.Close(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || !encoding.OfVideo() {
-		return nil, nil //nolint:nilnil,nilerr // folder says what else it is
+		return nil, nil //nolint:nilnil // folder says what else it is
 	}
 	data, err := m.file(path, *left)
 	if err != nil {

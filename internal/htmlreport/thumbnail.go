@@ -53,8 +53,8 @@ func Pictures(ctx context.Context, decoder rewards.Decoder, all []*rewards.Media
 		s.Of++
 		shown = append(shown, m)
 	}
-	if chooser, ok := decoder.(rewards.Chooser); ok && len(all) == 1 && all[0].Encoding.OfVideo() {
-		return s.film(ctx, chooser, all[0])
+	if chooser, ok := decoder.(rewards.Chooser); ok && len(shown) == 1 && s.Of == 1 && shown[0].Encoding.OfVideo() {
+		return s.film(ctx, chooser, shown[0])
 	}
 	side := sideAlone
 	if len(shown) > 1 {

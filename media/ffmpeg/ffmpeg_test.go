@@ -1,6 +1,7 @@
 package ffmpeg_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"os/exec"
@@ -74,7 +75,7 @@ func TestAVideoIsDecodedToTheFramesOfFFmpegItself(t *testing.T) {
 			assert.Equal(t, []int{96, 64, 20}, []int{px.Width, px.Height, px.Count})
 			want := clip.Raw(t, c.file, c.format)
 			require.Len(t, px.RGB, len(want))
-			assert.True(t, string(want) == string(px.RGB), "the same bytes")
+			assert.Zero(t, bytes.Compare(want, px.RGB), "the same bytes")
 			if c.encoding != rewards.GIF { // in hundredths of a second
 				assert.InDelta(t, 8, px.FPS, .01)
 			}
@@ -91,7 +92,7 @@ func TestAVideoIsDecodedToTheFramesOfFFmpegItself(t *testing.T) {
 				assert.Equal(t, want, v.Number, choice)
 				assert.Equal(t, len(want), v.Count, "no other frame is kept")
 				for i, n := range v.Number {
-					assert.True(t, string(px.Frame(n)) == string(v.Bytes(i)), "%s: frame %d", choice, n)
+					assert.Zero(t, bytes.Compare(px.Frame(n), v.Bytes(i)), "%s: frame %d", choice, n)
 				}
 				giveBack()
 			}

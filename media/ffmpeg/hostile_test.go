@@ -240,7 +240,7 @@ func TestHostileFilesAreRefusedByNameWithinTheirLimits(t *testing.T) {
 	d := decoder(t, media.Config{FFmpegTimeout: 30 * time.Second})
 	all := hostiles(t, c)
 	require.GreaterOrEqual(t, len(all), 40)
-	t.Run("each", func(t *testing.T) {
+	t.Run("each", func(t *testing.T) { //nolint:paralleltest // it ends when all of them have
 		for name, h := range all {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -29,7 +29,7 @@ type genrmOptions struct {
 }
 
 func (o *genrmOptions) validate() error {
-	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive("frame_interval", o.FrameInterval))
+	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive(o.FrameInterval))
 }
 
 func genrmSpec(d Deps) rewards.Spec {

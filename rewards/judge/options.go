@@ -55,12 +55,12 @@ func oneOf(name, got string, want ...string) error {
 	return fmt.Errorf("%s: %q is unknown, want one of %q", name, got, want)
 }
 
-// positive checks an option that counts something.
-func positive(name string, got int) error {
+// positive checks the interval.
+func positive(got int) error {
 	if got >= 1 {
 		return nil
 	}
-	return fmt.Errorf("%s: %d, want 1 or more", name, got)
+	return fmt.Errorf("frame_interval: %d, want 1 or more", got)
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -100,7 +100,7 @@ func (o *unifiedOptions) validate() error {
 		oneOf("version", o.Version, version15, version20),
 		oneOf("parse", o.Parse, parseVerlOmni, parseStrict),
 		oneOf("video", o.Video, videoClip, videoFrames),
-		positive("frame_interval", o.FrameInterval),
+		positive(o.FrameInterval),
 	}
 	errs.Add(o.clip().Uniform() > maxFrames, "frames: %d, want at most %d", o.clip().Uniform(), maxFrames)
 	return errors.Join(errs...)

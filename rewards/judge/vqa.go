@@ -42,7 +42,7 @@ func defaultLikelihood() likelihoodOptions {
 }
 
 func (o *likelihoodOptions) validate() error {
-	return errors.Join(o.Asking.Validate(), checkPictures(&o.Pictures), positive("frame_interval", o.FrameInterval))
+	return errors.Join(o.Asking.Validate(), checkPictures(&o.Pictures), positive(o.FrameInterval))
 }
 
 func likelihoodDocs(more ...rewards.Option) []rewards.Option {

@@ -44,7 +44,7 @@ type wiseOptions struct {
 }
 
 func (o *wiseOptions) validate() error {
-	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive("frame_interval", o.FrameInterval))
+	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive(o.FrameInterval))
 }
 
 func wiseSpec(d Deps) rewards.Spec {

@@ -235,7 +235,7 @@ func (p *payload) add(ctx context.Context, sample *rewards.Sample) (media []tens
 				return nil, err
 			}
 			p.given = append(p.given, giveBack)
-			data = [][]byte{v.Pixels.RGB}
+			data = [][]byte{v.RGB}
 			if len(v.At) < v.Count {
 				data = data[:0]
 				for i := range v.At {
