@@ -162,7 +162,7 @@ func TestABadSampleIsAnsweredByNameAndHurtsNobodyElse(t *testing.T) {
 		"a layout that does not exist":    {frame(header("bad", goodTensor, strings.Replace(goodMedia, "HWC", "WHC", 1)), 300), rewards.Malformed, "bad"},
 		"a layout of a video":             {frame(header("bad", goodTensor, strings.Replace(goodMedia, "HWC", "THWC", 1)), 300), rewards.Malformed, "bad"},
 		"no layout":                       {frame(header("bad", goodTensor, strings.Replace(goodMedia, `"layout":"HWC",`, "", 1)), 300), rewards.Malformed, "bad"},
-		"an encoding nobody reads":        {frame(header("bad", goodTensor, strings.Replace(goodMedia, `"raw"`, `"mp4"`, 1)), 300), wire.UnsupportedEncoding, "bad"},
+		"an encoding nobody reads":        {frame(header("bad", goodTensor, strings.Replace(goodMedia, `"raw"`, `"avi"`, 1)), 300), wire.UnsupportedEncoding, "bad"},
 		"an unknown key of the sample":    {frame(strings.Replace(header("bad", goodTensor, goodMedia), `\"media\"`, `\"colour\":1,\"media\"`, 1), 300), rewards.Malformed, "bad"},
 		"a key in the wrong case":         {frame(strings.Replace(header("bad", goodTensor, goodMedia), `\"media\"`, `\"Prompt\":\"x\",\"media\"`, 1), 300), rewards.Malformed, "bad"},
 		"a key twice":                     {frame(strings.Replace(header("bad", goodTensor, goodMedia), `\"media\"`, `\"id\":\"other\",\"media\"`, 1), 300), rewards.Malformed, "bad"},

@@ -156,6 +156,7 @@ type ComponentConfig struct {
 	Steps         bool
 	ExtraKeys     map[string]rewards.FieldKind
 	Pixels        string
+	Frames        string // "": all
 	MemoryBytes   int64
 	Env           []string
 	Interpreter   string

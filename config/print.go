@@ -263,6 +263,9 @@ func (p *printer) python(depth int, t ComponentConfig) {
 		p.line(depth, "name: %s", quote(t.Function))
 		p.line(depth, "pixels: %s", t.Pixels)
 	}
+	if t.Frames != "" {
+		p.line(depth, "frames: %s", t.Frames)
+	}
 	if t.accepted != "" {
 		p.line(depth, acceptKey+": %s", quote(t.accepted))
 	}

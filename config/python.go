@@ -153,11 +153,11 @@ func moduleName() *regexp.Regexp {
 
 // pythonKeys are the keys of an entry that only a Python function may have.
 type pythonKeys struct {
-	extra, pixels, probe          value
-	hasExtra, hasPixels, hasProbe bool
-	process                       map[string]value // what there is of processKeys
-	placement                     *object          // with what there is of placementKeys; nil: none
-	form                          formKeys
+	extra, pixels, probe, frames             value
+	hasExtra, hasPixels, hasProbe, hasFrames bool
+	process                                  map[string]value // what there is of processKeys
+	placement                                *object          // with what there is of placementKeys; nil: none
+	form                                     formKeys
 }
 
 // processKeys are those of pythonKeys that may be options of other scorers.
@@ -179,7 +179,8 @@ func takePython(o *object, process bool) (k pythonKeys) {
 	k.extra, k.hasExtra = o.take("extra_keys")
 	k.pixels, k.hasPixels = o.take("pixels")
 	k.probe, k.hasProbe = o.take("probe")
-	if process {
+	if process { // other scorers have an option of that name
+		k.frames, k.hasFrames = o.take("frames")
 		k.process = map[string]value{}
 		for _, name := range processKeys() {
 			if v, ok := o.take(name); ok && !v.null() {
@@ -416,6 +417,14 @@ func (r *reader) python(t *ComponentConfig, k pythonKeys) {
 	if t.entry != nil {
 		t.Pixels = t.entry.Pixels
 	}
+	if k.hasFrames && !k.frames.null() {
+		if s, ok := r.text(k.frames); ok {
+			if _, err := rewards.ParseFrames(s); err != nil {
+				r.fault(k.frames, "%v", err)
+			}
+			t.Frames = s
+		}
+	}
 	if !k.hasExtra || k.extra.null() {
 		return
 	}
@@ -442,6 +451,9 @@ func (t ComponentConfig) scorerOptions() json.RawMessage {
 	all := map[string]any{"path": t.Path, "name": t.Function, "pixels": t.Pixels}
 	if t.Options != nil {
 		all["kwargs"] = t.Options
+	}
+	if t.Frames != "" {
+		all["frames"] = t.Frames
 	}
 	if t.ExtraKeys != nil {
 		all["extra_keys"] = t.ExtraKeys

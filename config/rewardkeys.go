@@ -92,6 +92,7 @@ func functionKeys(k *keys.Set, t *ComponentConfig) {
 	k.Other("min_members", "2", "1 or more, or all", "Members of a prompt group that a scorer of whole groups needs.")
 	k.Other("extra_keys", "", "number, bool or string by name", "The scalars besides the score that a Python function returns. Left out: those of its first success.")
 	k.Other("pixels", "auto", "auto, numpy, torch, pil or path", "In what a Python function gets pictures and videos. auto: torch if its module has imported it, else NumPy. path: the path of a PNG, AVI, WAV or NPY file, which is removed after the call.")
+	k.Other("frames", "all", "all, first, every:<n>, fps:<rate> or uniform:<n>", "Which frames of a video a Python function gets; those of other scorers are an option of their own.")
 	k.Other("memory", "", "a size", "Resident memory of a process of a Python function and all that it starts. Left out: pool.python.memory.")
 	k.Other("env", "", "names of variables", "The variables of the environment that a Python function sees. Left out: all but those that this file reads as secrets.")
 	k.Other(signatureKey, "", "one of "+strings.Join(python.Signatures(), ", "), "The form in which a Python function is called: with whole prompt groups, or with batch: true in batches. "+

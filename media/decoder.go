@@ -7,6 +7,8 @@ import (
 	"image/jpeg"
 	"image/png"
 	"io"
+	"runtime"
+	"time"
 
 	"golang.org/x/image/webp"
 
@@ -19,14 +21,27 @@ import (
 type Config struct {
 	MaxPixels, MaxFrames int
 	BudgetBytes          int64
+
+	FFmpeg                   string
+	FFmpegTimeout, MaxLength time.Duration
 }
+
+// The words of Config.FFmpeg; anything else is the path of the program.
+const (
+	FFmpegAuto = "auto"
+	FFmpegOff  = "off"
+)
 
 // Keys implements keys.Described: the section pool.decode.
 func (c *Config) Keys(k *keys.Set) {
 	k.Int(&c.MaxPixels, "max_pixels", 4096*4096, "Width × height of the largest picture or frame.").Between(1, 1<<30)
 	k.Int(&c.MaxFrames, "max_frames", 1024, "Frames of the longest video.").Between(1, 1<<20)
 	k.Size(&c.BudgetBytes, "budget_bytes", 512<<20, "What decodings that run and pixels that are read may take together, and so the most that one may. "+
-		"A progressive JPEG of 4096×4096 counts as 357 MiB while it is decoded, and as 48 MiB then.").Min(1 << 20)
+		"A progressive JPEG of 4096×4096 counts as 357 MiB while it is decoded, and as 48 MiB then. Of a video's file the chosen frames count.").Min(1 << 20)
+	k.Text(&c.FFmpeg, "ffmpeg", FFmpegAuto, "The program that decodes mp4, webm, gif and flac: the full path of ffmpeg 5.1 or newer, `auto`: the one on PATH, or `off`. "+
+		"Without one these encodings are refused as `unsupported_encoding`.")
+	k.Duration(&c.FFmpegTimeout, "ffmpeg_timeout", time.Minute, "How long ffmpeg may take for one file; it is killed then.").Between(time.Second, time.Hour)
+	k.Duration(&c.MaxLength, "max_length", 10*time.Minute, "The longest video or sound in a file.").Between(time.Second, 24*time.Hour)
 }
 
 // WithDefaults returns c with every zero field set to its default.
@@ -44,9 +59,14 @@ func (c Config) Validate() error { return keys.Validate("media", &c) }
 type Decoder struct {
 	cfg    Config
 	budget *budget
+	player Player        // nil: there is no ffmpeg
+	places chan struct{} // has one for each ffmpeg that runs
 }
 
-var _ rewards.Decoder = (*Decoder)(nil)
+var (
+	_ rewards.Chooser  = (*Decoder)(nil)
+	_ rewards.Listener = (*Decoder)(nil)
+)
 
 // New makes a Decoder.
 func New(cfg Config) (*Decoder, error) {
@@ -54,7 +74,7 @@ func New(cfg Config) (*Decoder, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Decoder{cfg: cfg, budget: newBudget(cfg.BudgetBytes)}, nil
+	return &Decoder{cfg: cfg, budget: newBudget(cfg.BudgetBytes), places: make(chan struct{}, runtime.NumCPU())}, nil
 }
 
 // Booked is how many bytes of the budget are taken by what is decoded or read, and by pixels
@@ -65,7 +85,12 @@ func (d *Decoder) Booked() int64 { return d.budget.booked() }
 // their Keeper is released, where they have one: pixels that are the sample's own bytes
 // have none. The error wraps rewards.BadInput for content nobody can decode or that is
 // beyond a limit, and ctx's own error where ctx ended first.
-func (d *Decoder) Decode(ctx context.Context, m *rewards.Media) (p *rewards.Pixels, err error) {
+func (d *Decoder) Decode(ctx context.Context, m *rewards.Media) (*rewards.Pixels, error) {
+	return d.DecodeFrames(ctx, m, rewards.AllFrames())
+}
+
+// DecodeFrames implements rewards.Chooser: of a video's file the chosen frames, of all else every one.
+func (d *Decoder) DecodeFrames(ctx context.Context, m *rewards.Media, frames rewards.FrameChoice) (p *rewards.Pixels, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			p, err = nil, bad("the %s decoder panicked: %v", m.Encoding, r)
@@ -84,8 +109,13 @@ func (d *Decoder) Decode(ctx context.Context, m *rewards.Media) (p *rewards.Pixe
 			return nil, bad("an image in %d frames: call it a video", len(m.Frames))
 		}
 		return d.pictures(ctx, "", m.Frames...)
+	case rewards.MP4, rewards.WebM, rewards.GIF:
+		if m.Kind == rewards.Image {
+			return nil, bad("an image of encoding %s: call it a video", m.Encoding)
+		}
+		return d.video(ctx, m, frames)
 	}
-	return nil, bad("encoding %q: want raw, jpeg, png, webp or frames", m.Encoding)
+	return nil, bad("encoding %q: want raw, jpeg, png, webp, frames, mp4, webm or gif", m.Encoding)
 }
 
 // pictures decodes one or more encoded pictures of one size. An empty encoding

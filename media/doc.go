@@ -31,6 +31,10 @@
 //     are kept, still booked, in case another will; they are dropped when somebody needs the
 //     memory, or when the components of the sample have returned.
 //
+// The file of a video (video.go) is decoded by a Player, which is ffmpeg in a process of its own. Its packets are
+// counted first, without decoding one, and held against the limits; then what the chosen frames take is booked
+// and filled. Of sounds (sound.go) WAV is decoded here and FLAC by the Player.
+//
 // A raw tensor whose axes are H, W and three channels is not copied: its pixels
 // are the sample's own bytes. All else is a fresh buffer.
 //

@@ -85,7 +85,7 @@ func TestDecoderNamesWhatIsWrong(t *testing.T) {
 		"other format":         {encoded(rewards.JPEG, picture), "the bytes are a png picture, the sample says jpeg"},
 		"no format":            {encoded(rewards.PNG, []byte("GIF89a")), "not a PNG, JPEG or WebP"},
 		"empty":                {encoded(rewards.PNG, nil), "these 0 bytes"},
-		"unknown encoding":     {encoded("mp4", picture), `encoding "mp4"`},
+		"unknown encoding":     {encoded("avi", picture), `encoding "avi"`},
 		"cut off":              {encoded(rewards.PNG, picture[:40]), "cannot be decoded"},
 		"cut in the header":    {encoded(rewards.PNG, picture[:20]), "header"},
 		"too many scans":       {encoded(rewards.JPEG, scans), "more than 64 scans"},

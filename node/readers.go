@@ -12,6 +12,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 	"github.com/rewardloop/rewardloop/internal/subprocess"
 	"github.com/rewardloop/rewardloop/media"
+	"github.com/rewardloop/rewardloop/media/ffmpeg"
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/pool"
 	"github.com/rewardloop/rewardloop/pool/ort"
@@ -55,12 +56,28 @@ func NewReaders(cfg config.Pool) (*Readers, error) {
 	if err != nil {
 		return nil, err
 	}
-	decoder, err := media.New(cfg.Decode)
+	decoder, err := NewDecoder(cfg.Decode)
 	if err != nil {
 		return nil, err
 	}
 	judges := vlm.NewJudges(vlm.Deps{Nets: devices, Folder: devices.Folder, Decoder: decoder})
 	return &Readers{cfg: cfg, Devices: devices, Decoder: decoder, Judges: judges, ppocr: make(map[ocr.ReaderOptions]*ppocr.Reader)}, nil
+}
+
+// NewDecoder makes what decodes pictures and, with the ffmpeg that the configuration means, videos.
+func NewDecoder(cfg media.Config) (*media.Decoder, error) {
+	decoder, err := media.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	player, err := ffmpeg.Find(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if player != nil { // a nil one in an interface is none
+		decoder.SetPlayer(player)
+	}
+	return decoder, nil
 }
 
 // Models is the folder of model files that a configuration means.

@@ -16,6 +16,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/loop/step"
 	"github.com/rewardloop/rewardloop/loop/trace"
+	"github.com/rewardloop/rewardloop/media/ffmpeg"
 	"github.com/rewardloop/rewardloop/store"
 	"github.com/rewardloop/rewardloop/wire"
 )
@@ -41,7 +42,11 @@ func (p *parts) openStore(ctx context.Context, path string) *recorder {
 	}
 	r := &recorder{stop: make(chan struct{})}
 	try := func(ctx context.Context) error {
-		s, err := store.Open(ctx, p.cfg.Store, store.Options{Path: path, Decode: p.cfg.Pool.Decode, Log: p.log, Metrics: p.metrics})
+		o := store.Options{Path: path, Decode: p.cfg.Pool.Decode, Log: p.log, Metrics: p.metrics}
+		if player, err := ffmpeg.Find(p.cfg.Pool.Decode); err == nil && player != nil {
+			o.Player = player
+		}
+		s, err := store.Open(ctx, p.cfg.Store, o)
 		if err != nil {
 			return err
 		}

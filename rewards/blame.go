@@ -73,7 +73,7 @@ func BlameOf(err error) (b Blame, permanent bool) {
 // blame is what a class means where nothing more is known.
 func (c Class) blame() Blame {
 	switch c {
-	case BadInput, TooLarge, Malformed, IDReused, OverCredit, "unsupported_encoding": // the last is package wire's
+	case BadInput, TooLarge, Malformed, IDReused, OverCredit, UnsupportedEncoding:
 		return BlameSample
 	case Unavailable:
 		return BlameDependency

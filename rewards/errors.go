@@ -38,6 +38,8 @@ const (
 	Expired       Class = "expired"        // the sample's deadline passed
 	Lost          Class = "lost"           // the worker is gone and the attempts are spent
 	NoScore       Class = "no_score"       // no component produced a value
+
+	UnsupportedEncoding Class = "unsupported_encoding" // media in an encoding that is not decoded here
 )
 
 // Error makes a Class usable as a sentinel.

@@ -24,14 +24,26 @@ const (
 type Encoding string
 
 // The encodings. Raw is an uncompressed tensor; JPEG, PNG and WebP are one
-// encoded picture; Frames is a video as one encoded picture per frame.
+// encoded picture; Frames is a video as one encoded picture per frame; MP4, WebM and
+// GIF are files of videos, WAV and FLAC of audio.
 const (
 	Raw    Encoding = "raw"
 	JPEG   Encoding = "jpeg"
 	PNG    Encoding = "png"
 	WebP   Encoding = "webp"
 	Frames Encoding = "frames"
+	MP4    Encoding = "mp4"
+	WebM   Encoding = "webm"
+	GIF    Encoding = "gif"
+	WAV    Encoding = "wav"
+	FLAC   Encoding = "flac"
 )
+
+// IsFile reports whether e is that of a video's or a sound's file: MP4, WebM, GIF, WAV or FLAC.
+func (e Encoding) IsFile() bool { return e.OfVideo() || e == WAV || e == FLAC }
+
+// OfVideo reports whether e is that of a video's file: MP4, WebM or GIF.
+func (e Encoding) OfVideo() bool { return e == MP4 || e == WebM || e == GIF }
 
 // Layout names the axes of a raw tensor, slowest first: T frames, C channels,
 // H rows, W columns. It is always explicit and never guessed from a shape.
@@ -54,9 +66,9 @@ type Media struct {
 	Encoding Encoding
 	// DType is the safetensors name of the element type of Data: "U8", "F16", "F32", …
 	DType string
-	// Shape holds the sizes of the axes of Layout. For an encoded picture it is [len(Data)].
+	// Shape holds the sizes of the axes of Layout. For an encoded picture or a file it is [len(Data)].
 	Shape []int
-	// Data holds a raw tensor (little endian, row major) or one encoded picture.
+	// Data holds a raw tensor (little endian, row major), one encoded picture or one file.
 	Data []byte
 	// Frames holds the encoded pictures of a video whose Encoding is Frames.
 	Frames [][]byte
@@ -78,7 +90,10 @@ type decodeState struct {
 	keeper  Keeper  // has the pixels while nobody reads them; nil: there is none
 	readers int
 	err     error
+	chosen  map[string]*decodeState // of some frames of a file, by the choice
 }
+
+func newDecodeState() *decodeState { return &decodeState{decoding: make(chan struct{}, 1)} }
 
 // Decoder turns an image or video into pixels. Package media has the one that
 // ships; a worker installs it with SetDecoder.
@@ -86,6 +101,13 @@ type Decoder interface {
 	// Decode returns the pixels of m, or an error of class BadInput for content
 	// that nobody can decode and of class Timeout or Cancelled when ctx ended first.
 	Decode(ctx context.Context, m *Media) (*Pixels, error)
+}
+
+// Chooser is a Decoder that decodes some frames of a video's file into less memory than all.
+type Chooser interface {
+	Decoder
+	// DecodeFrames is Decode of the frames that are chosen, whose numbers are in Pixels.Numbers.
+	DecodeFrames(ctx context.Context, m *Media, frames FrameChoice) (*Pixels, error)
 }
 
 // Keeper is the memory that a decoder has booked for pixels. The Media that they are of
@@ -107,7 +129,7 @@ var ErrNoDecoder = errors.New("no decoder installed for this media")
 // sample and must not run concurrently with Pixels.
 func (m *Media) SetDecoder(d Decoder) {
 	m.decoder = d
-	m.decoded = &decodeState{decoding: make(chan struct{}, 1)}
+	m.decoded = newDecodeState()
 }
 
 // Pixels is Borrow until the call of the component that ctx is of returns, however that
@@ -118,12 +140,18 @@ func (m *Media) Pixels(ctx context.Context) (*Pixels, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r := ReaderOf(ctx); r == nil {
-		m.pin(px)
-	} else if !r.keep(m, giveBack) {
-		giveBack() // it has them already
-	}
+	m.decoded.stay(ctx, px, giveBack)
 	return px, nil
+}
+
+// PixelsOf is BorrowFrames until the call of the component that ctx is of returns, as Pixels is of Borrow.
+func (m *Media) PixelsOf(ctx context.Context, frames FrameChoice) (View, error) {
+	v, st, giveBack, err := m.borrowFrames(ctx, frames)
+	if err != nil {
+		return View{}, err
+	}
+	st.stay(ctx, v.Pixels, giveBack)
+	return v, nil
 }
 
 // Borrow decodes the media, at most once while its pixels are kept, and returns the same
@@ -138,7 +166,55 @@ func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err er
 	if m.decoder == nil {
 		return nil, nil, fmt.Errorf("%w: %w", Internal, ErrNoDecoder)
 	}
-	st := m.decoded
+	return m.decoded.borrow(ctx, func() (*Pixels, error) { return m.decoder.Decode(ctx, m) })
+}
+
+// BorrowFrames is Borrow for who looks at some frames. Of a video's file only those are kept where the decoder
+// can, once for all components with the same choice; of all else the whole is decoded, which costs no more
+// (raw), or is what the other components look at. A choice that has no frame is BadInput.
+func (m *Media) BorrowFrames(ctx context.Context, frames FrameChoice) (v View, giveBack func(), err error) {
+	v, _, giveBack, err = m.borrowFrames(ctx, frames)
+	return v, giveBack, err
+}
+
+func (m *Media) borrowFrames(ctx context.Context, frames FrameChoice) (v View, st *decodeState, giveBack func(), err error) {
+	var px *Pixels
+	d, can := m.decoder.(Chooser)
+	if can && m.Encoding.OfVideo() && !frames.all() {
+		st = m.decoded.of(frames)
+		px, giveBack, err = st.borrow(ctx, func() (*Pixels, error) { return d.DecodeFrames(ctx, m, frames) })
+	} else {
+		st = m.decoded
+		px, giveBack, err = m.Borrow(ctx)
+	}
+	if err != nil {
+		return View{}, nil, nil, err
+	}
+	if v, err = frames.view(m, px); err != nil {
+		giveBack()
+		return View{}, nil, nil, err
+	}
+	return v, st, giveBack, nil
+}
+
+// of is the state of some frames.
+func (st *decodeState) of(frames FrameChoice) *decodeState {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	key := frames.String()
+	chosen := st.chosen[key]
+	if chosen == nil {
+		if st.chosen == nil {
+			st.chosen = make(map[string]*decodeState, 1)
+		}
+		chosen = newDecodeState()
+		st.chosen[key] = chosen
+	}
+	return chosen
+}
+
+// borrow returns the pixels of a state, decoded if need be.
+func (st *decodeState) borrow(ctx context.Context, decode func() (*Pixels, error)) (px *Pixels, giveBack func(), err error) {
 	if err := st.begin(ctx); err != nil {
 		return nil, nil, fmt.Errorf("waiting for the pixels: %w", err)
 	}
@@ -146,7 +222,7 @@ func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err er
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if !st.ready() { // then nobody reads, and nobody gives back meanwhile
-		st.pixels, st.err = st.without(func() (*Pixels, error) { return m.decoder.Decode(ctx, m) })
+		st.pixels, st.err = st.without(decode)
 		st.done = st.err == nil || ctx.Err() == nil
 	}
 	if st.err != nil || st.pixels == nil {
@@ -159,6 +235,15 @@ func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err er
 		reader.borrows(-1)
 		st.giveBack()
 	}), nil
+}
+
+// stay puts giving back off until the call of the component that ctx is of returns.
+func (st *decodeState) stay(ctx context.Context, px *Pixels, giveBack func()) {
+	if r := ReaderOf(ctx); r == nil {
+		st.pin(px)
+	} else if !r.keep(st, giveBack) {
+		giveBack() // it has them already
+	}
 }
 
 // begin waits until nobody decodes. Who decodes may wait for an executor meanwhile, and so nobody
@@ -218,9 +303,9 @@ func (st *decodeState) giveBack() {
 }
 
 // pin leaves the pixels to a reader that does not say when it has read them.
-func (m *Media) pin(px *Pixels) {
-	m.decoded.mu.Lock()
-	defer m.decoded.mu.Unlock()
+func (st *decodeState) pin(px *Pixels) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if px.Keeper != nil {
 		px.Keeper.Release()
 		px.Keeper = nil
@@ -230,12 +315,17 @@ func (m *Media) pin(px *Pixels) {
 // Forget gives back what the pixels have booked; asked for again they are decoded again.
 // Nobody reads them. The Manager calls it when all components of the sample have returned.
 func (m *Media) Forget() {
-	st := m.decoded
-	if st == nil {
-		return
+	if m.decoded != nil {
+		m.decoded.forget()
 	}
+}
+
+func (st *decodeState) forget() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	for _, chosen := range st.chosen {
+		chosen.forget()
+	}
 	if st.keeper != nil {
 		st.keeper.Release()
 		st.done, st.pixels, st.keeper, st.readers, st.err = false, nil, nil, 0, nil
@@ -245,8 +335,8 @@ func (m *Media) Forget() {
 // Reader is one call of a component, which reads pixels.
 type Reader struct {
 	mu       sync.Mutex
-	borrowed int               // media that it reads
-	kept     map[*Media]func() // what to give back when it returns
+	borrowed int                     // media that it reads
+	kept     map[*decodeState]func() // what to give back when it returns
 }
 
 type readerKey struct{}
@@ -285,16 +375,16 @@ func (r *Reader) borrows(n int) {
 }
 
 // keep puts off giving back to the end of the call; false: of that media it does already.
-func (r *Reader) keep(m *Media, giveBack func()) bool {
+func (r *Reader) keep(st *decodeState, giveBack func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.kept[m] != nil {
+	if r.kept[st] != nil {
 		return false
 	}
 	if r.kept == nil {
-		r.kept = make(map[*Media]func(), 1)
+		r.kept = make(map[*decodeState]func(), 1)
 	}
-	r.kept[m] = giveBack
+	r.kept[st] = giveBack
 	return true
 }
 
@@ -316,6 +406,12 @@ type Pixels struct {
 	Width, Height int
 	// Count is the number of frames; 1 for an image.
 	Count int
+	// Numbers are those of the frames in their video, ascending, where some of it were decoded;
+	// nil: all were. Total is how many the video has then.
+	Numbers []int
+	Total   int
+	// FPS is the frame rate of a video's file; 0: unknown, or no file.
+	FPS float64
 	// RGB has Count*Height*Width*3 bytes. It may alias the sample's own buffer.
 	RGB []byte
 	// Keeper is the decoder's, for the Media; nil: nothing is booked.

@@ -17,6 +17,7 @@ missing() {
 	libtesseract-dev) ! header tesseract/baseapi.h ;;
 	libleptonica-dev) ! header leptonica/allheaders.h ;;
 	tesseract-ocr) ! have tesseract ;;
+	ffmpeg) ! have ffmpeg ;;
 	python3) ! have "$PYTHON" ;;
 	python3-venv) ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null ;;
 	esac
@@ -38,6 +39,7 @@ about() {
 	g++) echo "C++ compiler, for the tesseract tag; 13 MB; GPL-3.0 with the runtime exception" ;;
 	libtesseract-dev) echo "OCR engine to compile in; 21 MB; Apache-2.0" ;;
 	libleptonica-dev) echo "image library of Tesseract; 2 MB; BSD-2-Clause" ;;
+	ffmpeg) echo "decodes videos; 110 MB; LGPL-2.1 and GPL-2.0, later versions too" ;;
 	tesseract-ocr) echo "OCR program and its English model; 30 MB; Apache-2.0" ;;
 	python3) echo "runs the Python tests, and pip; 6 MB; PSF-2.0" ;;
 	python3-venv) echo "makes .venv, and brings pip; 3 MB; PSF-2.0" ;;
@@ -120,7 +122,7 @@ packages=()
 for part in "$@"; do
 	case $part in
 	compiler) packages+=(gcc) ;;
-	debian) packages+=(gcc g++ libtesseract-dev libleptonica-dev tesseract-ocr) ;;
+	debian) packages+=(gcc g++ libtesseract-dev libleptonica-dev tesseract-ocr ffmpeg) ;;
 	pip) pip_python >/dev/null || packages+=(python3 python3-venv) ;;
 	python) packages+=(python3 python3-venv) ;;
 	go | modules) ;;

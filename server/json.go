@@ -27,7 +27,7 @@ import (
 //
 //	{"id", "step", "split", "index", "uid", "group_size", "reward", "data_source",
 //	 "prompt", "response", "ground_truth", "extra_info", "deadline_ms",
-//	 "traceparent", "images": [picture…], "videos": [{"frames": [picture…], "fps": 8}]}
+//	 "traceparent", "images": [picture…], "videos": [{"frames": [picture…], "fps": 8} or {"b64"|"file": …}], "audios": [{"b64"|"file": …}]}
 //
 // A picture is {"b64": "…"}, or {"file": "name"} in a multipart/form-data body: a
 // part "samples" holds the JSON, every other part a file under its name. JPEG, PNG

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rewardloop/rewardloop/internal/strictjson"
+	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/server/compat"
 	"github.com/rewardloop/rewardloop/wire"
@@ -117,11 +118,13 @@ func (p *jsonParser) readSample(t strictjson.Text) error {
 			}
 		case "images":
 			err = v.Array(func(_ int, v strictjson.Text) error { return p.readImage(v, &pl) })
+		case "audios":
+			err = v.Array(func(_ int, v strictjson.Text) error { return p.readSound(v, &pl) })
 		case "videos":
 			err = v.Array(func(_ int, v strictjson.Text) error { return p.readVideo(v, &pl) })
 		default:
 			if err = strictjson.ErrUnknownKey; mediaKey.MatchString(key) {
-				err = fmt.Errorf(`%w: pictures go into "images": [picture, …], videos into "videos": [{"frames": [picture, …]}]; %s`, err, pictureForm)
+				err = fmt.Errorf(`%w: pictures go into "images": [picture, …], videos into "videos": [{"frames": [picture, …]}] or [{"b64": an MP4, WebM or GIF file}], sounds into "audios"; %s`, err, pictureForm)
 			}
 		}
 		return err
@@ -195,13 +198,21 @@ func (p *jsonParser) readImage(t strictjson.Text, pl *compat.Plan) error {
 	return nil
 }
 
-// readVideo reads {"frames": [picture…], "fps"}.
+// readVideo reads {"frames": [picture…], "fps"}, or the file of a video: {"b64"|"file", "fps"}.
 func (p *jsonParser) readVideo(t strictjson.Text, pl *compat.Plan) error {
 	m := &rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames, DType: "U8"}
+	have := 0
 	err := t.Object(func(key string, v strictjson.Text) (err error) {
 		switch key {
 		case "frames":
+			have++
 			err = v.Array(func(_ int, v strictjson.Text) error { return p.readFrame(v, m, pl) })
+		case "b64":
+			have++
+			m.Data, err = v.Base64()
+		case "file":
+			have++
+			m.Data, err = p.file(v)
 		case "fps":
 			m.FPS, err = v.Number()
 		default:
@@ -209,11 +220,51 @@ func (p *jsonParser) readVideo(t strictjson.Text, pl *compat.Plan) error {
 		}
 		return err
 	})
-	if err == nil && len(m.Frames) == 0 && pl.Refused == nil {
+	switch {
+	case err != nil || pl.Refused != nil:
+	case have != 1:
+		err = errors.New(`a video needs frames, or its file: one of "frames", "b64" and "file"`)
+	case m.Data != nil:
+		if m.Encoding, m.Shape = media.SniffFile(m.Data), []int{len(m.Data)}; !m.Encoding.OfVideo() {
+			pl.Refuse("video %d is neither MP4 nor WebM nor GIF", len(pl.Sample.Media))
+			return nil
+		}
+	case len(m.Frames) == 0:
 		err = errors.New("a video needs frames")
 	}
 	pl.Sample.Media = append(pl.Sample.Media, m)
 	return err
+}
+
+// readSound reads {"b64"|"file"}: a WAV or FLAC file.
+func (p *jsonParser) readSound(t strictjson.Text, pl *compat.Plan) error {
+	m := &rewards.Media{Kind: rewards.Audio, DType: "U8"}
+	have := 0
+	err := t.Object(func(key string, v strictjson.Text) (err error) {
+		have++
+		switch key {
+		case "b64":
+			m.Data, err = v.Base64()
+		case "file":
+			m.Data, err = p.file(v)
+		default:
+			err = strictjson.ErrUnknownKey
+		}
+		return err
+	})
+	if err == nil && have != 1 {
+		err = errors.New(`a sound needs its file: either "b64" or "file"`)
+	}
+	if err != nil {
+		return err
+	}
+	m.Encoding, m.Shape = media.SniffFile(m.Data), []int{len(m.Data)}
+	if m.Encoding != rewards.WAV && m.Encoding != rewards.FLAC {
+		pl.Refuse("sound %d is neither WAV nor FLAC", len(pl.Sample.Media))
+		return nil
+	}
+	pl.Sample.Media = append(pl.Sample.Media, m)
+	return nil
 }
 
 // readFrame reads one picture of a video.

@@ -179,7 +179,12 @@ func scoreBody() any {
 		{Name: "dtype?", Of: "", Doc: "Of a raw picture: U8."},
 		{Name: "shape?", Of: []int{}, Doc: "Of a raw picture."},
 	}
-	video := openapi.Strict{{Name: "frames", Of: []openapi.Strict{picture}}, {Name: "fps?", Of: 0.0}}
+	file := openapi.Strict{
+		{Name: "b64?", Of: "", Doc: "The file's bytes in base64."}, {Name: "file?", Of: "", Doc: "The part of a multipart body that has the file's bytes."},
+	}
+	video := append(openapi.Strict{
+		{Name: "frames?", Of: []openapi.Strict{picture}, Doc: "Its frames as pictures, in place of its file, which is MP4, WebM or GIF."}, {Name: "fps?", Of: 0.0},
+	}, file...)
 	sample := openapi.Strict{
 		{Name: "id?", Of: "", Doc: "A fresh one if it is left out."},
 		{Name: "step?", Of: int64(0), Doc: "The trainer's global step."},
@@ -197,6 +202,7 @@ func scoreBody() any {
 		{Name: "traceparent?", Of: "", Doc: "W3C trace context."},
 		{Name: "images?", Of: []openapi.Strict{picture}},
 		{Name: "videos?", Of: []openapi.Strict{video}},
+		{Name: "audios?", Of: []openapi.Strict{file}},
 	}
 	return openapi.OneOf{sample, openapi.Strict{
 		{Name: "samples", Of: []openapi.Strict{sample}},

@@ -67,6 +67,7 @@ type Described struct {
 type Options struct {
 	Path    string
 	Decode  media.Config          // bounds of the pictures that thumbnails are made of
+	Player  media.Player          // of videos in files; nil: these have no thumbnails
 	Log     *slog.Logger          // nil: discarded
 	Metrics prometheus.Registerer // nil: counted, not exported
 }
@@ -152,8 +153,13 @@ func Open(ctx context.Context, cfg Config, o Options) (_ *Store, err error) {
 		cfg: cfg, path: o.Path, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		wake: make(chan struct{}, 1), paint: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
-	if s.decoder, err = media.New(media.Config{MaxPixels: o.Decode.MaxPixels, MaxFrames: o.Decode.MaxFrames, BudgetBytes: 256 << 20}); err != nil {
+	if s.decoder, err = media.New(media.Config{
+		MaxPixels: o.Decode.MaxPixels, MaxFrames: o.Decode.MaxFrames, MaxLength: o.Decode.MaxLength, BudgetBytes: 256 << 20,
+	}); err != nil {
 		return nil, err
+	}
+	if o.Player != nil {
+		s.decoder.SetPlayer(o.Player)
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("store: %w", err)

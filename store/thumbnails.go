@@ -173,7 +173,7 @@ func (s *Store) paintings() {
 			if !ok {
 				break
 			}
-			began := threadTime()
+			began, start := threadTime(), time.Now()
 			t, err := s.paintOne(p)
 			s.mu.Lock()
 			s.picBytes -= p.size
@@ -184,8 +184,11 @@ func (s *Store) paintings() {
 				s.metrics.thumbnails.WithLabelValues("made").Inc()
 				s.enqueue(work{thumb: t})
 			}
-			now := time.Now()
-			budget = min(budget+time.Duration(share*float64(now.Sub(since))), cpuBurst) - (threadTime() - began)
+			now, took := time.Now(), threadTime()-began
+			if p.media.Encoding.OfVideo() { // another process decoded it
+				took = now.Sub(start)
+			}
+			budget = min(budget+time.Duration(share*float64(now.Sub(since))), cpuBurst) - took
 			since = now
 			if budget < 0 && !s.rest(time.Duration(float64(-budget)/share)) {
 				return
@@ -232,14 +235,21 @@ func (s *Store) paintOne(p picture) (*thumbnail, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), thumbTime)
 	defer cancel()
 	p.media.SetDecoder(s.decoder)
-	px, giveBack, err := p.media.Borrow(ctx)
+	frames := rewards.AllFrames()
+	if p.media.Encoding.OfVideo() {
+		frames = rewards.EvenFrames(stripFrames)
+	}
+	px, giveBack, err := p.media.BorrowFrames(ctx, frames)
 	if err != nil {
 		return nil, err
 	}
 	defer p.media.Forget()
 	defer giveBack()
+	if px.Numbers != nil {
+		p.whole = px.Total
+	}
 	var out bytes.Buffer
-	if err := jpeg.Encode(&out, stripOf(px), &jpeg.Options{Quality: thumbQuality}); err != nil {
+	if err := jpeg.Encode(&out, stripOf(px.Pixels), &jpeg.Options{Quality: thumbQuality}); err != nil {
 		return nil, err
 	}
 	return &thumbnail{p.key, p.n, out.Bytes(), px.Width, px.Height, max(p.whole, 1)}, nil

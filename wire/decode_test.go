@@ -147,11 +147,11 @@ func badTensors() []badFrame {
 	}
 	entry := func(name, e string, want error) badFrame { return bad(name, withMedia(e), rgb2x2, want) }
 	huge := bad("data beyond the limit", withMedia(imageEntry), `"x":{"dtype":"U8","shape":[1048576,1048576,3],"data_offsets":[0,3298534883328]}`, wire.ErrTooLarge)
-	mp4 := entry("mp4", `{"tensor":"x","kind":"video","encoding":"mp4"}`, wire.ErrEncoding)
-	gif := entry("gif", `{"tensor":"x","kind":"image","encoding":"gif"}`, wire.ErrEncoding)
-	wav := entry("wav", `{"tensor":"x","kind":"audio","encoding":"wav","sample_rate":16000}`, wire.ErrEncoding)
+	avi := entry("avi", `{"tensor":"x","kind":"video","encoding":"avi"}`, wire.ErrEncoding)
+	bmp := entry("bmp", `{"tensor":"x","kind":"image","encoding":"bmp"}`, wire.ErrEncoding)
+	ogg := entry("ogg", `{"tensor":"x","kind":"audio","encoding":"ogg","sample_rate":16000}`, wire.ErrEncoding)
 	return []badFrame{
-		huge.as(rewards.TooLarge), mp4.as(wire.UnsupportedEncoding), gif.as(wire.UnsupportedEncoding), wav.as(wire.UnsupportedEncoding),
+		huge.as(rewards.TooLarge), avi.as(wire.UnsupportedEncoding), bmp.as(wire.UnsupportedEncoding), ogg.as(wire.UnsupportedEncoding),
 		img("a tensor that is a number", `7`, wire.ErrJSON),
 		img("a tensor without dtype", `{"shape":[2,2,3],"data_offsets":[0,12]}`, wire.ErrMissing),
 		img("a tensor without offsets", `{"dtype":"U8","shape":[2,2,3]}`, wire.ErrMissing),

@@ -9,7 +9,7 @@ import (
 
 // UnsupportedEncoding is the class of a frame whose media is encoded in a way
 // nobody here can decode: mp4 without an ffmpeg, wav, gif.
-const UnsupportedEncoding = rewards.Class("unsupported_encoding") //nolint:errname // a class, named like those of package rewards
+const UnsupportedEncoding = rewards.UnsupportedEncoding //nolint:errname // a class, named like those of package rewards
 
 // What can be wrong with a frame or a control message. Every refusal wraps one.
 var (

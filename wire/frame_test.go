@@ -71,7 +71,7 @@ func TestEncodeRefusesWhatAReceiverWouldRefuse(t *testing.T) {
 		}), wire.ErrNesting},
 		"data too short":      {with(func(s *rewards.Sample) { s.Media[0].Data = s.Media[0].Data[1:] }), wire.ErrShape},
 		"no layout":           {with(func(s *rewards.Sample) { s.Media[0].Layout = "" }), wire.ErrMedia},
-		"an unknown encoding": {with(func(s *rewards.Sample) { s.Media[0].Encoding = "mp4" }), wire.UnsupportedEncoding},
+		"an unknown encoding": {with(func(s *rewards.Sample) { s.Media[0].Encoding = "avi" }), wire.UnsupportedEncoding},
 		"an empty picture":    {sampleOf(&rewards.Media{Kind: rewards.Image, Encoding: rewards.PNG}), wire.ErrShape},
 		"no frames":           {sampleOf(&rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames}), wire.ErrMedia},
 		"an empty frame":      {sampleOf(&rewards.Media{Kind: rewards.Video, Encoding: rewards.Frames, Frames: [][]byte{{1}, {}}}), wire.ErrShape},

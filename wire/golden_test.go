@@ -173,6 +173,10 @@ func goldenSamples(tb testing.TB) map[string]func() (*rewards.Sample, wire.Optio
 			ID: "l-0", Prompt: "p", Media: []*rewards.Media{raw(rewards.Latent, "CHW", "BF16", ramp(16*2*3*2, 9), 16, 2, 3)},
 		}),
 		"audio": plain(&rewards.Sample{ID: "s-0", Prompt: "rain", Media: []*rewards.Media{audio}}),
+		"files": plain(&rewards.Sample{ID: "f-0", Prompt: "a wave and its sound", Media: []*rewards.Media{
+			{Kind: rewards.Video, Encoding: rewards.MP4, DType: "U8", Shape: []int{24}, Data: []byte("\x00\x00\x00\x14ftypisom\x00\x00\x02\x00isom\x00\x00\x00\x00"), FPS: 8},
+			{Kind: rewards.Audio, Encoding: rewards.WAV, DType: "U8", Shape: []int{12}, Data: []byte("RIFF\x04\x00\x00\x00WAVE")},
+		}}),
 		"mixed": plain(&rewards.Sample{
 			ID: "m-0", Prompt: "narrow and wide tensors", Media: []*rewards.Media{jpg(8, 8, 1), raw(rewards.Latent, "CHW", "F16", ramp(4*3*3*2, 4), 4, 3, 3), audio, video},
 		}),

@@ -16,6 +16,9 @@ const (
 	maxRank       = 8
 )
 
+// encodings lists what media may be encoded in, for errors.
+const encodings = "raw, jpeg, png, webp, frames, mp4, webm, gif, wav and flac"
+
 // dtypeSize returns the bytes of one element of a safetensors dtype, 0 if unknown.
 func dtypeSize(name string) int64 {
 	switch name {
@@ -76,12 +79,14 @@ func checkMedia(m *rewards.Media) error {
 		return checkRaw(m)
 	case rewards.JPEG, rewards.PNG, rewards.WebP:
 		return checkEncoded(m, rewards.Image)
-	case rewards.Frames:
+	case rewards.Frames, rewards.MP4, rewards.WebM, rewards.GIF:
 		return checkEncoded(m, rewards.Video)
+	case rewards.WAV, rewards.FLAC:
+		return checkEncoded(m, rewards.Audio)
 	case "":
-		return fmt.Errorf("%w: no encoding; say raw, jpeg, png, webp or frames", ErrMedia)
+		return fmt.Errorf("%w: no encoding; say one of %s", ErrMedia, encodings)
 	}
-	return fmt.Errorf("%w %q; known are raw, jpeg, png, webp and frames", ErrEncoding, clip([]byte(m.Encoding)))
+	return fmt.Errorf("%w %q; known are %s", ErrEncoding, clip([]byte(m.Encoding)), encodings)
 }
 
 func checkEncoded(m *rewards.Media, want rewards.Kind) error {
@@ -91,7 +96,7 @@ func checkEncoded(m *rewards.Media, want rewards.Kind) error {
 	case m.Layout != "":
 		return fmt.Errorf("%w: layout %q with encoding %q; only raw media has a layout", ErrMedia, clip([]byte(m.Layout)), m.Encoding)
 	case m.Encoding != rewards.Frames && (m.DType != "U8" || len(m.Shape) != 1):
-		return fmt.Errorf("%w: an encoded picture is a U8 tensor of one axis, not %s %v", ErrMedia, m.DType, m.Shape)
+		return fmt.Errorf("%w: a file is a U8 tensor of one axis, not %s %v", ErrMedia, m.DType, m.Shape)
 	}
 	return nil
 }

@@ -205,7 +205,9 @@ func TestTheSchemaHasTheWordsThatGoHas(t *testing.T) {
 		"on_deadline": []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall},
 		"order":       []string{wire.ByCompletion, wire.ByIndex},
 		"reason":      []string{wire.RefusedToken, wire.RefusedExpired, wire.RefusedGone, wire.RefusedMalformed, wire.RefusedBusy, wire.RefusedFailed, wire.RefusedProtocol},
-		"encoding":    []rewards.Encoding{rewards.Raw, rewards.JPEG, rewards.PNG, rewards.WebP, rewards.Frames},
+		"encoding": []rewards.Encoding{
+			rewards.Raw, rewards.JPEG, rewards.PNG, rewards.WebP, rewards.Frames, rewards.MP4, rewards.WebM, rewards.GIF, rewards.WAV, rewards.FLAC,
+		},
 	}
 	check := func(where string, fields []fieldOf) {
 		for _, f := range fields {

@@ -98,7 +98,8 @@ func (p *headerParser) readEntry(s *scanner) error {
 		case "layout":
 			e.media.Layout, err = word(s, rewards.HWC, rewards.CHW, rewards.THWC, rewards.TCHW, rewards.CTHW)
 		case "encoding":
-			e.media.Encoding, err = word(s, rewards.Raw, rewards.JPEG, rewards.PNG, rewards.WebP, rewards.Frames)
+			e.media.Encoding, err = word(s, rewards.Raw, rewards.JPEG, rewards.PNG, rewards.WebP, rewards.Frames,
+				rewards.MP4, rewards.WebM, rewards.GIF, rewards.WAV, rewards.FLAC)
 		case "fps":
 			e.media.FPS, err = s.float64()
 		case "sample_rate":

@@ -227,6 +227,30 @@ func (d timed) Decode(ctx context.Context, m *rewards.Media) (*rewards.Pixels, e
 	return px, err
 }
 
+// DecodeFrames implements rewards.Chooser. A decoder that cannot choose decodes all: rewards picks.
+func (d timed) DecodeFrames(ctx context.Context, m *rewards.Media, frames rewards.FrameChoice) (*rewards.Pixels, error) {
+	chooser, ok := d.Decoder.(rewards.Chooser)
+	if !ok {
+		return d.Decode(ctx, m)
+	}
+	start := time.Now()
+	px, err := chooser.DecodeFrames(ctx, m, frames)
+	d.stages.Add(timing.Decode, start, time.Now())
+	return px, err
+}
+
+// Sound implements rewards.Listener.
+func (d timed) Sound(ctx context.Context, m *rewards.Media) (*rewards.Sound, error) {
+	l, ok := d.Decoder.(rewards.Listener)
+	if !ok {
+		return nil, fmt.Errorf("%w: %w", rewards.Internal, rewards.ErrNoDecoder)
+	}
+	start := time.Now()
+	s, err := l.Sound(ctx, m)
+	d.stages.Add(timing.Decode, start, time.Now())
+	return s, err
+}
+
 // sample is the sample of a frame, ready to be scored.
 func (w *Worker) sample(j *job, frame *wire.Frame, stages *timing.Stages) *rewards.Sample {
 	s := frame.Sample()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/node"
 )
 
@@ -22,14 +21,15 @@ serve, in this process. The input is one of
 
   samples.jsonl    one JSON object a line: id, uid, group_size, data_source,
                    prompt, response, ground_truth, extra_info, reward, step,
-                   split, index, and one of image (a path), images (paths) and
-                   video (a folder, or the paths of its frames)
+                   split, index, one of image (a path), images (paths) and
+                   video (an MP4, WebM or GIF file, a folder of frames, or
+                   their paths), and audio (a WAV or FLAC file)
   samples.csv      the same names in its first row; extra_info and images are
                    JSON
   samples.parquet  the same names as columns; a picture is a path, or a struct
                    of bytes and path, as Hugging Face's datasets writes it
-  FOLDER           every picture in it, by its name, without a prompt; or one
-                   picture
+  FOLDER           every picture and video in it, by its name, without a
+                   prompt; or one picture or video
   -                standard input, as JSON lines
 
 Only id should not be missing. Pictures are PNG, JPEG or WebP, told apart by
@@ -146,7 +146,7 @@ func score(ctx context.Context, e *env, set *settings, f *scoreFlags) error {
 		items:   make(chan *item, readAhead),
 		encode:  encode,
 	}
-	decoder, err := media.New(cfg.Pool.Decode) // of the report's pictures
+	decoder, err := node.NewDecoder(cfg.Pool.Decode) // of the report's pictures
 	if err != nil {
 		return failed(err)
 	}
@@ -289,7 +289,7 @@ func (f *scoreFiles) openInput(a *scoreFlags) (os.FileInfo, error) {
 	case info.IsDir():
 		f.dir = a.input
 		f.in, err = newFolderLines(in)
-	case isPicture(a.input):
+	case isPicture(a.input) || isVideo(a.input):
 		f.in = &folderLines{names: []string{filepath.Base(a.input)}}
 	case form(a.input) == ".parquet" && info.Mode().IsRegular():
 		f.in, err = newParquetLines(in, info.Size())

@@ -92,13 +92,14 @@ type sampleLine struct {
 	sample rewards.Sample // without ID and Media
 	images []pictureFile
 	video  []pictureFile // one folder, or the frames
-	folder bool
+	folder bool          // or a file of a video: one path
+	audio  []pictureFile // one file
 }
 
 // sampleKeys are what a line may have.
 func sampleKeys() []string {
 	return []string{
-		"id", "uid", "group_size", "data_source", "prompt", "response", "image", "images", "video", "ground_truth", "extra_info",
+		"id", "uid", "group_size", "data_source", "prompt", "response", "image", "images", "video", "audio", "ground_truth", "extra_info",
 		"reward", "step", "split", "index",
 	}
 }
@@ -216,6 +217,9 @@ func (l *sampleLine) set(key string, v json.RawMessage) (err error) {
 		} else {
 			l.video, err = paths(v)
 		}
+	case "audio":
+		l.audio = []pictureFile{{}}
+		err = text(v, &l.audio[0].path)
 	default:
 		return unknownKey(key)
 	}

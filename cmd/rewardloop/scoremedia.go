@@ -29,14 +29,26 @@ type mediaFiles struct {
 // load reads the media of a sample. Its errors are of class BadInput or TooLarge.
 func (m *mediaFiles) load(l *sampleLine) ([]*rewards.Media, error) {
 	left := m.maxBytes
+	all := make([]*rewards.Media, 0, len(l.images)+len(l.video)+len(l.audio))
 	if len(l.video) > 0 {
 		v, err := m.video(l, &left)
 		if err != nil {
 			return nil, fmt.Errorf("video: %w", err)
 		}
-		return []*rewards.Media{v}, nil
+		all = append(all, v)
 	}
-	all := make([]*rewards.Media, 0, len(l.images))
+	for _, file := range l.audio {
+		data, err := m.file(file.path, left)
+		if err != nil {
+			return nil, fmt.Errorf("audio: %w", err)
+		}
+		left -= int64(len(data))
+		encoding := media.SniffFile(data)
+		if encoding != rewards.WAV && encoding != rewards.FLAC {
+			return nil, fmt.Errorf("audio: %w", refuse(rewards.BadInput, "%s is neither a WAV nor a FLAC file", file.path))
+		}
+		all = append(all, &rewards.Media{Kind: rewards.Audio, Encoding: encoding, DType: "U8", Shape: []int{len(data)}, Data: data})
+	}
 	for _, file := range l.images {
 		data, encoding, err := m.picture(file, &left)
 		if err != nil {
@@ -51,6 +63,9 @@ func (m *mediaFiles) load(l *sampleLine) ([]*rewards.Media, error) {
 func (m *mediaFiles) video(l *sampleLine, left *int64) (*rewards.Media, error) {
 	frames := l.video
 	if l.folder {
+		if whole, err := m.film(l.video[0].path, left); whole != nil || err != nil {
+			return whole, err
+		}
 		var err error
 		if frames, err = m.folder(l.video[0].path); err != nil {
 			return nil, err
@@ -70,6 +85,26 @@ func (m *mediaFiles) video(l *sampleLine, left *int64) (*rewards.Media, error) {
 	return v, nil
 }
 
+// film reads the file of a video; nil: the path is none, such as a folder of frames.
+func (m *mediaFiles) film(path string, left *int64) (*rewards.Media, error) {
+	f, err := m.open(path)
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, 64)
+	n, err := io.ReadFull(f, head)
+	encoding := media.SniffFile(head[:n])
+	if _ = f.Close(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) || !encoding.OfVideo() {
+		return nil, nil //nolint:nilnil // folder says what else it is
+	}
+	data, err := m.file(path, *left)
+	if err != nil {
+		return nil, err
+	}
+	*left -= int64(len(data))
+	return &rewards.Media{Kind: rewards.Video, Encoding: encoding, DType: "U8", Shape: []int{len(data)}, Data: data}, nil
+}
+
 // folder lists the frames in a folder: every file that is not hidden, frame2 before
 // frame10.
 func (m *mediaFiles) folder(path string) ([]pictureFile, error) {
@@ -85,7 +120,7 @@ func (m *mediaFiles) folder(path string) ([]pictureFile, error) {
 			return nil, refuse(rewards.BadInput, "%s is %s, which is not read: give a folder of its frames (ffmpeg -i %s frames/%%05d.png)",
 				path, kind, filepath.Base(path))
 		}
-		return nil, refuse(rewards.BadInput, "%s is not a folder: want a folder of frames, or a list of pictures", path)
+		return nil, refuse(rewards.BadInput, "%s is neither a folder nor a video: want a folder of frames, a list of pictures, or an MP4, WebM or GIF file", path)
 	}
 	// One more than the limit is enough to know that there are too many.
 	entries, err := f.ReadDir(2*m.maxFrames + 16)

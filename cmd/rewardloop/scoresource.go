@@ -22,6 +22,8 @@ func isPicture(path string) bool {
 	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".webp"}, form(path))
 }
 
+func isVideo(path string) bool { return slices.Contains([]string{".mp4", ".webm", ".gif"}, form(path)) }
+
 // isBinary says whether a file begins with bytes that no text has.
 func isBinary(f io.ReaderAt) bool {
 	head := make([]byte, 512)
@@ -32,7 +34,7 @@ func isBinary(f io.ReaderAt) bool {
 // inputForms and outputForms are the endings of the names that -i and -o may have. A name
 // without an ending, such as a pipe's, is JSON lines.
 func inputForms() []string {
-	return []string{".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".png", ".jpg", ".jpeg", ".webp"}
+	return []string{".jsonl", ".ndjson", ".json", ".csv", ".parquet", ".png", ".jpg", ".jpeg", ".webp", ".mp4", ".webm", ".gif"}
 }
 
 func outputForms() []string { return []string{".jsonl", ".ndjson", ".csv", ".parquet", ".html"} }
@@ -78,12 +80,12 @@ func newFolderLines(folder *os.File) (*folderLines, error) {
 	}
 	l := new(folderLines)
 	for _, e := range entries {
-		if isPicture(e.Name()) && !strings.HasPrefix(e.Name(), ".") {
+		if (isPicture(e.Name()) || isVideo(e.Name())) && !strings.HasPrefix(e.Name(), ".") {
 			l.names = append(l.names, e.Name())
 		}
 	}
 	if len(l.names) == 0 {
-		return nil, errors.New("no pictures (.png, .jpg, .jpeg, .webp) are in this folder: give one that has some, or a file with one sample a line")
+		return nil, errors.New("no pictures or videos (.png, .jpg, .jpeg, .webp, .mp4, .webm, .gif) are in this folder: give one that has some, or a file with one sample a line")
 	}
 	slices.SortFunc(l.names, natural)
 	return l, nil
@@ -95,7 +97,11 @@ func (l *folderLines) next() (inputLine, error) {
 	}
 	name := l.names[l.number]
 	l.number++
-	text, err := json.Marshal(map[string]string{"id": name, "image": name})
+	kind := "image"
+	if isVideo(name) {
+		kind = "video"
+	}
+	text, err := json.Marshal(map[string]string{"id": name, kind: name})
 	return inputLine{number: l.number, text: text}, err
 }
 

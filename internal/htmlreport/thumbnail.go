@@ -34,6 +34,9 @@ func Pictures(ctx context.Context, decoder rewards.Decoder, all []*rewards.Media
 	var s Strip
 	var shown []*rewards.Media
 	for _, m := range all {
+		if m.Kind == rewards.Audio {
+			continue
+		}
 		if m.Kind == rewards.Video && m.Encoding == rewards.Frames {
 			s.Video = true
 			s.Of += len(m.Frames)
@@ -50,6 +53,9 @@ func Pictures(ctx context.Context, decoder rewards.Decoder, all []*rewards.Media
 		s.Of++
 		shown = append(shown, m)
 	}
+	if chooser, ok := decoder.(rewards.Chooser); ok && len(shown) == 1 && s.Of == 1 && shown[0].Encoding.OfVideo() {
+		return s.film(ctx, chooser, shown[0])
+	}
 	side := sideAlone
 	if len(shown) > 1 {
 		side = sideOfMany
@@ -58,6 +64,28 @@ func Pictures(ctx context.Context, decoder rewards.Decoder, all []*rewards.Media
 		jpeg, err := thumbnail(ctx, decoder, m, side)
 		if err != nil {
 			s.Lost = fmt.Sprintf("The picture cannot be shown: %v", err)
+			return s
+		}
+		s.JPEGs = append(s.JPEGs, jpeg)
+	}
+	return s
+}
+
+// film shows some frames of a video's file.
+func (s Strip) film(ctx context.Context, decoder rewards.Chooser, m *rewards.Media) Strip {
+	p, err := decoder.DecodeFrames(ctx, m, rewards.EvenFrames(maxStrip))
+	if err != nil {
+		s.Lost = fmt.Sprintf("The video cannot be shown: %v", err)
+		return s
+	}
+	if p.Keeper != nil {
+		defer p.Keeper.Release()
+	}
+	s.Video, s.Of = true, p.Total
+	for i := range p.Count {
+		jpeg, err := small(p, i, sideOfMany)
+		if err != nil {
+			s.Lost = fmt.Sprintf("The video cannot be shown: %v", err)
 			return s
 		}
 		s.JPEGs = append(s.JPEGs, jpeg)
@@ -74,8 +102,13 @@ func thumbnail(ctx context.Context, decoder rewards.Decoder, m *rewards.Media, s
 	if p.Keeper != nil {
 		defer p.Keeper.Release()
 	}
+	return small(p, 0, side)
+}
+
+// small is a frame of which no side is longer than side, as a JPEG file.
+func small(p *rewards.Pixels, frame, side int) ([]byte, error) {
 	width, height := fit(p.Width, p.Height, side)
-	return media.EncodeJPEG(media.Resize(&rewards.Pixels{Width: p.Width, Height: p.Height, Count: 1, RGB: p.Frame(0)}, width, height, media.Lanczos), 0, quality)
+	return media.EncodeJPEG(media.Resize(&rewards.Pixels{Width: p.Width, Height: p.Height, Count: 1, RGB: p.Frame(frame)}, width, height, media.Lanczos), 0, quality)
 }
 
 // fit is the size of a picture in a square, as wide as it is high in proportion.

@@ -46,11 +46,15 @@ type Kind struct {
 
 // Main is called first thing in main with os.Args[1:]. If they ask for a child
 // process ("child <kind>") it serves until the parent is gone and returns the exit
-// code and true; main must then exit with it. So it does as a keeper (KeepCommand).
+// code and true; main must then exit with it. So it does as a keeper (KeepCommand), and where it
+// was to confine itself and become a command (ConfineCommand).
 // Otherwise it returns false at once.
 func Main(args []string, kinds ...Kind) (code int, child bool) {
 	if len(args) > 3 && args[0] == "child" && args[1] == keepKind {
 		return keep(args[2:]), true
+	}
+	if len(args) > 3 && args[0] == "child" && args[1] == confineKind {
+		return confine(args[2:]), true
 	}
 	if len(args) != 2 || args[0] != "child" {
 		return 0, false

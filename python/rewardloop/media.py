@@ -43,7 +43,12 @@ _CAST = {
     "latent": "cast it to float16, bfloat16 or float32",
     "audio": "cast it to int16, float16, bfloat16 or float32",
 }
-#: The path of a picture's file.
+#: The kind of media of each encoding but raw.
+_KINDS = {
+    "jpeg": "image", "png": "image", "webp": "image", "frames": "video", "mp4": "video", "webm": "video", "gif": "video",
+    "wav": "audio", "flac": "audio",
+}
+#: The path of a file.
 Path: TypeAlias = "str | os.PathLike[str]"
 
 #: Bytes of the largest file that is read: no server takes a larger sample (loop.max_bytes).
@@ -54,9 +59,11 @@ _CONTAINERS = (
     (4, b"ftypavif", "an AVIF picture"),
     (4, b"ftypheic", "a HEIC picture"),
     (4, b"ftypmif1", "a HEIC picture"),
-    (4, b"ftyp", "an MP4 video, whose frames are a video here: ffmpeg -i FILE frames/%05d.png and rewardloop.frames"),
-    (0, b"\x1a\x45\xdf\xa3", "a WebM or Matroska video"),
-    (0, b"GIF8", "a GIF"),
+    (4, b"ftyp", "an MP4 video: rewardloop.video takes it"),
+    (0, b"\x1a\x45\xdf\xa3", "a WebM video: rewardloop.video takes it"),
+    (0, b"GIF8", "a GIF: rewardloop.video takes it"),
+    (0, b"fLaC", "a FLAC sound: rewardloop.audio takes it"),
+    (8, b"WAVE", "a WAV sound: rewardloop.audio takes it"),
     (0, b"BM", "a BMP picture"),
     (0, b"II*\x00", "a TIFF picture"),
     (0, b"MM\x00*", "a TIFF picture"),
@@ -73,7 +80,7 @@ class Media:
 
     #: image, video, latent or audio.
     kind: str
-    #: raw, jpeg, png, webp or frames.
+    #: raw, jpeg, png, webp, frames, mp4, webm, gif, wav or flac.
     encoding: str
     #: The axes of a raw tensor, slowest first; empty for what is encoded.
     layout: str
@@ -118,8 +125,12 @@ def image(data: Any, *, layout: str = "", encoding: str = "", copy: bool = False
 
 
 def video(data: Any, *, layout: str = "", fps: float | None = None, copy: bool = False) -> Media:
-    """A video: a uint8 array or tensor with layout THWC, TCHW or CTHW and C = 1, 3 or 4; or a list of the frames'
-    files, as frames() takes them."""
+    """A video: the path or the bytes of an MP4, WebM or GIF file, which is sent as it is and decoded by the server;
+    a uint8 array or tensor with layout THWC, TCHW or CTHW and C = 1, 3 or 4; or a list of the frames' files, as frames()
+    takes them."""
+    if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview):
+        encoding, view = _whole("video", data, layout, copy)
+        return Media("video", encoding, "", "U8", (view.nbytes,), (view,), fps=fps)
     if isinstance(data, list | tuple):
         if layout:
             raise InputError(f"{layout!r} of a list of files; only raw media has a layout", field="layout")
@@ -150,9 +161,46 @@ def latent(data: Any, *, layout: str, copy: bool = False) -> Media:
     return _tensor("latent", data, layout, copy)
 
 
-def audio(data: Any, *, layout: str, sample_rate: int, copy: bool = False) -> Media:
-    """Audio: int16, float16, bfloat16 or float32 with layout T, CT or TC, where T counts sample frames."""
+def audio(data: Any, *, layout: str = "", sample_rate: int | None = None, copy: bool = False) -> Media:
+    """Audio: the path or the bytes of a WAV or FLAC file, which is sent as it is and decoded by the server; or int16,
+    float16, bfloat16 or float32 with its sample_rate and with layout T, CT or TC, where T counts sample frames."""
+    if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview):
+        if sample_rate is not None:
+            raise InputError("a file says its own", field="sample_rate")
+        encoding, view = _whole("audio", data, layout, copy)
+        return Media("audio", encoding, "", "U8", (view.nbytes,), (view,))
     return _tensor("audio", data, layout, copy, sample_rate=sample_rate)
+
+
+#: The files of each kind, and how they begin.
+_FILES = {"video": ("mp4", "webm", "gif"), "audio": ("wav", "flac")}
+_STILLS = (b"avif", b"avis", b"heic", b"heix", b"mif1", b"msf1")
+
+
+def _sniff_file(view: memoryview) -> str:
+    head = bytes(view[:12])
+    if head[4:8] == b"ftyp" and head[8:12] not in _STILLS:
+        return "mp4"
+    if head.startswith(b"\x1a\x45\xdf\xa3"):
+        return "webm"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "gif"
+    if head.startswith(b"fLaC"):
+        return "flac"
+    return "wav" if head[:4] == b"RIFF" and head[8:12] == b"WAVE" else ""
+
+
+def _whole(kind: str, data: Any, layout: str, copy: bool) -> tuple[str, memoryview]:
+    """A file of a video or a sound, and its encoding."""
+    if layout:
+        raise InputError(f"{layout!r} of a file; only raw media has a layout", field="layout")
+    path = isinstance(data, str | os.PathLike)
+    view = memoryview(_read(data, kind, MAX_FILE)) if path else _bytes_view(data, kind, copy)
+    found = _sniff_file(view)
+    if found not in _FILES[kind]:
+        want = "an MP4, WebM or GIF" if kind == "video" else "a WAV or FLAC"
+        raise InputError(f"{repr(os.fspath(data)) if path else 'it'} is not {want} file", field=kind)
+    return found, view
 
 
 def media_of(given: Any) -> Any:
@@ -174,17 +222,17 @@ def check(m: Media) -> None:
         m.kind != "audio" or type(m.sample_rate) is not int or not 1 <= m.sample_rate <= _MAX_SAMPLE_RATE
     ):
         raise InputError(f"{m.sample_rate!r}; audio has an integer one, from 1 to {_MAX_SAMPLE_RATE}", field="sample_rate")
-    if m.kind == "audio" and m.sample_rate is None:
+    if m.kind == "audio" and m.encoding == "raw" and m.sample_rate is None:
         raise InputError("missing; audio needs one", field="sample_rate")
     if not m.parts or any(p.nbytes == 0 for p in m.parts):
         raise InputError("it has no data" if not m.parts else "a part of it is empty", field=m.kind)
     if m.encoding == "raw":
         _check_raw(m)
-    elif m.encoding not in ("jpeg", "png", "webp", "frames"):
-        raise InputError(f"{m.encoding!r}; known are raw, jpeg, png, webp and frames", field="encoding")
+    elif m.encoding not in _KINDS:
+        raise InputError(f"{m.encoding!r}; known are raw, {', '.join(_KINDS)}", field="encoding")
     elif m.layout:
         raise InputError(f"{m.layout!r} with encoding {m.encoding!r}; only raw media has a layout", field="layout")
-    elif m.kind != ("video" if m.encoding == "frames" else "image"):
+    elif m.kind != _KINDS[m.encoding]:
         raise InputError(f"{m.encoding!r} does not fit a {m.kind}", field="encoding")
 
 
@@ -220,6 +268,14 @@ def _file(data: bytes | bytearray | memoryview, layout: str, encoding: str, copy
 
 def read_file(path: Path, field: str, most: int = MAX_FILE) -> bytes:
     """The bytes of a picture's file; InputError names what is none, or has more than ``most`` bytes."""
+    data = _read(path, field, most)
+    if not _sniff(memoryview(data)):
+        name = os.fspath(path)
+        raise InputError(f"{name!r} is neither a JPEG nor a PNG nor a WebP file{_container(memoryview(data))}", field=field)
+    return data
+
+
+def _read(path: Path, field: str, most: int) -> bytes:
     name = os.fspath(path)
     try:
         # Without O_NONBLOCK a named pipe would be waited for.
@@ -239,8 +295,6 @@ def read_file(path: Path, field: str, most: int = MAX_FILE) -> bytes:
         raise InputError(f"{name!r} cannot be read: {err}", field=field) from None
     if not data:
         raise InputError(f"{name!r} is empty", field=field)
-    if not _sniff(memoryview(data)):
-        raise InputError(f"{name!r} is neither a JPEG nor a PNG nor a WebP file{_container(memoryview(data))}", field=field)
     return data
 
 

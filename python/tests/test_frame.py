@@ -32,6 +32,10 @@ def build(g: dict[str, Any]) -> Sample:
         data = base64.b64decode(m.get("data_b64", ""))
         if m["encoding"] == "frames":
             media.append(rewardloop.frames(files, fps=m.get("fps")))
+        elif m["encoding"] == "mp4":
+            media.append(rewardloop.video(data, fps=m.get("fps")))
+        elif m["encoding"] == "wav":
+            media.append(rewardloop.audio(data))
         elif m["encoding"] != "raw":
             media.append(rewardloop.image(data, encoding=m["encoding"]))
         elif m["dtype"] == "BF16":

@@ -84,8 +84,8 @@ class FileTest(unittest.TestCase):
             r"image: '.*pipe' is no file": pipe,
             r"image: '.*large.png' has 1073741825 bytes, and no sample more than 1073741824": large,
             r"image: '.*a.txt' is neither a JPEG nor a PNG nor a WebP file$": text,
-            r"image: '.*a.gif' is .* but a GIF: save it as one of these$": gif,
-            r"image: '.*a.mp4' is .* but an MP4 video, whose frames are a video": film,
+            r"image: '.*a.gif' is .* but a GIF: rewardloop.video takes it$": gif,
+            r"image: '.*a.mp4' is .* but an MP4 video: rewardloop.video takes it$": film,
             r"image: '.*empty' is empty": self.put("empty", b""),
             r"image: 'a.x00' cannot be read: .*null": "a\0",
             r"image: '' cannot be read": "",
@@ -94,7 +94,19 @@ class FileTest(unittest.TestCase):
         for pattern, given in cases.items():
             with self.subTest(pattern), self.assertRaisesRegex(InputError, "^" + pattern):
                 rewardloop.image(given)
+        for name, data, encoding in (("v.mp4", b"\0\0\0 ftypisom", "mp4"), ("v.webm", b"\x1a\x45\xdf\xa3", "webm"), ("v.gif", b"GIF89a", "gif")):
+            for given in (self.put(name, data), data):
+                made = rewardloop.video(given, fps=8)
+                self.assertEqual((made.kind, made.encoding, made.fps, bytes(made.parts[0])), ("video", encoding, 8.0, data))
+        for name, data, encoding in (("s.wav", b"RIFF\4\0\0\0WAVE", "wav"), ("s.flac", b"fLaC", "flac")):
+            made = rewardloop.audio(self.put(name, data))
+            self.assertEqual((made.kind, made.encoding, made.sample_rate), ("audio", encoding, None))
         for pattern, make in {
+            "video: '.*a.txt' is not an MP4, WebM or GIF file": lambda: rewardloop.video(text),
+            "video: it is not an MP4": lambda: rewardloop.video(b"fLaC"),
+            "audio: '.*a.gif' is not a WAV or FLAC file": lambda: rewardloop.audio(gif),
+            "layout: 'THWC' of a file": lambda: rewardloop.video(film, layout="THWC"),
+            "sample_rate: a file says its own": lambda: rewardloop.audio(b"fLaC", sample_rate=16000),
             "layout: 'HWC' with encoding 'png'": lambda: rewardloop.image(self.put("b.png", png(2)), layout="HWC"),
             "encoding: 'jpeg', but the bytes are png": lambda: rewardloop.image(self.put("b.png", png(2)), encoding="jpeg"),
             r"frames\[1\]: '.*a.gif' is neither": lambda: rewardloop.frames([JPEG, gif]),

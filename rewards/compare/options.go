@@ -25,8 +25,8 @@ type showing struct {
 	// Show is "auto" (the first image or video where a member has one, else its
 	// response), "text" or "media".
 	Show string `json:"show"`
-	// Frames is how many frames of a video are shown, evenly spread; 4.
-	Frames int `json:"frames"`
+	// Frames are those of a video that are shown; uniform:4.
+	Frames rewards.FrameChoice `json:"frames"`
 	// Pictures are sent as JPEG by default: each is sent with every comparison of its
 	// member, and as PNG it takes ten times as much.
 	chat.Pictures
@@ -50,7 +50,7 @@ func defaultAsking() asking {
 }
 
 func defaultShowing() showing {
-	return showing{Show: showAuto, Frames: 4, Pictures: chat.DefaultPictures(chat.FormatJPEG)}
+	return showing{Show: showAuto, Frames: rewards.EvenFrames(4), Pictures: chat.DefaultPictures(chat.FormatJPEG)}
 }
 
 func (a *asking) validate() error {
@@ -60,7 +60,7 @@ func (a *asking) validate() error {
 func (s *showing) validate() error {
 	return errors.Join(
 		oneOf("show", s.Show, showAuto, showText, showMedia),
-		within("frames", s.Frames, 1, maxFrames),
+		within("frames", max(s.Frames.Uniform(), 1), 1, maxFrames),
 		s.Validate(chat.FormatJPEG, chat.FormatPNG, chat.FormatAsIs),
 	)
 }
@@ -95,7 +95,7 @@ func askingDocs() []rewards.Option {
 func showingDocs() []rewards.Option {
 	docs := []rewards.Option{
 		{Name: "show", Type: "string", Default: showAuto, Doc: "of a member: auto (its first image or video, else its response), text, media"},
-		{Name: "frames", Type: "int", Default: "4", Doc: "frames of a video that are shown, at floor(i·N/frames)"},
+		{Name: "frames", Type: "string", Default: "uniform:4", Doc: "which frames of a video are shown: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
 	}
 	return append(docs, chat.PictureDocs(chat.FormatJPEG, "jpeg, png, or as_is: the bytes it came in", "0")...)
 }

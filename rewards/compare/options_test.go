@@ -50,7 +50,7 @@ func TestOptionsThatCannotBeMeantAreAllNamed(t *testing.T) {
 		says            []string
 	}{
 		{"pairwise", `{"wins":1}`, []string{"wins"}},
-		{"pairwise", `{"method":"vote","pairs":1,"max_unknown":1.5,"reference":"gold","frames":0,"show":"all"}`, []string{"method", "pairs", "max_unknown", "reference", "frames", "show"}},
+		{"pairwise", `{"method":"vote","pairs":1,"max_unknown":1.5,"reference":"gold","frames":65,"show":"all"}`, []string{"method", "pairs", "max_unknown", "reference", "frames", "show"}},
 		{"pairwise", `{"concurrency":0,"answer_retries":-1,"temperature":-1,"top_p":0,"max_tokens":-1}`, []string{"concurrency", "answer_retries", "temperature", "top_p", "max_tokens"}},
 		{"pairwise", `{"template":"{prompt} {response_a} {answer}"}`, []string{"{answer} is no placeholder", "no {response_b}"}},
 		{"pairwise", `{"image_format":"as_is","resize":5,"jpeg_quality":0}`, []string{"resize", "jpeg_quality"}},

@@ -24,33 +24,24 @@ func (s *showing) pictures(ctx context.Context, sample *rewards.Sample) ([]chat.
 		return nil, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
 	defer done()
-	px, giveBack, err := m.Borrow(ctx)
+	v, giveBack, err := m.BorrowFrames(ctx, s.Frames)
 	if err != nil {
 		return nil, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
 	defer giveBack()
-	frames := s.frames(m, px.Count)
-	if len(frames) == 0 {
-		return nil, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, sample.ID)
+	if len(v.At) > maxFrames {
+		return nil, fmt.Errorf("%w: %d frames of sample %q would be shown, at most %d are", rewards.BadInput, len(v.At), sample.ID, maxFrames)
 	}
-	parts := make([]chat.Part, 0, len(frames))
-	for _, f := range frames {
+	parts := make([]chat.Part, 0, len(v.At))
+	for _, f := range v.At {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("encoding frame %d of sample %q: %w", f, sample.ID, err)
 		}
-		p, err := s.Encode(m, px, f, s.ImageFormat)
+		p, err := s.Encode(m, v.Pixels, f, s.ImageFormat)
 		if err != nil {
 			return nil, fmt.Errorf("sample %q: %w", sample.ID, err)
 		}
 		parts = append(parts, p)
 	}
 	return parts, nil
-}
-
-// frames are those of a picture that are shown.
-func (s *showing) frames(m *rewards.Media, count int) []int {
-	if m.Kind != rewards.Video {
-		count = min(count, 1)
-	}
-	return chat.EvenFrames(s.Frames, count)
 }

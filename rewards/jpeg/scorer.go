@@ -23,6 +23,8 @@ type Config struct {
 	Divisor float64
 	// Negate makes small files good (compressibility) instead of large ones.
 	Negate bool
+	// Frames are those of a video whose mean is the score; nil: the first alone.
+	Frames *rewards.FrameChoice
 }
 
 // WithDefaults returns c with every field that is zero set to its default.
@@ -69,8 +71,9 @@ func New(cfg Config) (*Scorer, error) {
 }
 
 // Score returns kB/Divisor of the sample's picture, negated where configured. Of
-// a video it takes frame 0, as verl-omni does. Details holds jpeg_bytes, the
-// exact size. A sample without a picture, or with one that JPEG cannot hold, is
+// a video it is the mean of the chosen frames, which are frame 0 alone unless Frames says
+// otherwise, as in verl-omni. Details holds jpeg_bytes, the exact size, and of more frames than one
+// the list of them. A sample without a picture, or with one that JPEG cannot hold, is
 // rewards.BadInput; when ctx ends the answer comes within one row of MCUs. The picture is
 // decoded once a CPU is free for it.
 func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
@@ -83,18 +86,22 @@ func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 		return rewards.Score{}, fmt.Errorf("jpeg: sample %q: %w", sample.ID, err)
 	}
 	defer done()
-	px, err := visual.Pixels(ctx)
+	v, err := visual.PixelsOf(ctx, rewards.FramesOr(s.cfg.Frames, rewards.FirstFrame()))
 	if err != nil {
 		return rewards.Score{}, fmt.Errorf("jpeg: pixels of sample %q: %w", sample.ID, err)
 	}
-	if px.Count < 1 {
-		return rewards.Score{}, fmt.Errorf("%w: sample %q is a video without a frame", rewards.BadInput, sample.ID)
+	sizes, sum := make([]int, len(v.At)), 0.0
+	for i := range v.At {
+		n, err := size(ctx, v.Bytes(i), v.Width, v.Height, s.cfg.Quality)
+		if err != nil {
+			return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
+		}
+		sizes[i], sum = n, sum+s.value(n)
 	}
-	n, err := size(ctx, px.Frame(0), px.Width, px.Height, s.cfg.Quality)
-	if err != nil {
-		return rewards.Score{}, fmt.Errorf("sample %q: %w", sample.ID, err)
+	if len(sizes) == 1 {
+		return rewards.Score{Value: sum, Details: map[string]any{"jpeg_bytes": sizes[0]}}, nil
 	}
-	return rewards.Score{Value: s.value(n), Details: map[string]any{"jpeg_bytes": n}}, nil
+	return rewards.Score{Value: sum / float64(len(sizes)), Details: map[string]any{"jpeg_bytes": sizes, "frames": v.Number}}, nil
 }
 
 // value divides in the order of the Python code, bytes/1000 first, so that the
@@ -131,13 +138,14 @@ func divisorOf(preset string) (float64, error) {
 
 // Specs describes jpeg_compressibility and jpeg_incompressibility for a registry.
 func Specs() []rewards.Spec {
+	frames := rewards.FramesOption("first")
 	quality := rewards.Option{Name: "quality", Type: "int", Default: "95", Doc: "quality of the JPEG file, 1…100"}
 	return []rewards.Spec{
 		{
 			Name:    "jpeg_compressibility",
 			Summary: "minus the picture's JPEG size in kB, scaled: smooth pictures score high",
 			Options: []rewards.Option{
-				quality,
+				quality, frames,
 				{Name: "preset", Type: "string", Default: flowGRPO, Doc: "scale of a code base: flow_grpo and verl_omni −kB/500, ddpo_pytorch −kB"},
 				{Name: "divisor", Type: "number", Default: "the preset's", Doc: "what kB is divided by, instead of a preset"},
 			},
@@ -147,7 +155,7 @@ func Specs() []rewards.Spec {
 			Name:    "jpeg_incompressibility",
 			Summary: "the picture's JPEG size in kB: detailed pictures score high",
 			Options: []rewards.Option{
-				quality,
+				quality, frames,
 				{Name: "divisor", Type: "number", Default: "1", Doc: "what kB is divided by"},
 			},
 			Build: buildIncompressibility,
@@ -160,11 +168,13 @@ func buildCompressibility(raw json.RawMessage) (rewards.Scorer, error) {
 		Quality int      `json:"quality"`
 		Preset  string   `json:"preset"`
 		Divisor *float64 `json:"divisor"`
+
+		Frames *rewards.FrameChoice `json:"frames"`
 	}{Quality: 95}
 	if err := rewards.DecodeOptions(raw, &opt); err != nil {
 		return nil, err
 	}
-	cfg := Config{Quality: opt.Quality, Negate: true}
+	cfg := Config{Quality: opt.Quality, Negate: true, Frames: opt.Frames}
 	var faults []error
 	switch {
 	case opt.Divisor != nil && opt.Preset != "":
@@ -187,11 +197,13 @@ func buildIncompressibility(raw json.RawMessage) (rewards.Scorer, error) {
 	opt := struct {
 		Quality int     `json:"quality"`
 		Divisor float64 `json:"divisor"`
+
+		Frames *rewards.FrameChoice `json:"frames"`
 	}{Quality: 95, Divisor: 1}
 	if err := rewards.DecodeOptions(raw, &opt); err != nil {
 		return nil, err
 	}
-	return build(Config{Quality: opt.Quality, Divisor: opt.Divisor})
+	return build(Config{Quality: opt.Quality, Divisor: opt.Divisor, Frames: opt.Frames})
 }
 
 // build makes the scorer of written options. Their zeros were written, not left

@@ -25,11 +25,11 @@ type genrmOptions struct {
 	chat.Asking
 	chat.Sampling
 	chat.Pictures
-	FrameInterval int `json:"frame_interval"`
+	interval
 }
 
 func (o *genrmOptions) validate() error {
-	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive("frame_interval", o.FrameInterval))
+	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive(o.FrameInterval))
 }
 
 func genrmSpec(d Deps) rewards.Spec {
@@ -39,11 +39,11 @@ func genrmSpec(d Deps) rewards.Spec {
 		AsksEngine: true,
 		Name:       "genrm_ocr",
 		Summary:    "a vision language model reads the text of an image or video, and it is compared with the ground truth (verl-omni)",
-		Options:    append(docs, frameIntervalDoc()),
+		Options:    append(docs, frameDocs()...),
 		Build: build(d, func() *genrmOptions {
 			temperature, topP := 0.7, 0.8
 			return &genrmOptions{
-				Asking: chat.DefaultAsking(), Pictures: defaultPictures(), FrameInterval: 4,
+				Asking: chat.DefaultAsking(), Pictures: defaultPictures(), interval: interval{FrameInterval: 4},
 				Sampling: chat.Sampling{Temperature: &temperature, TopP: &topP, MaxTokens: 4096},
 			}
 		}, newGenRM),
@@ -68,7 +68,7 @@ func newGenRM(o *genrmOptions) (*scorer, error) {
 			if n := utf8.RuneCountInString(target); n > maxTarget {
 				return nil, fmt.Errorf("%w: sample %q wants a text of %d characters, at most %d are compared", rewards.BadInput, s.ID, n, maxTarget)
 			}
-			inq := one(choice{every: o.FrameInterval}, genrmPrompt, func(r chat.Reply) (reading, error) {
+			inq := one(each(o.choice()), genrmPrompt, func(r chat.Reply) (reading, error) {
 				m, err := compare.Compare(target, r.Text)
 				if err != nil {
 					return reading{}, fmt.Errorf("comparing: %w", err)

@@ -12,8 +12,8 @@ import (
 type showing struct {
 	// Show is "auto" (default: where the sample has some), "always" or "never".
 	Show string `json:"show"`
-	// Frames is how many frames of a video are shown, evenly spread; 8.
-	Frames int `json:"frames"`
+	// Frames are those of a video that are shown; uniform:8.
+	Frames rewards.FrameChoice `json:"frames"`
 }
 
 // Words of the option.
@@ -23,17 +23,17 @@ const (
 	showNever  = "never"
 )
 
-func defaultShowing() showing { return showing{Show: showAuto, Frames: 8} }
+func defaultShowing() showing { return showing{Show: showAuto, Frames: rewards.EvenFrames(8)} }
 
 func (o *showing) validate() error {
-	errs := rewards.Faults{oneOf("show", o.Show, showAuto, showAlways, showNever), positive("frames", o.Frames)}
-	errs.Add(o.Frames > maxFrames, "frames: %d, want at most %d", o.Frames, maxFrames)
+	errs := rewards.Faults{oneOf("show", o.Show, showAuto, showAlways, showNever)}
+	errs.Add(o.Frames.Uniform() > maxFrames, "frames: %d, want at most %d", o.Frames.Uniform(), maxFrames)
 	return errors.Join(errs...)
 }
 
 func (o *showing) choice(s *rewards.Sample) choice {
 	if o.Show == showAlways || (o.Show == showAuto && hasVisual(s)) {
-		return choice{together: o.Frames}
+		return together(o.Frames)
 	}
 	return choice{}
 }
@@ -41,7 +41,7 @@ func (o *showing) choice(s *rewards.Sample) choice {
 func showingDocs() []rewards.Option {
 	return []rewards.Option{
 		{Name: "show", Type: "string", Default: showAuto, Doc: "the pictures: auto (where there are some), always (a sample without fails), never"},
-		{Name: "frames", Type: "int", Default: "8", Doc: "frames of a video that are shown, at floor(i·N/frames), in one question"},
+		{Name: "frames", Type: "string", Default: "uniform:8", Doc: "which frames of a video are shown in one question: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
 	}
 }
 

@@ -24,8 +24,22 @@ func pictureDocs(resize string) []rewards.Option {
 	return chat.PictureDocs(chat.FormatAuto, "png, jpeg, as_is (the bytes it came in), or auto: png, and jpeg for several frames in one message", resize)
 }
 
+// interval is which frames of a video are asked about one by one.
+type interval struct {
+	FrameInterval int                  `json:"frame_interval"`
+	Frames        *rewards.FrameChoice `json:"frames"` // instead of FrameInterval
+}
+
+func (o interval) choice() rewards.FrameChoice {
+	return rewards.FramesOr(o.Frames, rewards.EveryFrame(o.FrameInterval))
+}
+
+func frameDocs() []rewards.Option {
+	return []rewards.Option{rewards.FramesOption("every:4"), frameIntervalDoc()}
+}
+
 func frameIntervalDoc() rewards.Option {
-	return rewards.Option{Name: "frame_interval", Type: "int", Default: "4", Doc: "ask about every nth frame of a video, and take the mean"}
+	return rewards.Option{Name: "frame_interval", Type: "int", Default: "4", Doc: "without frames: ask about every nth frame of a video, and take the mean"}
 }
 
 // parseTemplate reads a question of the configuration.
@@ -41,12 +55,12 @@ func oneOf(name, got string, want ...string) error {
 	return fmt.Errorf("%s: %q is unknown, want one of %q", name, got, want)
 }
 
-// positive checks an option that counts something.
-func positive(name string, got int) error {
+// positive checks the interval.
+func positive(got int) error {
 	if got >= 1 {
 		return nil
 	}
-	return fmt.Errorf("%s: %d, want 1 or more", name, got)
+	return fmt.Errorf("frame_interval: %d, want 1 or more", got)
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -12,29 +12,33 @@ import (
 
 // choice says which frames of the sample's picture are shown; the zero value: none.
 type choice struct {
-	// every shows each nth frame in a question of its own.
-	every int
-	// together shows this many frames, evenly spread, in one question.
-	together int
+	shown  bool
+	frames rewards.FrameChoice
+	// together shows them in one question; else each has a question of its own.
+	together bool
 }
+
+// each shows every frame of a choice in a question of its own.
+func each(frames rewards.FrameChoice) choice { return choice{shown: true, frames: frames} }
+
+// together shows the frames of a choice in one question.
+func together(frames rewards.FrameChoice) choice { return choice{true, frames, true} }
 
 // maxFrames bounds the frames of one sample that are shown: at an interval of 4 a
 // video of a minute.
 const maxFrames = 384
 
-// groups returns the frames of each question for a picture of count frames.
-func (c choice) groups(count int) ([][]int, error) {
-	var groups [][]int
-	switch {
-	case c.together > 0:
-		groups = [][]int{chat.EvenFrames(c.together, count)}
-	case c.every > 0:
-		for f := 0; f < count; f += c.every {
-			groups = append(groups, []int{f})
-		}
+// groups returns the frames of each question, by their numbers.
+func (c choice) groups(frames []int) ([][]int, error) {
+	if len(frames) > maxFrames {
+		return nil, fmt.Errorf("%w: %d frames would be shown, at most %d are; choose fewer with frames or frame_interval", rewards.BadInput, len(frames), maxFrames)
 	}
-	if len(groups) > maxFrames {
-		return nil, fmt.Errorf("%w: %d of %d frames would be shown, at most %d are; raise frame_interval", rewards.BadInput, len(groups), count, maxFrames)
+	if c.together {
+		return [][]int{frames}, nil
+	}
+	groups := make([][]int, len(frames))
+	for i, f := range frames {
+		groups[i] = []int{f}
 	}
 	return groups, nil
 }
@@ -43,9 +47,10 @@ func (c choice) groups(count int) ([][]int, error) {
 // the pixels only while it encodes: a question may wait long for its engine.
 type view struct {
 	media   *rewards.Media
-	n       int // frames
+	choice  rewards.FrameChoice
+	numbers []int       // of the frames that are chosen
+	places  map[int]int // of a frame in the pixels, by its number
 	options chat.Pictures
-	video   bool
 
 	mu     sync.Mutex
 	frames map[frameKey]func() (chat.Part, error) // guarded by mu
@@ -57,42 +62,34 @@ type frameKey struct {
 }
 
 // look decodes a picture of the sample, when a CPU is free for it.
-func look(ctx context.Context, p chat.Pictures, s *rewards.Sample, m *rewards.Media) (*view, error) {
-	v := &view{media: m, options: p, video: m.Kind == rewards.Video, frames: map[frameKey]func() (chat.Part, error){}}
-	err := v.with(ctx, func(px *rewards.Pixels) error {
-		v.n = px.Count
+func look(ctx context.Context, p chat.Pictures, s *rewards.Sample, m *rewards.Media, frames rewards.FrameChoice) (*view, error) {
+	v := &view{media: m, options: p, choice: frames, places: map[int]int{}, frames: map[frameKey]func() (chat.Part, error){}}
+	err := v.with(ctx, func(px rewards.View) error {
+		v.numbers = px.Number
+		for i, n := range px.Number {
+			v.places[n] = px.At[i]
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sample %q: %w", s.ID, err)
 	}
-	if v.n < 1 {
-		return nil, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, s.ID)
-	}
 	return v, nil
 }
 
 // with has a CPU do something with the pixels.
-func (v *view) with(ctx context.Context, do func(px *rewards.Pixels) error) error {
+func (v *view) with(ctx context.Context, do func(px rewards.View) error) error {
 	ctx, done, err := cpu.Take(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	px, giveBack, err := v.media.Borrow(ctx)
+	px, giveBack, err := v.media.BorrowFrames(ctx, v.choice)
 	if err != nil {
 		return err
 	}
 	defer giveBack()
 	return do(px)
-}
-
-// count is the number of frames there are to show.
-func (v *view) count() int {
-	if !v.video {
-		return 1
-	}
-	return v.n
 }
 
 // parts encodes the frames of a question.
@@ -126,8 +123,8 @@ func (v *view) part(ctx context.Context, frame int, format string) (chat.Part, e
 	once, ok := v.frames[k]
 	if !ok {
 		once = sync.OnceValues(func() (part chat.Part, err error) {
-			err = v.with(ctx, func(px *rewards.Pixels) error {
-				part, err = v.options.Encode(v.media, px, frame, format)
+			err = v.with(ctx, func(px rewards.View) error {
+				part, err = v.options.Encode(v.media, px.Pixels, v.places[frame], format)
 				return err
 			})
 			return part, err

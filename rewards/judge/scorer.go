@@ -148,16 +148,16 @@ func (sc *scorer) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, 
 func (sc *scorer) calls(ctx context.Context, s *rewards.Sample, inq *inquiry) (calls []call, err error) {
 	groups := [][]int{nil}
 	var shown []*view
-	if inq.shows != (choice{}) {
+	if inq.shows.shown {
 		m, err := s.Visual()
 		if err != nil {
 			return nil, err
 		}
-		v, err := look(ctx, sc.pictures, s, m)
+		v, err := look(ctx, sc.pictures, s, m, inq.shows.frames)
 		if err != nil {
 			return nil, err
 		}
-		if groups, err = inq.shows.groups(v.count()); err != nil {
+		if groups, err = inq.shows.groups(v.numbers); err != nil {
 			return nil, fmt.Errorf("sample %q: %w", s.ID, err)
 		}
 		shown = []*view{v}
@@ -171,7 +171,7 @@ func (sc *scorer) calls(ctx context.Context, s *rewards.Sample, inq *inquiry) (c
 			}
 			for _, m := range q.of {
 				if views[m] == nil {
-					if views[m], err = look(ctx, sc.pictures, s, m); err != nil {
+					if views[m], err = look(ctx, sc.pictures, s, m, rewards.FirstFrame()); err != nil {
 						return nil, err
 					}
 				}

@@ -71,7 +71,7 @@ func newSoftTIFA(o *softTIFAOptions) (*scorer, error) {
 			if err != nil {
 				return nil, err
 			}
-			inq := &inquiry{shows: choice{every: o.FrameInterval}, join: o.join}
+			inq := &inquiry{shows: each(o.choice()), join: o.join}
 			for i, a := range atoms {
 				text, err := t.FillWith(func(string) (string, error) { return a.question, nil })
 				if err != nil {

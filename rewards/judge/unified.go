@@ -77,11 +77,21 @@ type unifiedOptions struct {
 	chat.Asking
 	chat.Sampling
 	chat.Pictures
-	Version       string `json:"version"`
-	Parse         string `json:"parse"`
-	Video         string `json:"video"`
-	Frames        int    `json:"frames"`
-	FrameInterval int    `json:"frame_interval"`
+	Version string `json:"version"`
+	Parse   string `json:"parse"`
+	Video   string `json:"video"`
+
+	Frames        *rewards.FrameChoice `json:"frames"`
+	FrameInterval int                  `json:"frame_interval"`
+}
+
+// clip is which frames are shown together, singly which are asked about one by one.
+func (o *unifiedOptions) clip() rewards.FrameChoice {
+	return rewards.FramesOr(o.Frames, rewards.EvenFrames(16))
+}
+
+func (o *unifiedOptions) singly() rewards.FrameChoice {
+	return rewards.FramesOr(o.Frames, rewards.EveryFrame(o.FrameInterval))
 }
 
 func (o *unifiedOptions) validate() error {
@@ -90,9 +100,9 @@ func (o *unifiedOptions) validate() error {
 		oneOf("version", o.Version, version15, version20),
 		oneOf("parse", o.Parse, parseVerlOmni, parseStrict),
 		oneOf("video", o.Video, videoClip, videoFrames),
-		positive("frames", o.Frames), positive("frame_interval", o.FrameInterval),
+		positive(o.FrameInterval),
 	}
-	errs.Add(o.Frames > maxFrames, "frames: %d, want at most %d", o.Frames, maxFrames)
+	errs.Add(o.clip().Uniform() > maxFrames, "frames: %d, want at most %d", o.clip().Uniform(), maxFrames)
 	return errors.Join(errs...)
 }
 
@@ -104,8 +114,8 @@ func unifiedSpec(d Deps) rewards.Spec {
 		rewards.Option{Name: "version", Type: "string", Default: version20, Doc: "2.0: three axes (verl-omni); 1.5: one score (flow_grpo)"},
 		rewards.Option{Name: "parse", Type: "string", Default: parseVerlOmni, Doc: "verl_omni: any axis, else the first three numbers; strict: every axis within 1 to 5, Markdown looked over"},
 		rewards.Option{Name: "video", Type: "string", Default: videoClip, Doc: "clip: frames in one question, axes of video (2.0 only); frames: every frame_interval-th by itself (verl-omni)"},
-		rewards.Option{Name: "frames", Type: "int", Default: "16", Doc: "frames of a clip, at floor(i·N/16)"},
-		rewards.Option{Name: "frame_interval", Type: "int", Default: "1", Doc: "with video: frames, ask about every nth and take the mean"},
+		rewards.Option{Name: "frames", Type: "string", Default: "uniform:16; with video: frames and 1.5 every:1", Doc: "which frames of a video are shown: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
+		rewards.Option{Name: "frame_interval", Type: "int", Default: "1", Doc: "without frames, where each is asked about by itself: every nth"},
 	)
 	spec := rewards.Spec{
 		AsksEngine: true,
@@ -129,7 +139,7 @@ func unifiedSpec(d Deps) rewards.Spec {
 func unifiedDefaults(version string) *unifiedOptions {
 	o := &unifiedOptions{
 		Asking: chat.DefaultAsking(), Sampling: chat.Greedy(512), Pictures: defaultPictures(),
-		Version: version20, Parse: parseVerlOmni, Video: videoClip, Frames: 16, FrameInterval: 1,
+		Version: version20, Parse: parseVerlOmni, Video: videoClip, FrameInterval: 1,
 	}
 	topP := 1.0
 	o.TopP = &topP
@@ -148,7 +158,7 @@ func newUnified(o *unifiedOptions) (*scorer, error) {
 			if err != nil {
 				return nil, err
 			}
-			return one(choice{every: o.FrameInterval}, fmt.Sprintf(unified15, c), readUnified15), nil
+			return one(each(o.singly()), fmt.Sprintf(unified15, c), readUnified15), nil
 		}
 		return sc, nil
 	}
@@ -159,9 +169,9 @@ func newUnified(o *unifiedOptions) (*scorer, error) {
 			return nil, err
 		}
 		if isVideo(s) && o.Video == videoClip {
-			return one(choice{together: o.Frames}, fmt.Sprintf(unified20, "video", unifiedVideoAxes, "Physics", c), o.reader(true)), nil
+			return one(together(o.clip()), fmt.Sprintf(unified20, "video", unifiedVideoAxes, "Physics", c), o.reader(true)), nil
 		}
-		return one(choice{every: o.FrameInterval}, fmt.Sprintf(unified20, "image", unifiedImageAxes, "Coherence", c), o.reader(false)), nil
+		return one(each(o.singly()), fmt.Sprintf(unified20, "image", unifiedImageAxes, "Coherence", c), o.reader(false)), nil
 	}
 	return sc, nil
 }

@@ -34,20 +34,20 @@ const (
 type likelihoodOptions struct {
 	chat.Asking
 	chat.Pictures
-	FrameInterval int `json:"frame_interval"`
+	interval
 }
 
 func defaultLikelihood() likelihoodOptions {
-	return likelihoodOptions{Asking: chat.DefaultAsking(), Pictures: defaultPictures(), FrameInterval: 4}
+	return likelihoodOptions{Asking: chat.DefaultAsking(), Pictures: defaultPictures(), interval: interval{FrameInterval: 4}}
 }
 
 func (o *likelihoodOptions) validate() error {
-	return errors.Join(o.Asking.Validate(), checkPictures(&o.Pictures), positive("frame_interval", o.FrameInterval))
+	return errors.Join(o.Asking.Validate(), checkPictures(&o.Pictures), positive(o.FrameInterval))
 }
 
 func likelihoodDocs(more ...rewards.Option) []rewards.Option {
 	docs := append(chat.AskingDocs(), pictureDocs("0")...)
-	return append(append(docs, frameIntervalDoc()), more...)
+	return append(append(docs, frameDocs()...), more...)
 }
 
 // scorer asks every nth frame for one token, the likeliest, with its alternatives.
@@ -63,7 +63,7 @@ func (o *likelihoodOptions) scorer(text string, fields []rewards.Field, read fun
 			if err != nil {
 				return nil, err
 			}
-			return one(choice{every: o.FrameInterval}, q, read), nil
+			return one(each(o.choice()), q, read), nil
 		},
 	}, nil
 }

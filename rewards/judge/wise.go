@@ -39,12 +39,12 @@ type wiseOptions struct {
 	chat.Asking
 	chat.Sampling
 	chat.Pictures
-	FrameInterval int    `json:"frame_interval"`
-	Template      string `json:"template"`
+	interval
+	Template string `json:"template"`
 }
 
 func (o *wiseOptions) validate() error {
-	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive("frame_interval", o.FrameInterval))
+	return errors.Join(o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), positive(o.FrameInterval))
 }
 
 func wiseSpec(d Deps) rewards.Spec {
@@ -54,12 +54,12 @@ func wiseSpec(d Deps) rewards.Spec {
 		AsksEngine: true,
 		Name:       "wise",
 		Summary:    "WiScore: consistency with world knowledge, realism and beauty of an image, rated 0 to 2 (WISE)",
-		Options: append(docs, frameIntervalDoc(),
+		Options: append(append(docs, frameDocs()...),
 			rewards.Option{Name: "template", Type: "string", Default: "the axes of WISE in our words", Doc: "a protocol of your own, with {prompt} and {ground_truth}, that asks for the same three lines"}),
 		Build: build(d, func() *wiseOptions {
 			temperature := 0.2
 			return &wiseOptions{
-				Asking: chat.DefaultAsking(), Pictures: defaultPictures(), FrameInterval: 4,
+				Asking: chat.DefaultAsking(), Pictures: defaultPictures(), interval: interval{FrameInterval: 4},
 				Sampling: chat.Sampling{Temperature: &temperature, MaxTokens: 2000},
 			}
 		}, newWise),
@@ -83,7 +83,7 @@ func newWise(o *wiseOptions) (*scorer, error) {
 			if err != nil {
 				return nil, err
 			}
-			return one(choice{every: o.FrameInterval}, q, readWise), nil
+			return one(each(o.choice()), q, readWise), nil
 		},
 	}, nil
 }

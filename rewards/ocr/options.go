@@ -76,6 +76,8 @@ type Options struct {
 	// FrameInterval takes every nth frame of a video, the first one first; 4, and 1
 	// for flow_factory.
 	FrameInterval int `json:"frame_interval"`
+	// Frames chooses the frames instead of FrameInterval; nil: every FrameInterval-th.
+	Frames *rewards.FrameChoice `json:"frames"`
 	// Video says how frames become one value: "mean" (verl-omni; the default), or
 	// "positive_mean": the mean of the frames above 0, without the substring rule
 	// (preset flow_grpo_video: the scorer of flow_grpo's descendants for videos).
@@ -284,7 +286,8 @@ func documentation() []rewards.Option {
 		{Name: "substring", Type: "bool", Default: "true", Doc: "a target that the read text contains counts as met (not deepgen)"},
 		{Name: "min_len_for_substring", Type: "int", Default: "1", Doc: "the length from which substring applies"},
 		{Name: "denominator", Type: "string", Default: normalisedTarget, Doc: "divide the distance by the length of the target, or of the raw_target: before normalising (cosmos)"},
-		{Name: "frame_interval", Type: "int", Default: "4", Doc: "take every nth frame of a video; flow_factory takes all"},
+		rewards.FramesOption("every:4; flow_factory all"),
+		{Name: "frame_interval", Type: "int", Default: "4", Doc: "without frames: take every nth frame of a video; flow_factory takes all"},
 		{Name: "video", Type: "string", Default: mean, Doc: "mean of the frames, or positive_mean: of those above 0, without the substring rule (flow_grpo_video)"},
 	}
 }

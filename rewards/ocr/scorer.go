@@ -182,15 +182,6 @@ func (s *Scorer) wanted(targets []string) map[string]any {
 	return map[string]any{"target": targets[0]}
 }
 
-// every returns 0, n, 2n and so on below count.
-func every(count, n int) []int {
-	var out []int
-	for i := 0; i < count; i += n {
-		out = append(out, i)
-	}
-	return out
-}
-
 // maxFramesAtOnce bounds the frames of one video that are with the reader together:
 // enough to keep its slots busy, and one long video does not fill its queue.
 const maxFramesAtOnce = 8
@@ -200,10 +191,10 @@ const maxFramesAtOnce = 8
 func (s *Scorer) read(ctx context.Context, m *rewards.Media) (frames []int, read [][]Line, err error) {
 	g, all := errgroup.WithContext(ctx)
 	g.SetLimit(maxFramesAtOnce)
-	start := func(frame int, into *[]Line, seen func(px *rewards.Pixels)) {
+	start := func(place, frame int, into *[]Line, seen func(v rewards.View)) {
 		g.Go(func() error {
 			err := rewards.Guard(func() (err error) { // on a goroutine of its own nobody else would catch a panic
-				*into, err = s.frame(all, m, frame, seen)
+				*into, err = s.frame(all, m, place, seen)
 				return err
 			})
 			if err != nil {
@@ -213,17 +204,13 @@ func (s *Scorer) read(ctx context.Context, m *rewards.Media) (frames []int, read
 		})
 	}
 	var first []Line
-	count := make(chan int, 1)
-	start(0, &first, func(px *rewards.Pixels) { count <- px.Count })
+	numbers := make(chan []int, 1)
+	start(0, 0, &first, func(v rewards.View) { numbers <- v.Number })
 	select {
-	case n := <-count:
-		frames = []int{0}
-		if m.Kind == rewards.Video {
-			frames = every(n, s.options.FrameInterval)
-		}
+	case frames = <-numbers:
 		read = make([][]Line, len(frames))
 		for i, frame := range frames[1:] {
-			start(frame, &read[i+1], func(*rewards.Pixels) {})
+			start(i+1, frame, &read[i+1], func(rewards.View) {})
 		}
 	case <-all.Done(): // the first has failed, or the caller has left
 	}
@@ -237,8 +224,8 @@ func (s *Scorer) read(ctx context.Context, m *rewards.Media) (frames []int, read
 	return frames, read, nil
 }
 
-// frame waits for its turn at the reader, and then decodes and reads.
-func (s *Scorer) frame(ctx context.Context, m *rewards.Media, frame int, seen func(px *rewards.Pixels)) ([]Line, error) {
+// frame waits for its turn at the reader, and then decodes and reads the frame at a place of those that are chosen.
+func (s *Scorer) frame(ctx context.Context, m *rewards.Media, place int, seen func(v rewards.View)) ([]Line, error) {
 	reader := s.reader.ReadText
 	if t, ok := s.reader.(Turner); ok {
 		turn, err := t.Turn(ctx)
@@ -252,16 +239,13 @@ func (s *Scorer) frame(ctx context.Context, m *rewards.Media, frame int, seen fu
 		ctx, cancel = rewards.Start(ctx)
 		defer cancel()
 	}
-	px, giveBack, err := m.Borrow(ctx)
+	v, giveBack, err := m.BorrowFrames(ctx, rewards.FramesOr(s.options.Frames, rewards.EveryFrame(s.options.FrameInterval)))
 	if err != nil {
 		return nil, err
 	}
 	defer giveBack()
-	if px.Count < 1 {
-		return nil, fmt.Errorf("%w: it has no frames", rewards.BadInput)
-	}
-	seen(px)
-	return reader(ctx, px, frame)
+	seen(v)
+	return reader(ctx, v.Pixels, v.At[place])
 }
 
 // add takes what was read in a frame into the sample's score.

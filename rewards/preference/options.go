@@ -28,7 +28,12 @@ type base struct {
 
 // sampling are the options of scorers that look at pictures.
 type sampling struct {
-	FrameInterval int `json:"frame_interval"`
+	FrameInterval int                  `json:"frame_interval"`
+	Frames        *rewards.FrameChoice `json:"frames"` // instead of FrameInterval
+}
+
+func (o sampling) choice() rewards.FrameChoice {
+	return rewards.FramesOr(o.Frames, rewards.EveryFrame(o.FrameInterval))
 }
 
 func defaults(model string) base { return base{Model: model, Device: infer.CPU, SelfTest: true} }
@@ -91,7 +96,7 @@ func baseOptions(def string) []rewards.Option {
 }
 
 func frameOption() rewards.Option {
-	return rewards.Option{Name: "frame_interval", Type: "int", Default: "4", Doc: "take every nth frame of a video, the first one first, and the mean of their scores"}
+	return rewards.Option{Name: "frame_interval", Type: "int", Default: "4", Doc: "without frames: take every nth frame of a video, the first one first, and the mean of their scores"}
 }
 
 func templateOption() rewards.Option {

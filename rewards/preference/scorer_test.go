@@ -155,7 +155,7 @@ func TestAVideoThatFailsInOneFrameFails(t *testing.T) {
 	px := &rewards.Pixels{Width: 1, Height: 1, Count: len(many), RGB: make([]byte, 3*len(many))}
 	_, err = s.Score(t.Context(), sample("a", px))
 	require.ErrorIs(t, err, rewards.BadInput)
-	require.ErrorContains(t, err, "raise frame_interval")
+	require.ErrorContains(t, err, "choose fewer with frames or frame_interval")
 }
 
 func TestASampleThatIsCancelledDoesNotTakeTheGroupWithIt(t *testing.T) {

@@ -32,7 +32,7 @@ func Specs(d Deps) []rewards.Spec {
 
 func (s *shelf) specs() []rewards.Spec {
 	pair := func(model string, own ...rewards.Option) []rewards.Option {
-		return slices.Concat(baseOptions(model), own, []rewards.Option{frameOption()})
+		return slices.Concat(baseOptions(model), own, []rewards.Option{frameOption(), rewards.FramesOption("every:4")})
 	}
 	return []rewards.Spec{
 		{
@@ -72,7 +72,7 @@ func (s *shelf) specs() []rewards.Spec {
 		},
 		{
 			Name: "onnx", Summary: "the score of any reward model exported to ONNX with a sidecar",
-			Options: append(baseOptions("none"), templateOption(), frameOption()),
+			Options: append(baseOptions("none"), templateOption(), frameOption(), rewards.FramesOption("every:4")),
 			Build:   s.onnx,
 		},
 	}

@@ -27,24 +27,14 @@ type visual struct {
 // look decodes a picture and picks its frames. The pixels stay with the call of the component:
 // it waits for nothing any more but the runs of its models.
 func (o sampling) look(ctx context.Context, s *rewards.Sample, m *rewards.Media) (visual, error) {
-	px, err := m.Pixels(ctx)
+	v, err := m.PixelsOf(ctx, o.choice())
 	if err != nil {
 		return visual{}, fmt.Errorf("sample %q: %w", s.ID, err)
 	}
-	if px.Count < 1 {
-		return visual{}, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, s.ID)
+	if n := len(v.At); n > maxFrames {
+		return visual{}, fmt.Errorf("%w: %d frames of sample %q would be scored, at most %d are; choose fewer with frames or frame_interval", rewards.BadInput, n, s.ID, maxFrames)
 	}
-	v := visual{pixels: px, frames: []int{0}}
-	if m.Kind != rewards.Video {
-		return v, nil
-	}
-	if n := (px.Count-1)/o.FrameInterval + 1; n > maxFrames {
-		return visual{}, fmt.Errorf("%w: %d of the %d frames of sample %q would be scored, at most %d are; raise frame_interval", rewards.BadInput, n, px.Count, s.ID, maxFrames)
-	}
-	for i := o.FrameInterval; i < px.Count; i += o.FrameInterval {
-		v.frames = append(v.frames, i)
-	}
-	return v, nil
+	return visual{pixels: v.Pixels, frames: v.At}, nil
 }
 
 // each calls do for every frame, several at a time, so that they share batches. The first

@@ -121,6 +121,8 @@ type Options struct {
 	// removed after the call) or auto (default): torch if the function's module has imported it,
 	// else numpy.
 	Pixels string `json:"pixels,omitempty"`
+	// Frames chooses the frames of a video that the function is given; the zero value: all.
+	Frames rewards.FrameChoice `json:"frames,omitzero"`
 	// Concurrency is how many calls one process runs at a time: of an async function in
 	// its event loop (default Config.Concurrency), of a synchronous one in threads
 	// (default 1, on the main thread).

@@ -233,8 +233,10 @@ type memberHead struct {
 type groupCall struct {
 	group *rewards.Group
 	media bool
-	head  groupHead
-	sent  []int // the place in group.Members of each of head.Members
+	// frames are those of videos that are sent.
+	frames rewards.FrameChoice
+	head   groupHead
+	sent   []int // the place in group.Members of each of head.Members
 	// scores has one entry for each member of the group; those of members that cannot be shown hold the reason.
 	scores []rewards.MemberScore
 }
@@ -244,7 +246,7 @@ var errNobodyLeft = errors.New("no member can be shown")
 
 func newGroupCall(opts Options, g *rewards.Group) (*groupCall, error) {
 	f, _ := opts.form()
-	c := &groupCall{group: g, media: f.media, head: groupHead{
+	c := &groupCall{group: g, media: f.media, frames: opts.Frames, head: groupHead{
 		UID: g.UID, Run: g.Run, Split: g.Split, Step: g.Step, Size: g.Size, LastMeanStd: g.LastMeanStd,
 	}}
 	if opts.Reference != "" && g.Split == rewards.Val {
@@ -260,7 +262,7 @@ func newGroupCall(opts Options, g *rewards.Group) (*groupCall, error) {
 // decode makes what is sent of the members, now that the call has its place. A member whose media
 // cannot be decoded is left out. The bytes are read until they are given back, also after an error.
 func (c *groupCall) decode(ctx context.Context) (*payload, error) {
-	p := &payload{}
+	p := &payload{frames: c.frames}
 	c.head.Members, c.sent, c.scores = nil, nil, make([]rewards.MemberScore, len(c.group.Members))
 	c.head.Missing, c.head.Absent = c.group.Missing, maps.Clone(c.group.Absent)
 	for i, m := range c.group.Members {

@@ -161,7 +161,7 @@ func (m *Model) Score(ctx context.Context, sample *rewards.Sample) (rewards.Scor
 		return rewards.Score{}, localmodel.Classify(ctx, err)
 	}
 	defer leave()
-	p := &payload{}
+	p := &payload{frames: m.opts.Frames}
 	var media []tensor
 	if f, formed := m.opts.form(); !formed || f.media {
 		if media, err = p.add(ctx, sample); err != nil {

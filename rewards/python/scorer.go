@@ -192,7 +192,7 @@ func (s *Scorer) ask(ctx context.Context, what call) (reply, error) {
 // send decodes what a sample shows, now that the call has its place, and has the place's
 // process answer. Before the next wait for a place the pixels are given back.
 func (s *Scorer) send(ctx context.Context, w *waiter, what call) (reply, error) {
-	t := &payload{}
+	t := &payload{frames: s.opts.Frames}
 	var err error
 	if what.group != nil {
 		t, err = what.group.decode(ctx)
@@ -210,9 +210,10 @@ func (s *Scorer) send(ctx context.Context, w *waiter, what call) (reply, error) 
 
 // payload is the media of samples as a process gets them.
 type payload struct {
-	body  [][]byte
-	size  int
-	given []func() // gives back what was decoded
+	frames rewards.FrameChoice // of videos
+	body   [][]byte
+	size   int
+	given  []func() // gives back what was decoded
 }
 
 func (p *payload) giveBack() {
@@ -227,23 +228,42 @@ func (p *payload) giveBack() {
 func (p *payload) add(ctx context.Context, sample *rewards.Sample) (media []tensor, err error) {
 	for _, m := range sample.Media {
 		t := tensor{Kind: m.Kind, Layout: m.Layout, DType: m.DType, Shape: m.Shape, FPS: m.FPS, SampleRate: m.SampleRate}
-		data := m.Data
-		if visual := m.Kind == rewards.Image || m.Kind == rewards.Video; visual && m.Encoding != rewards.Raw {
-			px, giveBack, err := m.Borrow(ctx)
+		data := [][]byte{m.Data}
+		if visual := m.Kind == rewards.Image || m.Kind == rewards.Video; visual && (m.Encoding != rewards.Raw || m.Kind == rewards.Video && p.frames != rewards.AllFrames()) {
+			v, giveBack, err := m.BorrowFrames(ctx, p.frames)
 			if err != nil {
 				return nil, err
 			}
 			p.given = append(p.given, giveBack)
-			t.DType, t.Layout, t.Shape, data = "U8", rewards.THWC, []int{px.Count, px.Height, px.Width, 3}, px.RGB
+			data = [][]byte{v.RGB}
+			if len(v.At) < v.Count {
+				data = data[:0]
+				for i := range v.At {
+					data = append(data, v.Bytes(i))
+				}
+			}
+			t.DType, t.Layout, t.Shape, t.FPS = "U8", rewards.THWC, []int{len(v.At), v.Height, v.Width, 3}, v.FPS
 			if m.Kind == rewards.Image {
 				t.Layout, t.Shape = rewards.HWC, t.Shape[1:]
 			}
 		}
+		if m.Kind == rewards.Audio && m.Encoding != rewards.Raw {
+			s, giveBack, err := m.BorrowSound(ctx)
+			if err != nil {
+				return nil, err
+			}
+			p.given = append(p.given, giveBack)
+			t.DType, t.Layout, t.Shape, t.SampleRate = s.DType, "TC", []int{s.Count, s.Channels}, s.Rate
+			data = [][]byte{s.Data}
+		}
 		if pad := -p.size & 15; pad > 0 { // tensors begin at multiples of 16 bytes
 			p.body, p.size = append(p.body, make([]byte, pad)), p.size+pad
 		}
-		t.At, t.Size = p.size, len(data)
-		media, p.body, p.size = append(media, t), append(p.body, data), p.size+len(data)
+		t.At = p.size
+		for _, part := range data {
+			t.Size += len(part)
+		}
+		media, p.body, p.size = append(media, t), append(p.body, data...), p.size+t.Size
 	}
 	return media, nil
 }

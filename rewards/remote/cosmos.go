@@ -68,11 +68,11 @@ func (c *cosmosProtocol) item(ctx context.Context, s *rewards.Sample) (item, err
 		"reward_fn", dict(c.reward, 1.0),
 	)
 	var it item
-	err = decoded(ctx, m, func(px *rewards.Pixels) error {
+	err = decoded(ctx, m, rewards.FirstFrame(), func(px rewards.View) error {
 		if px.Count < 1 {
 			return fmt.Errorf("%w: a video without a frame", rewards.BadInput)
 		}
-		it.body = appendNPY(append(appendJSON(nil, line), '\n'), px.Frame(0), px.Height, px.Width)
+		it.body = appendNPY(append(appendJSON(nil, line), '\n'), px.Bytes(0), px.Height, px.Width)
 		return nil
 	})
 	return it, err

@@ -52,6 +52,8 @@ type options struct {
 	ImageFormat string `json:"image_format"`
 	Quality     int    `json:"quality"`
 	Video       string `json:"video"`
+
+	Frames rewards.FrameChoice `json:"frames"` // of a video that is sent as frames
 	// SourceImage is the place of the picture that an edit began from among the
 	// sample's pictures; 0 is the result, so it is 1 or more. 0: no edit.
 	SourceImage int `json:"source_image"`
@@ -184,6 +186,10 @@ func optionTable() []optionEntry {
 		optionEntry{
 			rewards.Option{Name: "video", Type: "string", Default: "refuse; verl_omni_http first_frame; flow_factory frames", Doc: "what to send of a video: first_frame, frames (flow_factory) or refuse"},
 			slices.Concat(encoded, []string{cosmos}),
+		},
+		optionEntry{
+			rewards.Option{Name: "frames", Type: "string", Default: "all", Doc: "with video: frames, which of them are sent: " + rewards.FramesForm + " (at floor(i·N/n))"},
+			encoded,
 		},
 		optionEntry{
 			rewards.Option{Name: "source_image", Type: "int", Default: "0", Doc: "of an edit: the place of the picture it began from among the sample's pictures, 1 or more"},

@@ -15,11 +15,12 @@ type pictures struct {
 	format  rewards.Encoding // JPEG or PNG
 	quality int
 	video   string // refuse, first_frame or frames
-	source  int    // place of an edit's source; 0: no edit
+	frames  rewards.FrameChoice
+	source  int // place of an edit's source; 0: no edit
 }
 
 func newPictures(o *options) pictures {
-	return pictures{format: rewards.Encoding(o.ImageFormat), quality: o.Quality, video: o.Video, source: o.SourceImage}
+	return pictures{format: rewards.Encoding(o.ImageFormat), quality: o.Quality, video: o.Video, frames: o.Frames, source: o.SourceImage}
 }
 
 // mime is the media type of the files.
@@ -82,43 +83,52 @@ func (p pictures) one(ctx context.Context, m *rewards.Media, frame int) ([]byte,
 		return bytes.Clone(m.Frames[frame]), nil
 	}
 	var file []byte
-	err := decoded(ctx, m, func(px *rewards.Pixels) (err error) {
-		file, err = p.encode(px, frame)
+	err := decoded(ctx, m, p.choice(m), func(v rewards.View) (err error) {
+		file, err = p.encode(v.Pixels, v.Places([]int{frame})[0])
 		return err
 	})
 	return file, err
 }
 
+// choice is which frames of a media are sent.
+func (p pictures) choice(m *rewards.Media) rewards.FrameChoice {
+	if m.Kind == rewards.Video && p.video == "frames" {
+		return p.frames
+	}
+	return rewards.FirstFrame()
+}
+
 // decoded has a CPU do something with the pixels of a picture.
-func decoded(ctx context.Context, m *rewards.Media, do func(px *rewards.Pixels) error) error {
+func decoded(ctx context.Context, m *rewards.Media, frames rewards.FrameChoice, do func(v rewards.View) error) error {
 	ctx, done, err := cpu.Take(ctx)
 	if err != nil {
 		return fmt.Errorf("pixels: %w", err)
 	}
 	defer done()
-	px, giveBack, err := m.Borrow(ctx)
+	v, giveBack, err := m.BorrowFrames(ctx, frames)
 	if err != nil {
 		return fmt.Errorf("pixels: %w", err)
 	}
 	defer giveBack()
-	return do(px)
+	return do(v)
 }
 
 // all are the frames of a video as files.
 func (p pictures) all(ctx context.Context, m *rewards.Media) ([][]byte, error) {
 	var out [][]byte
 	total := 0
-	n := len(m.Frames)
+	frames, err := p.frames.Of(len(m.Frames), m.FPS)
 	if m.Encoding != rewards.Frames {
-		err := decoded(ctx, m, func(px *rewards.Pixels) error {
-			n = px.Count
+		err = decoded(ctx, m, p.frames, func(v rewards.View) error {
+			frames = v.Number
 			return nil
 		})
-		if err != nil {
-			return nil, err
-		}
 	}
-	for i := range n {
+	if err != nil {
+		return nil, err
+	}
+	n := len(frames)
+	for _, i := range frames {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("frame %d of %d: %w", i, n, err)
 		}
@@ -127,7 +137,7 @@ func (p pictures) all(ctx context.Context, m *rewards.Media) ([][]byte, error) {
 			return nil, err
 		}
 		if total += len(file); total > maxRequest {
-			return nil, fmt.Errorf("%w: %d of %d frames take more than %d bytes as files", rewards.BadInput, i+1, n, maxRequest)
+			return nil, fmt.Errorf("%w: %d of %d frames take more than %d bytes as files", rewards.BadInput, len(out)+1, n, maxRequest)
 		}
 		out = append(out, file)
 	}

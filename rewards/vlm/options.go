@@ -53,8 +53,8 @@ type scorerOptions struct {
 	// Show says whether the picture is shown: "always", "auto" (where there is one) or
 	// "never".
 	Show string `json:"show"`
-	// Frames is how many frames of a video are shown, at floor(i·N/frames).
-	Frames int `json:"frames"`
+	// Frames are those of a video that are shown.
+	Frames rewards.FrameChoice `json:"frames"`
 	// Video is "mean" (each frame is asked about by itself) or "clip" (all in one question).
 	Video string `json:"video"`
 	// MinMass is the least mass of probability, 0 to 1, that the answers looked for must
@@ -87,7 +87,7 @@ type scorerOptions struct {
 
 func defaultScorerOptions() *scorerOptions {
 	return &scorerOptions{
-		Options: defaultOptions(), Mode: modeYesNo, Show: showAlways, Frames: 4, Video: videoMean,
+		Options: defaultOptions(), Mode: modeYesNo, Show: showAlways, Frames: rewards.EvenFrames(4), Video: videoMean,
 		Low: 1, High: 5, Normalise: true, MaxTokens: 256, Match: matchLast, Scale: 1,
 	}
 }
@@ -106,7 +106,7 @@ func (o *scorerOptions) validate() error {
 	check := func(ok bool, format string, args ...any) {
 		errs.Add(!ok, format, args...)
 	}
-	check(o.Frames >= 1 && o.Frames <= maxFrames, "frames: %d, want 1 to %d", o.Frames, maxFrames)
+	check(o.Frames.Uniform() <= maxFrames, "frames: %d, want at most %d", o.Frames.Uniform(), maxFrames)
 	check(o.MinMass >= 0 && o.MinMass <= 1, "min_mass: %v, want 0 to 1", o.MinMass)
 	check(o.MinMass == 0 || o.Mode != modeGenerate, "min_mass: mode generate reads no probabilities")
 	check(o.Low >= 0 && o.High <= 9 && o.Low < o.High, "low and high: %d and %d, want two digits, the lower first: longer numbers are no single token", o.Low, o.High)
@@ -174,7 +174,7 @@ func documentation() []rewards.Option {
 		{Name: "system", Type: "string", Default: "the model's own", Doc: "the system message"},
 		{Name: "prefix", Type: "string", Default: "none", Doc: "what the answer is made to begin with, such as \"Score: \""},
 		{Name: "show", Type: "string", Default: showAlways, Doc: "the picture: always (a sample without one fails), auto (where there is one), never"},
-		{Name: "frames", Type: "int", Default: "4", Doc: "frames of a video that are shown, at floor(i·N/frames)"},
+		{Name: "frames", Type: "string", Default: "uniform:4", Doc: "which frames of a video are shown: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
 		{Name: "video", Type: "string", Default: videoMean, Doc: "mean: a question for each frame; clip: all frames in one question"},
 		{Name: "min_mass", Type: "number", Default: "0", Doc: "the answers looked for must have this much of the probability together, or the sample fails; 0: any"},
 		{Name: "low", Type: "int", Default: "1", Doc: "mode digit: the digit that becomes 0"},

@@ -210,25 +210,16 @@ func (s *scorer) shown(sample *rewards.Sample) (*rewards.Media, error) {
 // frames are the frames of each question. The picture is decoded to count them; the questions
 // borrow its pixels again, each for as long as it looks at them.
 func (s *scorer) frames(ctx context.Context, sample *rewards.Sample, m *rewards.Media) ([][]int, error) {
-	px, giveBack, err := m.Borrow(ctx)
+	v, giveBack, err := m.BorrowFrames(ctx, s.options.Frames)
 	if err != nil {
 		return nil, fmt.Errorf("sample %q: %w", sample.ID, err)
 	}
 	defer giveBack()
-	if px.Count < 1 {
-		return nil, fmt.Errorf("%w: sample %q has no frames", rewards.BadInput, sample.ID)
+	frames := v.Number
+	if len(frames) > maxFrames {
+		return nil, fmt.Errorf("%w: %d frames of sample %q would be shown, at most %d are", rewards.BadInput, len(frames), sample.ID, maxFrames)
 	}
-	if m.Kind != rewards.Video {
-		return [][]int{{0}}, nil
-	}
-	o := s.options
-	var frames []int
-	for i := range o.Frames {
-		if f := i * px.Count / o.Frames; len(frames) == 0 || f != frames[len(frames)-1] {
-			frames = append(frames, f)
-		}
-	}
-	if o.Video == videoClip {
+	if s.options.Video == videoClip {
 		return [][]int{frames}, nil
 	}
 	groups := make([][]int, len(frames))
@@ -252,11 +243,11 @@ func (s *scorer) one(ctx context.Context, l *loaded, a asked, m *rewards.Media, 
 	}
 	var views []*view
 	if m != nil {
-		px, giveBack, err := m.Borrow(ctx)
+		v, giveBack, err := m.BorrowFrames(ctx, s.options.Frames)
 		if err != nil {
 			return reading{}, err
 		}
-		views, err = s.judge.views(ctx, l, px, frames)
+		views, err = s.judge.views(ctx, l, v.Pixels, v.Places(frames))
 		giveBack()
 		if err != nil {
 			return reading{}, err
