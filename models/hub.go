@@ -191,7 +191,7 @@ func (p *puller) throughHub(ctx context.Context, t task) (done bool, err error) 
 		}
 		return false, context.Cause(ctx)
 	case err != nil: // it cannot be written after all, so the store alone has it
-		return false, nil //nolint:nilerr // See above.
+		return false, nil
 	}
 	defer slot.Close()
 	at := slot.Ready()

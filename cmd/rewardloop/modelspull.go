@@ -138,7 +138,7 @@ func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {
 		return nil
 	}
 	if shown.taken > 0 {
-		what += fmt.Sprintf("; %d of them were in Hugging Face's cache", shown.taken)
+		what += fmt.Sprintf("; %d of them in Hugging Face's cache already", shown.taken)
 	}
 	fmt.Fprintf(c.stdout, "%s: pulled and verified %d of %d files (%s)\n", m.Name, shown.pulled, len(m.Files), what)
 	printLicence(c.stdout, m)

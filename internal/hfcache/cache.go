@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ErrNotCached: the cache does not have it.
+// ErrNotCached says that the cache does not have it.
 var ErrNotCached = errors.New("not in Hugging Face's cache")
 
 // errUnsafe: a name could lead out of the cache.

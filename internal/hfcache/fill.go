@@ -221,7 +221,7 @@ func lock(ctx context.Context, at string, waiting func()) (unlock func(), locked
 		switch taken, err := tryLock(f); {
 		case err != nil:
 			_ = f.Close()
-			return func() {}, false, nil //nolint:nilerr // See above.
+			return func() {}, false, nil
 		case taken:
 			return func() { _ = f.Close() }, true, nil
 		}
