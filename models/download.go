@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/hfcache"
 )
 
 const (
@@ -110,7 +112,9 @@ func (p *puller) attempt(ctx context.Context, f File, address, part string) (wai
 	have, tag := resumable(part, address)
 	if have > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
-		req.Header.Set("If-Range", tag)
+		if tag != "" {
+			req.Header.Set("If-Range", tag)
+		}
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
@@ -168,8 +172,7 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 		_ = os.Remove(part + tagSuffix)
 		return 0, fmt.Errorf("%w: %s has no more than the %d bytes that are here", errFetch, host, have)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: set HF_TOKEN to a token of an account that has agreed to the model's components",
-			errFetch, host, resp.Status, f.Source)}
+		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: %s", errFetch, host, resp.Status, f.Source, p.admission(resp))}
 	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
 		return 0, fmt.Errorf("%w: %s answers %s for %s", errFetch, host, resp.Status, f.Source)
 	case code == http.StatusNotFound && noSuchFile(resp):
@@ -177,6 +180,18 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 	default:
 		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: does the endpoint have that repository and revision?", errFetch, host, resp.Status, f.Source)}
 	}
+}
+
+// admission says what to do where a token is wanted.
+func (p *puller) admission(resp *http.Response) string {
+	const login = "set HF_TOKEN, or say `hf auth login`, "
+	switch resp.Header.Get("X-Error-Code") {
+	case "GatedRepo":
+		return "its owner wants an agreement first: agree on the repository's page, then " + login + "with a token of that account"
+	case "RepoNotFound":
+		return "there is no such repository, or it is private: compare its name, or " + login + "with a token of an account that may read it"
+	}
+	return login + "with a token of an account that may read the repository and has agreed to its conditions"
 }
 
 // noSuchFile is true if only the file may be missing: a Hugging Face endpoint says
@@ -192,7 +207,7 @@ func (p *puller) open(part, address, tag string, from int64) (*os.File, error) {
 	if from > 0 {
 		return os.OpenFile(part, os.O_WRONLY|os.O_APPEND, 0o644)
 	}
-	if tag == "" || strings.HasPrefix(tag, "W/") {
+	if tag == "" || strings.HasPrefix(tag, "W/") || hfcache.IsPartial(part) {
 		_ = os.Remove(part + tagSuffix)
 	} else if err := os.WriteFile(part+tagSuffix, []byte(address+"\n"+tag+"\n"), 0o644); err != nil {
 		return nil, err
@@ -201,7 +216,15 @@ func (p *puller) open(part, address, tag string, from int64) (*os.File, error) {
 }
 
 // resumable returns how much of address lies in part, and its ETag; 0: begin anew.
+// Of the hub's cache the name says what the bytes belong to.
 func resumable(part, address string) (int64, string) {
+	if hfcache.IsPartial(part) {
+		have, err := sizeOf(part)
+		if err != nil {
+			return 0, ""
+		}
+		return have, ""
+	}
 	text, err := os.ReadFile(part + tagSuffix)
 	if err != nil {
 		return 0, ""

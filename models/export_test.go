@@ -12,6 +12,7 @@ var (
 	ErrManifest = errManifest
 	ErrNoPip    = errNoPip
 	ErrNoSpace  = errNoSpace
+	ErrOffline  = errOffline
 	ErrStalled  = errStalled
 	ErrTaken    = errTaken
 	ErrTooLarge = errTooLarge

@@ -1,10 +1,12 @@
 package models
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -63,6 +65,8 @@ func described(dir string) bool {
 // Resolve returns the absolute path of the folder that name means: that of a model
 // of the catalogue; else a folder by its path, which is absolute, has a slash or
 // begins with a dot; else the one of that name in the store, put there by hand.
+// owner/name and owner/name@revision, where no such folder is, mean the files of that
+// repository that the hub's cache has; nobody is asked for others.
 // Errors are those of Folder, ErrMissing for a path that is no folder, and
 // ErrUnknown, which lists what there is.
 func (s Store) Resolve(name string) (string, error) {
@@ -70,7 +74,11 @@ func (s Store) Resolve(name string) (string, error) {
 		return s.Folder(m)
 	}
 	if filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/`+string(filepath.Separator)) {
-		return folder(name)
+		dir, err := folder(name)
+		if err != nil && hubName.MatchString(name) {
+			return s.ofHub(name, err)
+		}
+		return dir, err
 	}
 	if validName(name) == nil {
 		if dir, err := folder(filepath.Join(s.Dir, name)); err == nil {
@@ -87,6 +95,22 @@ func (s Store) Resolve(name string) (string, error) {
 	}
 	return "", fmt.Errorf("%w %q: the catalogue has %s; %s has further folders: %s; or name a folder by its path (./folder)",
 		ErrUnknown, name, strings.Join(names, ", "), s.Dir, strings.Join(own, ", "))
+}
+
+// hubName is owner/name of a repository, and a revision.
+var hubName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*)(?:@([A-Za-z0-9][A-Za-z0-9._/-]*))?$`)
+
+// ofHub returns the folder of a repository in the hub's cache; noFolder is why the
+// name is no folder's.
+func (s Store) ofHub(name string, noFolder error) (string, error) {
+	m := hubName.FindStringSubmatch(name)
+	repository, revision := m[1], cmp.Or(m[2], "main")
+	at, err := s.Hub.Snapshot(repository, revision)
+	if err != nil {
+		return "", fmt.Errorf("%w; nor is it a repository whose files are here: %w: `hf download %s --revision %s` brings it",
+			noFolder, err, repository, revision)
+	}
+	return folder(at)
 }
 
 // folder returns the absolute path of a folder that exists.

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/hfcache"
 )
 
 // askFor bounds the question for the sizes of a model's files, all of them together.
@@ -20,6 +23,8 @@ type task struct {
 	found Status
 	size  int64 // in bytes, as far as it is known before the download; else 0
 	gone  bool  // the endpoint says that it has none
+	// cached is where the hub's cache has it; empty: nowhere that is known.
+	cached string
 }
 
 // here is true if nothing has to be done.
@@ -56,7 +61,11 @@ func (p *puller) plan(ctx context.Context, o Options) ([]task, error) {
 			tasks[i].found.OK, tasks[i].found.Absent = false, false
 		}
 	}
+	p.lookInHub(tasks)
 	p.measure(ctx, tasks)
+	if err := p.online(tasks); err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(tasks, func(a, b task) int { return order(a.Optional) - order(b.Optional) })
 	return tasks, p.foretell(tasks)
 }
@@ -92,7 +101,7 @@ func (p *puller) foretell(tasks []task) error {
 	e := Event{Model: p.model.Name, Stage: Planned}
 	var part int64
 	for _, t := range tasks {
-		if !t.fetched() || t.gone {
+		if !t.fetched() || t.gone || t.cached != "" || p.passedOver(t) {
 			continue
 		}
 		e.Files++
@@ -102,6 +111,12 @@ func (p *puller) foretell(tasks []task) error {
 		if n, err := sizeOf(t.found.Path + partSuffix); err == nil {
 			part += min(n, t.size)
 		}
+		if left, is := p.entry(t); is {
+			part += min(p.Hub.Left(left), t.size)
+		}
+	}
+	if e.Files == 0 {
+		return nil
 	}
 	p.progress(e)
 	free, err := p.Free(p.Dir)
@@ -115,14 +130,15 @@ func (p *puller) foretell(tasks []task) error {
 	return nil
 }
 
-// measure asks for the sizes that the catalogue does not know. Who does not answer
-// in time leaves them unknown; the download will tell.
+// measure asks for the sizes that the catalogue does not know, and for what the hub's
+// cache is to know of a file that will be kept there. Who does not answer in time
+// leaves them unknown; the download will tell.
 func (p *puller) measure(ctx context.Context, tasks []task) {
 	ctx, cancel := context.WithTimeout(ctx, min(askFor, p.Stall))
 	defer cancel()
 	for i := range tasks {
 		t := &tasks[i]
-		if !t.fetched() || t.size > 0 || ctx.Err() != nil {
+		if !t.fetched() || t.cached != "" || t.gone || ctx.Err() != nil {
 			continue
 		}
 		switch src, _ := ParseSource(t.Source); src := src.(type) {
@@ -131,23 +147,40 @@ func (p *puller) measure(ctx context.Context, tasks []task) {
 				t.size = info.Size()
 			}
 		case HubSource:
-			var sum string
-			t.size, sum, t.gone = p.ask(ctx, src.address(p.Endpoint))
-			if sum != "" {
-				p.announced[t.Name] = sum
+			if p.Offline == "" && (t.size == 0 || p.fills()) {
+				p.enquire(ctx, t, src)
 			}
-			t.gone = t.gone && t.Optional
 		}
 	}
 }
 
-// ask returns what an endpoint says of a file: its size, its SHA-256, and whether it
-// has none. A Hugging Face endpoint says so with the redirect to where the bytes
-// are (X-Linked-Size, X-Linked-ETag), others at the end of it (Content-Length).
-func (p *puller) ask(ctx context.Context, address string) (size int64, sum string, gone bool) {
+// enquire asks the endpoint for a file.
+func (p *puller) enquire(ctx context.Context, t *task, src HubSource) {
+	a := p.ask(ctx, src.address(p.Endpoint))
+	p.answers[t.Name] = a
+	if t.size == 0 {
+		t.size = a.size
+	}
+	t.gone = a.gone && t.Optional
+	p.settleRevision(t, src, a)
+}
+
+// answer is what an endpoint says of a file.
+type answer struct {
+	size         int64  // in bytes; 0: it does not say
+	sum          string // the SHA-256, as it announces it; empty: it does not
+	commit, etag string // what the hub's cache knows the file by; empty: it is no hub
+	gone         bool   // it has none
+}
+
+// ask returns what an endpoint says of a file. A Hugging Face endpoint says so with
+// the redirect to where the bytes are (X-Linked-Size, X-Linked-ETag), others at the
+// end of it (Content-Length). What else it says counts from itself alone, not from the
+// host that it redirects to.
+func (p *puller) ask(ctx context.Context, address string) (a answer) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, address, http.NoBody)
 	if err != nil {
-		return 0, "", false
+		return a
 	}
 	if p.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+p.Token)
@@ -161,19 +194,32 @@ func (p *puller) ask(ctx context.Context, address string) (size int64, sum strin
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, "", false
+		return a
 	}
 	_ = resp.Body.Close()
-	if tag := strings.Trim(resp.Header.Get("X-Linked-ETag"), `"`); plainSum.MatchString(tag) && resp.Request.URL.Host == req.URL.Host {
-		sum = tag
+	own := resp.Request.URL.Host == req.URL.Host
+	a.gone = resp.StatusCode == http.StatusNotFound && noSuchFile(resp)
+	if commit := resp.Header.Get("X-Repo-Commit"); own && hfcache.IsCommit(commit) {
+		a.commit = commit
 	}
-	size, err = strconv.ParseInt(resp.Header.Get("X-Linked-Size"), 10, 64)
+	linked, err := strconv.ParseInt(resp.Header.Get("X-Linked-Size"), 10, 64)
 	switch {
-	case err == nil && size > 0 && resp.StatusCode < http.StatusBadRequest:
+	case err == nil && linked > 0 && resp.StatusCode < http.StatusBadRequest:
+		a.size = linked
 	case resp.StatusCode == http.StatusOK:
-		size = max(resp.ContentLength, 0)
+		a.size = max(resp.ContentLength, 0)
 	default:
-		size, sum = 0, ""
+		return a
 	}
-	return size, sum, resp.StatusCode == http.StatusNotFound && noSuchFile(resp)
+	tag := plainTag(resp.Header.Get("X-Linked-ETag"))
+	if own && plainSum.MatchString(tag) {
+		a.sum = tag
+	}
+	if tag = cmp.Or(tag, plainTag(resp.Header.Get("ETag"))); own && hfcache.IsETag(tag) {
+		a.etag = tag
+	}
+	return a
 }
+
+// plainTag is an ETag without its quotes and the mark of a weak one.
+func plainTag(tag string) string { return strings.Trim(strings.TrimPrefix(tag, "W/"), `"`) }

@@ -2,6 +2,7 @@ package models
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/hfcache"
 )
 
 // Options are one pull's.
@@ -29,12 +32,13 @@ const (
 	Waiting     Stage = "waiting"     // for another pull into the same folder
 	Planned     Stage = "planned"     // before the first download, of the whole model: Files of Total bytes
 	Present     Stage = "present"     // it is there and right; nothing is done
+	Taken       Stage = "taken"       // out of the cache of Hugging Face's library; Note has where it was
 	Replacing   Stage = "replacing"   // it is there and not right; Note says why
 	Downloading Stage = "downloading" // Done of Total bytes
 	Retrying    Stage = "retrying"    // Note says why
 	Recorded    Stage = "recorded"    // the sum was not known and is now; Note has it
 	Pulled      Stage = "pulled"      // it is there now, and right
-	Lacking     Stage = "lacking"     // it is optional and the source has none
+	Lacking     Stage = "lacking"     // it is optional and the source has none, or Note says why it is not asked for
 )
 
 // Event is a moment of a pull.
@@ -57,8 +61,9 @@ type puller struct {
 	client   *http.Client
 	known    *manifest
 	wheels   map[string]string // requirement → the wheel pip brought, below temp
-	// announced are the sums that the endpoint says of files, by their names.
-	announced map[string]string
+	// answers are what the endpoint says of files, by their names.
+	answers map[string]answer
+	filling *bool // whether downloads are kept in the hub's cache; nil: not tried yet
 }
 
 // Pull makes every file of the model be there, whole and with the right sum.
@@ -76,7 +81,7 @@ func (s Store) Pull(ctx context.Context, m Model, o Options) error {
 		_, err := s.Folder(m)
 		return err
 	}
-	p := &puller{Store: s, model: m, progress: o.Progress, wheels: map[string]string{}, announced: map[string]string{}}
+	p := &puller{Store: s, model: m, progress: o.Progress, wheels: map[string]string{}, answers: map[string]answer{}}
 	if p.progress == nil {
 		p.progress = func(Event) {}
 	}
@@ -159,11 +164,18 @@ func (p *puller) file(ctx context.Context, t task) error {
 	case st.Present:
 		p.tell(f, Replacing, 0, f.Size, st.Err.Error())
 	}
-	part := st.Path + partSuffix
+	switch {
+	case t.gone:
+		p.tell(f, Lacking, 0, 0, "")
+		return nil
+	case p.passedOver(t):
+		p.tell(f, Lacking, 0, 0, p.Offline+", and the hub's cache has none")
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(st.Path), 0o755); err != nil {
 		return err
 	}
-	err := p.fetchWhole(ctx, f, part, st)
+	err := p.bring(ctx, t)
 	if f.Optional && errors.Is(err, errNoSuchFile) {
 		p.tell(f, Lacking, 0, 0, "")
 		return nil
@@ -171,15 +183,31 @@ func (p *puller) file(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
-	got, size, err := sumOf(ctx, part)
+	got, size, err := sumOf(ctx, st.Path)
 	if err != nil {
 		return err
 	}
-	if err := settle(part, st.Path); err != nil {
+	return p.record(f, got, size, false)
+}
+
+// bring makes a file come to its place, by the hub's cache if it can.
+func (p *puller) bring(ctx context.Context, t task) error {
+	part := t.found.Path + partSuffix
+	switch done, err := p.throughHub(ctx, t); {
+	case err != nil:
 		return err
+	case !done:
+		if err := p.fetchWhole(ctx, t.File, part, t.found); err != nil {
+			return err
+		}
+		if err := settle(part, t.found.Path); err != nil {
+			return err
+		}
+	default: // what another way has begun
+		_ = os.Remove(part)
 	}
 	_ = os.Remove(part + tagSuffix)
-	return p.record(f, got, size, false)
+	return nil
 }
 
 // fetchWhole brings a file to part and compares it. A transfer that was resumed
@@ -220,8 +248,8 @@ func (p *puller) compare(ctx context.Context, f File, part string, st Status) er
 			whose = "the one recorded at the first pull (remove its entry from " + manifestName + " if the new file is meant)"
 		}
 		return checksumError(f.Name+" from "+f.Source, got, st.Want, whose)
-	case st.Want == "" && p.announced[f.Name] != "" && got != p.announced[f.Name]:
-		return checksumError(f.Name+" from "+f.Source, got, p.announced[f.Name], "the one that the endpoint announces")
+	case st.Want == "" && p.answers[f.Name].sum != "" && got != p.answers[f.Name].sum:
+		return checksumError(f.Name+" from "+f.Source, got, p.answers[f.Name].sum, "the one that the endpoint announces")
 	}
 	return nil
 }
@@ -254,6 +282,11 @@ func (p *puller) fetch(ctx context.Context, f File, part string) error {
 	case fileSource:
 		return p.copyFile(ctx, f, src.Path, part)
 	case HubSource:
+		a := p.answers[f.Name]
+		if n, err := sizeOf(part); err == nil && hfcache.IsPartial(part) && n > 0 && n == a.size {
+			return nil // all of it came before the last pull ended; the sum will tell
+		}
+		src.Revision = cmp.Or(a.commit, src.Revision) // the very file that was asked about
 		return p.download(ctx, f, src.address(p.Endpoint), part)
 	case WheelSource:
 		return p.unpack(ctx, f, src, part)

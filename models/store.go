@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/rewardloop/rewardloop/internal/hfcache"
 )
 
 // defaultEndpoint is asked for hf:// sources unless HF_ENDPOINT names another.
@@ -31,6 +33,12 @@ type Config struct {
 	Endpoint string
 	// Token is sent to Endpoint, and to no other host; empty: none.
 	Token string
+	// Hub is the cache of Hugging Face's own library. Files of hf:// sources are taken
+	// out of it, and those that come are kept in it where the store can link to them;
+	// the zero value is none.
+	Hub hfcache.Cache
+	// Offline is the setting that forbids to ask Endpoint, as NAME=value; empty: none.
+	Offline string
 	// Pythons are tried in turn for one that has pip; default python3, python.
 	Pythons []string
 	// Stall is how long a transfer may bring nothing before it is given up, and
@@ -71,12 +79,13 @@ func pythons() []string { return []string{"python3", "python"} }
 
 // FromEnvironment returns the store that REWARDLOOP_MODELS names, else that of the
 // clone the program was built in (.cache/models, where make puts them), else the one
-// below the user's cache folder, with HF_ENDPOINT and HF_TOKEN as they are set, and the
-// pip of REWARDLOOP_PYTHON first.
+// below the user's cache folder, with the endpoint, the token and the cache that Hugging
+// Face's library would use, and the pip of REWARDLOOP_PYTHON first.
 func FromEnvironment(getenv func(string) (string, bool)) (Store, error) {
 	var s Store
 	s.Endpoint, _ = getenv("HF_ENDPOINT")
-	s.Token, _ = getenv("HF_TOKEN")
+	s.Token = hfcache.Token(getenv)
+	s.Hub, s.Offline = hfcache.FromEnvironment(getenv), hfcache.Offline(getenv)
 	if python, _ := getenv("REWARDLOOP_PYTHON"); python != "" {
 		s.Pythons = append([]string{python}, pythons()...)
 	}

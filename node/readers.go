@@ -82,10 +82,11 @@ func NewDecoder(cfg media.Config) (*media.Decoder, error) {
 
 // Models is the folder of model files that a configuration means.
 func Models(cfg config.Pool) (models.Store, error) {
+	store, err := models.FromEnvironment(os.LookupEnv)
 	if cfg.ModelsDir != "" {
-		return models.Store{Dir: cfg.ModelsDir}, nil
+		store.Dir, err = cfg.ModelsDir, nil // no folder was all that could be wrong
 	}
-	return models.FromEnvironment(os.LookupEnv)
+	return store, err
 }
 
 // Choice is which engine reads, and what there is to know about it.

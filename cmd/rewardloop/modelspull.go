@@ -20,7 +20,9 @@ const pullText = `
 Makes models be here, whole and with the right sum. What is here already is
 compared and not asked for again, so pull needs a network only for what is
 missing: on a machine without one, copy the folder from another, or pull the
-files from a stick by their paths. A transfer that breaks off goes on from there
+files from a stick by their paths. Files of hf:// sources that the cache of
+Hugging Face's library has (HF_HUB_CACHE, HF_HOME) are taken from there, and those
+that are downloaded are kept there, once, if it is on the disk of the models. A transfer that breaks off goes on from there
 the next time (pip begins anew). Before the first byte pull says what comes, how
 much, and under which licence, and a disk without room for it is refused.
 --dry-run says what would be downloaded, from where and under which licence, and
@@ -135,6 +137,9 @@ func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {
 		fmt.Fprintf(c.stdout, "%s: here already and verified, nothing was downloaded (%s)\n", m.Name, what)
 		return nil
 	}
+	if shown.taken > 0 {
+		what += fmt.Sprintf("; %d of them in Hugging Face's cache already", shown.taken)
+	}
 	fmt.Fprintf(c.stdout, "%s: pulled and verified %d of %d files (%s)\n", m.Name, shown.pulled, len(m.Files), what)
 	printLicence(c.stdout, m)
 	printRevision(c.stdout, m)
@@ -183,6 +188,9 @@ func (c *modelsCall) foretell(ctx context.Context, m models.Model) error {
 		}
 		if st.Present {
 			why = "here, but " + st.Err.Error()
+		}
+		if at := c.store.InHub(st.File, st.Want); at != "" {
+			why += ", and in Hugging Face's cache: " + at
 		}
 		fmt.Fprintf(c.stdout, "  %s, %s, from %s (%s)\n", st.File.Name, fileSize(st.File), st.File.Source, why)
 	}
