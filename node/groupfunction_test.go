@@ -289,7 +289,7 @@ def score_group(samples):
     if word == "few":
         return [1.0]
     return [float("nan") if s.response == "nan" else float(len(s.response)) for s in samples]
-`, "+reward.reward_functions.mine.name=score_group", "+reward.reward_functions.mine.timeout=15s", "pool.python.processes=2") // a wait for a process counts, and a process starts anew for each group that ends one
+`, "+reward.reward_functions.mine.name=score_group", "+reward.reward_functions.mine.timeout=8s", "pool.python.processes=2") // a wait for a process counts; failures more than 10 s apart are told twice
 	words := map[string]rewards.Class{"raise": rewards.Internal, "hang": rewards.Timeout, "crash": rewards.Crashed, "few": rewards.InvalidScore}
 	bad := map[string][]*client.Future{}
 	for word := range words {
