@@ -285,7 +285,7 @@ func TestACacheThatCannotBeWrittenLeavesTheFileToTheStore(t *testing.T) {
 
 func TestACacheOnAnotherDiskIsReadAndNotFilled(t *testing.T) {
 	t.Parallel()
-	other, err := os.MkdirTemp("/dev/shm", "rewardloop-test-*")
+	other, err := os.MkdirTemp("/dev/shm", "rewardloop-test-*") //nolint:usetesting // t.TempDir is not there.
 	if err != nil {
 		t.Skipf("SKIPPED: there is no second file system: %v", err)
 	}
