@@ -17,3 +17,6 @@ var (
 	ErrTaken    = errTaken
 	ErrTooLarge = errTooLarge
 )
+
+// Share is share.
+func Share(from, to string, link func(from, to string) error) error { return share(from, to, link) }

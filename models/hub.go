@@ -222,16 +222,23 @@ func (p *puller) take(ctx context.Context, f File, from, to string) error {
 	}
 	beside := to + takenSuffix
 	_ = os.Remove(beside) // of a pull that was killed
-	err = os.Link(from, beside)
-	if err != nil && !errors.Is(err, syscall.EXDEV) {
-		err = os.Symlink(from, beside)
-	}
-	if err != nil {
+	if share(from, beside, os.Link) != nil {
 		if err = p.copyFile(ctx, f, from, beside); err != nil {
 			return err
 		}
 	}
 	err = settle(beside, to)
 	_ = os.Remove(beside) // a file that has its name already keeps both
+	return err
+}
+
+// share gives a file another name. Where that is refused for another reason than
+// another disk, such as another owner, it is a link; a link to another disk would be
+// one that a copy of the store lacks.
+func share(from, to string, link func(from, to string) error) error {
+	err := link(from, to)
+	if err != nil && !errors.Is(err, syscall.EXDEV) {
+		err = os.Symlink(from, to)
+	}
 	return err
 }

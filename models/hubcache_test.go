@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -282,6 +283,35 @@ func TestACacheThatCannotBeWrittenLeavesTheFileToTheStore(t *testing.T) {
 	require.Equal(t, string(body), read(t, filepath.Join(s.Dir, "m", "model.bin")))
 }
 
+func TestACacheOnAnotherDiskIsReadAndNotFilled(t *testing.T) {
+	t.Parallel()
+	other, err := os.MkdirTemp("/dev/shm", "rewardloop-test-*") //nolint:usetesting // t.TempDir is not there.
+	if err != nil {
+		t.Skipf("SKIPPED: there is no second file system: %v", err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(other) })
+	h := newStubHub(t)
+	s := h.cachedStore(t)
+	ok(t, os.MkdirAll(s.Dir, 0o700))
+	probe := filepath.Join(other, "probe")
+	ok(t, os.WriteFile(probe, nil, 0o600))
+	if os.Link(probe, filepath.Join(s.Dir, "probe")) == nil {
+		t.Skip("SKIPPED: /dev/shm is the file system of the tests' folders")
+	}
+	filled := s.Hub
+	ok(t, s.Pull(t.Context(), ofHub(commit), models.Options{}))
+
+	s.Dir, s.Hub.Dir = filepath.Join(t.TempDir(), "alone"), filepath.Join(other, "hub")
+	ok(t, s.Pull(t.Context(), ofHub(commit), models.Options{}))
+	require.NoDirExists(t, filepath.Join(s.Hub.Dir, "models--owner--name"), "a second copy")
+
+	s.Dir, s.Hub, s.Offline = filepath.Join(other, "store"), filled, "HF_HUB_OFFLINE=1"
+	ok(t, s.Pull(t.Context(), ofHub(commit), models.Options{}))
+	info, err := os.Lstat(filepath.Join(s.Dir, "m", "model.bin"))
+	ok(t, err)
+	require.True(t, info.Mode().IsRegular(), "a copy, which does not hang on the other disk")
+}
+
 func TestRealFilesStandInForLinks(t *testing.T) {
 	t.Parallel()
 	h := newStubHub(t)
@@ -358,4 +388,25 @@ func TestADeadlineEndsTheWaitForAnotherProgram(t *testing.T) {
 			cancel(errors.New("the deadline"))
 		}
 	}}), "the deadline")
+}
+
+func TestAFileOfAnotherUserIsLinkedTo(t *testing.T) {
+	t.Parallel()
+	h := newStubHub(t)
+	s := h.cachedStore(t)
+	ok(t, s.Pull(t.Context(), ofHub(commit), models.Options{}))
+	blob := filepath.Join(s.Hub.Dir, "models--owner--name", "blobs", hexSum(body))
+	refused := func(err error) func(from, to string) error {
+		return func(from, to string) error { return &os.LinkError{Op: "link", Old: from, New: to, Err: err} }
+	}
+	at := filepath.Join(s.Dir, "m", "model.bin")
+	ok(t, os.Remove(at))
+	require.ErrorIs(t, models.Share(blob, at, refused(syscall.EXDEV)), syscall.EXDEV)
+	require.NoFileExists(t, at)
+	ok(t, models.Share(blob, at, refused(syscall.EPERM)))
+	target, err := os.Readlink(at)
+	ok(t, err)
+	require.Equal(t, blob, target)
+	_, err = s.Verify(t.Context(), ofHub(commit))
+	ok(t, err)
 }

@@ -47,7 +47,7 @@ func download(t *testing.T, h *stubHub, s models.Store, file, revision string, v
 	cmd = exec.CommandContext(t.Context(), hubPython(t), "-c",
 		"import sys, huggingface_hub as h; print(h.hf_hub_download(sys.argv[1], sys.argv[2], revision=sys.argv[3]))", repository, file, revision)
 	cmd.Env = append(os.Environ(), "HF_ENDPOINT="+h.URL, "HF_HOME="+t.TempDir(), "HF_HUB_CACHE="+s.Hub.Dir, "HF_HUB_DISABLE_TELEMETRY=1",
-		"HF_HUB_DISABLE_XET=1", "HF_HUB_DISABLE_PROGRESS_BARS=1", "NO_PROXY=127.0.0.1", "SSL_CERT_FILE="+h.certificate(t))
+		"HF_HUB_DISABLE_XET=1", "HF_HUB_DISABLE_PROGRESS_BARS=1", "NO_PROXY=127.0.0.1,localhost", "SSL_CERT_FILE="+h.certificate(t))
 	cmd.Env = append(cmd.Env, vars...)
 	cmd.Stdout, cmd.Stderr = said, said
 	return cmd, said

@@ -21,10 +21,11 @@ Makes models be here, whole and with the right sum. What is here already is
 compared and not asked for again, so pull needs a network only for what is
 missing: on a machine without one, copy the folder from another, or pull the
 files from a stick by their paths. Files of hf:// sources that the cache of
-Hugging Face's library has (HF_HUB_CACHE, HF_HOME) are taken from there, and those
-that are downloaded are kept there, once, if it is on the disk of the models. A transfer that breaks off goes on from there
-the next time (pip begins anew). Before the first byte pull says what comes, how
-much, and under which licence, and a disk without room for it is refused.
+Hugging Face's library has (HF_HUB_CACHE, HF_HOME) are taken from there, and
+those that are downloaded are kept there, once, if it is on the disk of the
+models. A transfer that breaks off goes on from there the next time (pip begins
+anew). Before the first byte pull says what comes, how much, and under which
+licence, and a disk without room for it is refused.
 --dry-run says what would be downloaded, from where and under which licence, and
 asks nobody.`
 
