@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -67,4 +68,72 @@ func TestAClipHasTheScoresOfItsRawFrames(t *testing.T) {
 		assert.NotNil(t, value, name)
 	}
 	assert.Equal(t, extra[0], extra[1])
+}
+
+// Python functions and model classes get the frames that their entry chooses, of files as of raw videos, and sounds as samples.
+func TestPythonGetsTheFramesThatItsEntryChoosesAndSoundsAsSamples(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("SKIPPED: -short: it starts Python")
+	}
+	clip.FFmpeg(t)
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	function := write("function.py", `
+def compute_score(solution_image):
+    return {"score": float(solution_image.shape[0]), "brightness": [round(float(f.mean())) for f in solution_image]}
+`)
+	model := write("model.py", `
+class Sound:
+    def compute_scores(self, samples):
+        return [{"score": float(s.waveform[0].shape[1]), "rate": s.waveform[1], "frames": len(s.video)} for s in samples]
+`)
+	component := "+reward.reward_functions."
+	cfg, err := config.Load("", []string{
+		"++server.listen=127.0.0.1:0", "++pool.python.interpreter=" + numpyPython(t),
+		component + "seen.path=" + function, component + "seen.frames=every:4", component + "seen.required=true",
+		component + "heard.path=" + model, component + "heard.name=Sound", component + "heard.frames=first", component + "heard.devices=cpu", component + "heard.required=true",
+		component + "heard.extra_keys={rate: number, frames: number}",
+	}, nil)
+	require.NoError(t, err)
+	n, err := node.New(node.Options{Config: cfg})
+	require.NoError(t, err)
+	require.NoError(t, n.Start(t.Context()))
+	defer n.Stop()
+	addr, err := n.Listen(t.Context())
+	require.NoError(t, err)
+	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr.String(), Run: "frames"})
+	require.NoError(t, err)
+	defer c.Close()
+	const frames, height, width = 9, 48, 64
+	file := clip.MP4(t, width, height, frames)
+	wav := clip.Make(t, "a.wav", "-f", "lavfi", "-i", "sine=d=1:r=8000")
+	flac := clip.Make(t, "a.flac", "-f", "lavfi", "-i", "sine=d=1:r=8000")
+	one := func(kind rewards.Kind, e rewards.Encoding, data []byte) *rewards.Media {
+		return &rewards.Media{Kind: kind, Encoding: e, DType: "U8", Shape: []int{len(data)}, Data: data}
+	}
+	raw := &rewards.Media{Kind: rewards.Video, Layout: rewards.THWC, Encoding: rewards.Raw, DType: "U8", Shape: []int{frames, height, width, 3}, Data: clip.Raw(t, file, "mp4"), FPS: 8}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var details []any
+	for id, media := range map[string][]*rewards.Media{
+		"files": {one(rewards.Video, rewards.MP4, file), one(rewards.Audio, rewards.WAV, wav)},
+		"raw":   {raw, one(rewards.Audio, rewards.FLAC, flac)},
+	} {
+		f, err := c.Submit(ctx, &rewards.Sample{ID: id, Media: media}, 0)
+		require.NoError(t, err)
+		r, err := f.Wait(ctx)
+		require.NoError(t, err)
+		require.Equal(t, rewards.Scored, r.Outcome, "%s: %v", id, r.Errors)
+		assert.InDelta(t, 3, r.ExtraInfo["reward/seen"], 0, "frames 0, 4 and 8")
+		assert.InDelta(t, 8000, r.ExtraInfo["reward/heard"], 0)
+		assert.InDelta(t, 8000, r.ExtraInfo["reward/heard/rate"], 0)
+		assert.InDelta(t, 1, r.ExtraInfo["reward/heard/frames"], 0, "the first alone")
+		details = append(details, r.Details)
+	}
+	assert.Equal(t, details[0], details[1])
 }
