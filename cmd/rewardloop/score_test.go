@@ -128,14 +128,13 @@ func TestABadLineIsReportedWithItsNumberAndTheOthersAreScored(t *testing.T) {
 		{`{"id": "b", "image": "empty.png"}`, "not a PNG, JPEG or WebP picture (0 bytes", rewards.BadInput},
 		{`{"id": "b", "image": "anim.gif"}`, "is a GIF", rewards.BadInput},
 		{`{"id": "b", "image": "film.mp4"}`, "is an MP4 video", rewards.BadInput},
-		{`{"id": "b", "video": "film.mp4"}`, "give a folder of its frames", rewards.BadInput},
 		{`{"id": "b", "image": "text.txt"}`, "not a PNG, JPEG or WebP picture (18 bytes, beginning 74 68", rewards.BadInput},
 		{`{"id": "b", "image": "mixed"}`, "is a folder", rewards.BadInput},
 		{`{"id": "b", "video": "nothing"}`, "is empty", rewards.BadInput},
 		{`{"id": "b", "video": "mixed"}`, "notes.txt is not a PNG", rewards.BadInput},
-		{`{"id": "b", "video": "a.png"}`, "is not a folder", rewards.BadInput},
+		{`{"id": "b", "video": "a.png"}`, "is neither a folder nor a video", rewards.BadInput},
 		{`{"id": "b", "image": "pipe"}`, "not a regular file", rewards.BadInput},
-		{`{"id": "b", "video": "pipe"}`, "is not a folder", rewards.BadInput},
+		{`{"id": "b", "video": "pipe"}`, "is neither a folder nor a video", rewards.BadInput},
 	}
 	var lines []string
 	for i, b := range bad {

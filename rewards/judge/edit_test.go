@@ -194,7 +194,7 @@ func TestAnEditWithoutItsSourceIsBadInput(t *testing.T) {
 			"carries 0 pictures":                              func(s *rewards.Sample) { s.Media = []*rewards.Media{{Kind: rewards.Latent}} },
 			"carries a video":                                 func(s *rewards.Sample) { s.Media = append(s.Media, video(3).Media...) },
 			"has no prompt":                                   func(s *rewards.Sample) { s.Prompt = "" },
-			"has no frames":                                   func(s *rewards.Sample) { s.Media[1].SetDecoder(numbered{8, 8, 0}) },
+			"a video without a frame":                         func(s *rewards.Sample) { s.Media[1].SetDecoder(numbered{8, 8, 0}) },
 		} {
 			e, s := saying(`{"score": [8, 8]}`), edited()
 			spoil(s)
