@@ -29,7 +29,7 @@ type Config struct {
 // Keys implements keys.Described.
 func (c *Config) Keys(k *keys.Set) {
 	k.Choice(&c.Keep, "keep", []string{KeepThumbnails, KeepFull, KeepResults, KeepOff}, "thumbnails: results with their samples, and small JPEGs of pictures and videos, as many as a "+
-		"fortieth of the CPUs can make. full: all bytes of media besides, so that rewardloop replay can score the samples again. results: no media. off: nothing.")
+		"hundredth of the CPUs can make. full: all bytes of media besides, so that rewardloop replay can score the samples again. results: no media. off: nothing.")
 	k.Text(&c.Path, "path", "", "The SQLite file, another one for each server. Empty: PORT.db, by the port of server.listen, in the folder REWARDLOOP_STORE, else in rewardloop/store of "+
 		"XDG_STATE_HOME, else of ~/.local/state. REWARDLOOP_STORE=off switches that file off; so does port 0.")
 	k.Size(&c.Bytes, "bytes", 2<<30, "Size of the file; the oldest results are deleted beyond it.").Min(1 << 20)

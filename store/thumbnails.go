@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -26,10 +25,10 @@ const (
 )
 
 // Thumbnails are made within cpuShare of the CPUs while results come: a picture of 512² takes some 6 ms. Of time that was not used
-// a burst is kept. When no result has come for idleAfter all that wait are made.
+// a burst is kept. When no result has come for idleAfter all that wait are made, and this time is not counted.
 const (
-	cpuShare  = 1.0 / 40
-	cpuBurst  = 200 * time.Millisecond
+	cpuShare  = 1.0 / 100
+	cpuBurst  = 20 * time.Millisecond
 	idleAfter = 300 * time.Millisecond
 )
 
@@ -157,11 +156,27 @@ func spread(n int) (at []int) {
 	return at
 }
 
+// allowance is the CPU time that thumbnails may take.
+type allowance struct {
+	share float64 // of one CPU
+	left  time.Duration
+	at    time.Time // when left was so
+}
+
+// spend takes what a thumbnail took, and returns how long the next one has to wait. What is taken while no results come is not owed.
+func (a *allowance) spend(took time.Duration, now time.Time, idle bool) (pause time.Duration) {
+	a.left = min(a.left+time.Duration(a.share*float64(now.Sub(a.at))), cpuBurst) - took
+	a.at = now
+	if idle {
+		a.left = max(a.left, 0)
+	}
+	return time.Duration(float64(max(0, -a.left)) / a.share)
+}
+
 // paintings makes thumbnails, one at a time, until Close.
 func (s *Store) paintings() {
 	runtime.LockOSThread() // whose time is measured
-	share := cpuShare * float64(runtime.GOMAXPROCS(0))
-	budget, since := cpuBurst, time.Now()
+	a := allowance{share: cpuShare * float64(runtime.GOMAXPROCS(0)), left: cpuBurst, at: time.Now()}
 	for {
 		select {
 		case <-s.paint:
@@ -188,9 +203,7 @@ func (s *Store) paintings() {
 			if p.media.Encoding.OfVideo() { // another process decoded it
 				took = now.Sub(start)
 			}
-			budget = min(budget+time.Duration(share*float64(now.Sub(since))), cpuBurst) - took
-			since = now
-			if budget < 0 && !s.rest(time.Duration(float64(-budget)/share)) {
+			if pause := a.spend(took, now, s.idle()); pause > 0 && !s.rest(pause) {
 				return
 			}
 		}
@@ -200,7 +213,7 @@ func (s *Store) paintings() {
 // rest waits until the CPUs may be used again, or no results come any more; false: the store is closed.
 func (s *Store) rest(d time.Duration) bool {
 	for until := time.Now().Add(d); time.Now().Before(until); {
-		if time.Since(time.Unix(0, s.put.Load())) > idleAfter {
+		if s.idle() {
 			return true
 		}
 		t := time.NewTimer(min(time.Until(until), idleAfter/3))
@@ -213,6 +226,9 @@ func (s *Store) rest(d time.Duration) bool {
 	}
 	return true
 }
+
+// idle says that no results come.
+func (s *Store) idle() bool { return time.Since(time.Unix(0, s.put.Load())) > idleAfter }
 
 func (s *Store) nextPicture() (p picture, ok bool) {
 	s.mu.Lock()
@@ -265,18 +281,30 @@ func stripOf(px *rewards.Pixels) *image.RGBA {
 	width, height := fit(px.Width, px.Height, side)
 	strip := image.NewRGBA(image.Rect(0, 0, width*len(shown), height))
 	for k, f := range shown {
-		one := &rewards.Pixels{Count: 1, Width: px.Width, Height: px.Height, RGB: px.Frame(f)}
-		if width != px.Width || height != px.Height {
-			one = media.Resize(one, width, height, media.Box)
-		}
-		for y := range height {
-			for x := range width {
-				from, to := 3*(y*width+x), strip.PixOffset(k*width+x, y)
-				strip.Pix[to], strip.Pix[to+1], strip.Pix[to+2], strip.Pix[to+3] = one.RGB[from], one.RGB[from+1], one.RGB[from+2], 255
-			}
-		}
+		shrink(strip, image.Rect(k*width, 0, (k+1)*width, height), px.Frame(f), px.Width, px.Height)
 	}
 	return strip
+}
+
+// shrink writes a frame of interleaved RGB into at, which is no larger: each pixel is the mean of those that it stands for. It runs on
+// the caller's thread, whose time is measured; media.Resize uses all CPUs.
+func shrink(out *image.RGBA, at image.Rectangle, rgb []byte, width, height int) {
+	for y := range at.Dy() {
+		top, bottom := y*height/at.Dy(), (y+1)*height/at.Dy()
+		for x := range at.Dx() {
+			left, right := x*width/at.Dx(), (x+1)*width/at.Dx()
+			var r, g, b int
+			for row := top; row < bottom; row++ {
+				line := rgb[3*(row*width+left) : 3*(row*width+right)]
+				for ; len(line) >= 3; line = line[3:] {
+					r, g, b = r+int(line[0]), g+int(line[1]), b+int(line[2])
+				}
+			}
+			n := (bottom - top) * (right - left)
+			to := out.Pix[out.PixOffset(at.Min.X+x, at.Min.Y+y):][:4]
+			to[0], to[1], to[2], to[3] = byte((r+n/2)/n), byte((g+n/2)/n), byte((b+n/2)/n), 255 //nolint:gosec // means of bytes
+		}
+	}
 }
 
 // fit is a size with the same proportions whose longer side is no longer than most.

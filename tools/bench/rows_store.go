@@ -17,7 +17,7 @@ const (
 	// storeTurns is how often the two servers take turns within a repetition.
 	storeTurns = 12
 	// storePictureTurns is the same with pictures: after each turn the thumbnails of those that wait take seconds.
-	storePictureTurns = 3
+	storePictureTurns = 6
 )
 
 // overStore is what it costs to keep results.
@@ -27,7 +27,7 @@ func overStore() Suite {
 		About: fmt.Sprintf("Two processes of the program rewardloop with the reward builtin://length, which looks at no picture, one with store.keep: off and one that keeps results, and in the "+
 			"bench a client of %d connections with %d samples in flight each. The servers take turns, %d times each in a repetition (%d with pictures), the first one second the next time, and none begins before the other "+
 			"one's results are written and its thumbnails made. text: answers of 1 KB in words with the frequencies of a language, "+
-			"in steps of 512 and groups of 8. jpeg25k: a JPEG of 25 KB with each, of which thumbnails are made as the share of the CPUs allows; pictures_left_out is the share of those without. "+
+			"in steps of 512 and groups of 8. jpeg25k: a prompt and an answer of 30 words and a JPEG of 25 KB with each; thumbnails are made as the share of the CPUs allows; pictures_left_out is the share of those without. "+
 			"settled_ms is how long after the last answer of a turn all was written. cpu-ratio is what the two processes computed for a sample, which others on the machine disturb less; foreign_cores is what they computed meanwhile.",
 			storeLanes, storeWindow, storeTurns, storePictureTurns),
 		Experiments: []Experiment{

@@ -178,10 +178,14 @@ func storeWords() func(n int) string {
 func (t *storeTrial) send(ctx context.Context, s *storeSide, lane int) error {
 	n := s.sent.Add(1) - 1
 	index := n % 512
-	f, err := s.clients[lane].Submit(ctx, &rewards.Sample{
+	sample := &rewards.Sample{
 		ID: "s" + strconv.FormatInt(n, 10), Step: n / 512, Index: &index, UID: "g" + strconv.FormatInt(n/8, 10), GroupSize: 8,
 		Prompt: t.prompts[n/8%512], Response: t.texts[n%512], Media: t.media,
-	}, 0)
+	}
+	if len(t.media) > 0 { // a generated picture has none, and the reward wants one
+		sample.Response = t.prompts[n%512]
+	}
+	f, err := s.clients[lane].Submit(ctx, sample, 0)
 	if err != nil {
 		return err
 	}
