@@ -134,12 +134,17 @@ func (c *core) look(now time.Time, e *entry, fx *effects) (wire.Ticket, bool) {
 			Class: rewards.Expired, Message: fmt.Sprintf("group %q was not scored before the deadline of a member; it was %s", e.unit.key.uid, e.state),
 		}}, fx)
 	case !now.Before(e.deadline):
-		where := "it was " + string(e.state)
+		where, blame := "it was "+string(e.state), rewards.BlameNobody
+		if n := len(e.attempts); n > 0 {
+			where += fmt.Sprintf(" on worker %q", e.attempts[n-1].worker)
+		}
 		if why, unserved := c.unavailable(e); unserved {
 			where += "; " + why.Message
 		}
-		if n := len(e.attempts); n > 0 {
-			where += " on " + e.attempts[n-1].worker
+		if e.state == running {
+			if awaits := e.item.Profile().Awaits(); awaits != "" {
+				where, blame = where+"; its reward was "+awaits, rewards.BlameDependency
+			}
 		}
 		if e.state == awaitsGroup {
 			where = e.awaited()
@@ -147,7 +152,7 @@ func (c *core) look(now time.Time, e *entry, fx *effects) (wire.Ticket, bool) {
 		c.settle(now, e, &wire.Result{
 			Outcome: rewards.OutcomeExpired,
 			Errors: []rewards.ComponentError{{
-				Class: rewards.Expired, Message: e.lateness() + where, Blame: rewards.BlameNobody,
+				Class: rewards.Expired, Message: e.lateness() + where, Blame: blame,
 			}},
 		}, fx)
 		if e.state == awaitsMean { // its group may outlive it, its deadline does not

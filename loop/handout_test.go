@@ -190,7 +190,7 @@ func broken(t *testing.T, policy string, test func(t *testing.T, s *stage, p *pe
 		hung := p.result(t, "s1-6")
 		assert.Equal(t, rewards.OutcomeExpired, hung.Outcome)
 		assert.Contains(t, hung.Errors[0].Message, "step 1 (train) ended at its deadline")
-		assert.Contains(t, hung.Errors[0].Message, "running on w0")
+		assert.Contains(t, hung.Errors[0].Message, `running on worker "w0"`)
 		late := rowOf(1, 7)
 		p.send(t, late)
 		assert.Equal(t, rewards.Rejected, p.result(t, late.ID).Outcome, "too late")

@@ -276,6 +276,29 @@ func TestASampleFailsWithTheReasonAfterAllItsWaitsTogether(t *testing.T) {
 	})
 }
 
+func TestASampleThatExpiresWhileItsEngineIsDownSaysSo(t *testing.T) {
+	t.Parallel()
+	e := &outage.Engine{}
+	first := component(func(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
+		if sample.ID == "hung" {
+			return hanging(ctx, sample)
+		}
+		return rewards.Score{Value: 1}, nil
+	})
+	m := minutes(t, first, rewards.Component{Key: "judge", Weight: 1, Required: true, Scorer: outage.NewLink(e)})
+	onStage(t, rig.Options{Workers: 1, Worker: rig.Settings{Places: 4}, Profiles: map[string]*rewards.Manager{"": m}}, func(t *testing.T, s *stage) {
+		t.Helper()
+		hung := s.submitTo(t, "", "hung", 30*time.Second)
+		time.Sleep(time.Second)
+		e.Down(true)
+		s.submitTo(t, "", "y", time.Minute) // shows the worker that the engine is down
+		res := result(t, hung)
+		require.Equal(t, rewards.OutcomeExpired, res.Outcome, "%v", res.Errors)
+		require.Equal(t, rewards.BlameDependency, res.Errors[0].Blame)
+		require.Contains(t, res.Errors[0].Message, `it was running on worker "w0"; its reward was waiting for e`)
+	})
+}
+
 func TestByDefaultASampleFailsALittleBeforeItsDeadline(t *testing.T) {
 	t.Parallel()
 	e := &outage.Engine{}

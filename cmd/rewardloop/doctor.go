@@ -158,6 +158,7 @@ func (x *exam) all(ctx context.Context) []check {
 	}
 	add(func(context.Context) check { return x.modelFiles() })
 	add(x.tesseract)
+	add(x.videos)
 	out = append(out, x.readings(ctx)...)
 	add(x.python)
 	add(func(context.Context) check { return jpegSize() })

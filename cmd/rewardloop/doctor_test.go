@@ -196,3 +196,19 @@ func TestTheDoctorMissesAFolderForTemporaryFiles(t *testing.T) {
 	require.Equal(t, exitFailure, got.code)
 	require.Equal(t, stateMissing, checks["temporary files"].State)
 }
+
+func TestTheDoctorDecodesAClip(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("ffmpeg"); err != nil {
+		t.Skip("SKIPPED: no ffmpeg")
+	}
+	_, checks := examined(t, "testdata/cfg.yaml", withoutModels(t))
+	require.Equal(t, stateOK, checks["ffmpeg"].State, checks["ffmpeg"].Detail)
+	require.Contains(t, checks["ffmpeg"].Detail, "decoded a clip of 2 frames")
+	_, checks = examined(t, "testdata/cfg.yaml", withoutModels(t), "++pool.decode.ffmpeg=/bin/false")
+	require.Equal(t, stateMissing, checks["ffmpeg"].State)
+	require.Contains(t, checks["ffmpeg"].Detail, "/bin/false: ")
+	_, checks = examined(t, "testdata/cfg.yaml", withoutModels(t), "++pool.decode.ffmpeg=off")
+	require.Equal(t, stateOK, checks["ffmpeg"].State)
+	require.Contains(t, checks["ffmpeg"].Detail, "are refused")
+}

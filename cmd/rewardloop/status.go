@@ -11,13 +11,14 @@ import (
 
 	"github.com/rewardloop/rewardloop/loop"
 	"github.com/rewardloop/rewardloop/rewards"
+	"github.com/rewardloop/rewardloop/store"
 	"github.com/rewardloop/rewardloop/wire"
 )
 
 const statusText = `
 Says on one screen how a server fares: whether it is ready, or why not; how each
-reward fares; the workers; the samples that wait, and for whom; and what failed
-last. Exits with 1 if the server is not ready.`
+reward fares; the workers; the samples that wait, and for whom; what failed
+last; and whether results are kept. Exits with 1 if the server is not ready.`
 
 // maxPending is how many samples without a result status asks for, and shownPending how many
 // of them and of the failures it prints.
@@ -45,6 +46,7 @@ type serverStatus struct {
 	Breakers []loop.BreakerInfo `json:"breakers"`
 	Pending  pendingList        `json:"pending"`
 	Failures failureList        `json:"failures"`
+	Store    store.State        `json:"store"`
 }
 
 // pendingList is what GET /v1/pending answers.
@@ -87,6 +89,9 @@ func statusCommand(e *env) *cobra.Command {
 func statusOf(ctx context.Context, server *serverFlags) (*serverStatus, error) {
 	s := &serverStatus{Server: server.address, Reasons: []string{}}
 	var ready readiness
+	var seen struct {
+		Store store.State `json:"store"`
+	}
 	for _, q := range []struct {
 		path string
 		into any
@@ -97,6 +102,7 @@ func statusOf(ctx context.Context, server *serverFlags) (*serverStatus, error) {
 		{"/v1/workers", s, 0},
 		{fmt.Sprintf("/v1/pending?limit=%d", maxPending), &s.Pending, 0},
 		{"/v1/failures", &s.Failures, 0},
+		{"/v1/overview", &seen, 0},
 	} {
 		if err := server.get(ctx, q.path, q.into, q.also); err != nil {
 			return nil, err
@@ -105,6 +111,7 @@ func statusOf(ctx context.Context, server *serverFlags) (*serverStatus, error) {
 	if ready.Ready == nil {
 		return nil, fmt.Errorf("%s does not say whether it is ready: is it a rewardloop?", server.address)
 	}
+	s.Store = seen.Store
 	s.Ready, s.Rewards = *ready.Ready, append([]loop.Progress{}, ready.Rewards...)
 	s.Reasons = append(s.Reasons, ready.Reasons...)
 	return s, nil
@@ -140,6 +147,7 @@ func (s *serverStatus) print(e *env) {
 	}
 	s.printPending(e)
 	s.printFailures(e)
+	s.printStore(e)
 }
 
 func (s *serverStatus) printPending(e *env) {
@@ -164,6 +172,21 @@ func (s *serverStatus) printFailures(e *env) {
 	}
 	if len(list) > 0 {
 		fmt.Fprintln(w, "  `rewardloop failures` lists them all")
+	}
+}
+
+func (s *serverStatus) printStore(e *env) {
+	if !s.Store.On {
+		fmt.Fprintln(e.stdout, "\nstore: off, no result is kept")
+		return
+	}
+	fmt.Fprintf(e.stdout, "\nstore: %s in %s, %.1f of %.1f GiB\n", rewards.Count(int(s.Store.Rows), "result"), s.Store.File,
+		float64(s.Store.Bytes)/(1<<30), float64(s.Store.LimitBytes)/(1<<30))
+	if s.Store.Error != "" {
+		fmt.Fprintf(e.stdout, "  %s%s\n", e.colour(red, "results cannot be written"), because(oneLine(s.Store.Error)))
+	}
+	if s.Store.Dropped > 0 {
+		fmt.Fprintf(e.stdout, "  %s left out since the server started\n", rewards.Count(int(s.Store.Dropped), "result")) //nolint:gosec // a count
 	}
 }
 

@@ -152,6 +152,7 @@ func TestTheStatusOfAServerThatIsNotReadySaysWhy(t *testing.T) {
 			"/v1/workers":  `{"workers": [{"id": "w0", "state": "sick", "busy": 1}], "breakers": [{"worker": "w0", "reward": "judge", "reason": "5 in a row"}]}`,
 			"/v1/pending":  `{"total": 7, "held_bytes": 1048576, "samples": [{"id": "s-1", "run": "r", "step": 2, "stage": "queued", "age_ms": 2000, "waits": "no worker takes it"}]}`,
 			"/v1/failures": `{"total": 3, "failures": [{"reward": "judge", "class": "internal", "count": 3, "message": "f.py:f: ValueError: row 7\nTraceback"}]}`,
+			"/v1/overview": `{"store": {"on": true, "file": "kept.db", "rows": 74, "limit_bytes": 2147483648, "dropped": 5, "error": "database or disk is full (13)"}}`,
 		}
 		if r.URL.Path == "/readyz" {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -166,6 +167,7 @@ func TestTheStatusOfAServerThatIsNotReadySaysWhy(t *testing.T) {
 		"  v9  not ready\n  none of 1 workers is ready\n", "  judge  stopped, 7 waiting, 0 with workers: its engine is down\n",
 		"workers: 1, with 1 sample\n  w0  sick\n  w0  gets no samples of judge: 5 in a row\n",
 		"pending: 7 samples, 1.0 MiB\n  run r, step 2, s-1  queued for 2s: no worker takes it\n", "failures: 3 in all\n", "3 × judge internal: f.py:f: ValueError: row 7\n",
+		"store: 74 results in kept.db, 0.0 of 2.0 GiB\n  results cannot be written: database or disk is full (13)\n  5 results left out since the server started\n",
 	} {
 		require.Contains(t, got.stdout, part)
 	}
