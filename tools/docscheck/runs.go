@@ -15,7 +15,6 @@ func testRuns() []testRun {
 		{"README.md", "", "sh", "TestEveryCommandOfTheReadmeIsRun"},
 		{"README.md", "", "json", "TestEveryCommandOfTheReadmeIsRun"},
 		{"README.md", "Your own reward", "", "TestReadmeShowsAPythonRewardThatScores"},
-		{"README.md", "Plug it into the trainer", "python", "TestReadmeShowsThePythonClientThatIsTested"},
 		{"docs/write-a-scorer.md", "", "", "TestEveryBlockOfWriteAScorerRuns"},
 		{"docs/compose.md", "", "yaml", "TestEveryConfigurationOfTheComposePageIsValid"},
 		{"docs/scale-out.md", "One gateway", "sh", "TestTheMachinesOfTheScaleOutPageMeet"},
