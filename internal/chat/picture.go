@@ -58,17 +58,6 @@ func PictureDocs(format, formatDoc, resize string) []rewards.Option {
 	}
 }
 
-// EvenFrames are n frames of count, or all, at floor(i·count/n), each once: as
-// UnifiedReward's read_video_frames picks them.
-func EvenFrames(n, count int) []int {
-	var frames []int
-	n = min(n, count)
-	for i := range n {
-		frames = append(frames, i*count/n)
-	}
-	return frames
-}
-
 // Encode makes a part of a frame of m, which has been decoded to px. Format stands in
 // for ImageFormat.
 func (p *Pictures) Encode(m *rewards.Media, px *rewards.Pixels, frame int, format string) (Part, error) {

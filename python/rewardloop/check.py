@@ -81,6 +81,11 @@ def specification(args: argparse.Namespace) -> dict[str, Any]:
         if name:
             raise ValueError(f"{args.path} names a function, and so does --name: leave one of them out")
         path, name = before, after
+    if path.startswith(("scorer://", "builtin://")):
+        raise ValueError(
+            f"{path} names a reward that ships and no file: name it in a configuration and try it with the program: "
+            "rewardloop try KEY cfg.yaml --image picture.jpg"
+        )
     if not path.startswith("pkg://"):
         path = os.path.abspath(path.removeprefix("file://"))
         if not path.endswith(".py") or not os.path.isfile(path):

@@ -222,6 +222,7 @@ class FoundTest(CheckCase):
         for args, line in (
             (("nowhere.py",), "nowhere.py is no Python file"),
             ((self.folder,), "is no Python file"),
+            (("scorer://clap",), "rewardloop try KEY cfg.yaml"),
             ((self.file, "--extra-info", "[1]"), "--extra-info [1]: want an object"),
             ((self.file, "--ground-truth", "{x"), "begins as JSON and is none"),
             ((self.file, "--set", "bonus"), "--set bonus: want key=value"),
