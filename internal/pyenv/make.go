@@ -27,6 +27,7 @@ const (
 	Resolving  Stage = "resolving"  // which packages are meant
 	Waiting    Stage = "waiting"    // for another maker
 	Installing Stage = "installing" // Bytes are on the disk
+	Fetching   Stage = "fetching"   // of Pack: the wheels of Note; Bytes are on the disk
 	Noted      Stage = "noted"      // Note is for people
 )
 
@@ -385,7 +386,7 @@ func (m *maker) fill(ctx context.Context, r resolver, plan Plan, l *os.File) (to
 	if err := os.WriteFile(lock, []byte(strings.Join(options, "\n")+"\n"+pins(plan.Packages)), 0o600); err != nil { // an address in it may have a password
 		return "", fmt.Errorf("environments: %w", err)
 	}
-	ended := m.follow(plan.Dir)
+	ended := m.follow(Installing, filepath.Base(plan.Dir), plan.Dir)
 	defer ended()
 	j := job{what: "installing into " + plan.Dir, class: ErrInstall, dir: m.spec.Dir, temp: m.temp, held: l}
 	uv, missing := exec.LookPath("uv")
@@ -411,7 +412,7 @@ func (m *maker) fill(ctx context.Context, r resolver, plan Plan, l *os.File) (to
 
 // follow tells how a folder grows, until it is told to stop. A large environment has some 50,000
 // files, which are counted in half a second.
-func (m *maker) follow(dir string) (stop func()) {
+func (m *maker) follow(stage Stage, what, dir string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { // ends with stop, which waits for it
@@ -419,7 +420,7 @@ func (m *maker) follow(dir string) (stop func()) {
 		tick := time.NewTicker(5 * time.Second)
 		defer tick.Stop()
 		for {
-			m.o.Progress(Event{Stage: Installing, Note: filepath.Base(dir), Bytes: treeSize(dir) + treeSize(m.temp)})
+			m.o.Progress(Event{Stage: stage, Note: what, Bytes: treeSize(dir) + treeSize(m.temp)})
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

@@ -112,7 +112,7 @@ func (m *maker) pack(ctx context.Context, dir string) (p Packed, err error) {
 	if err != nil || len(p.Packages) == 0 {
 		return p, err
 	}
-	if p.Wheels, err = m.wheels(ctx, r, lines, dir, p.Packages); err != nil {
+	if p.Wheels, err = m.wheels(ctx, r, p.Name, lines, dir, p.Packages); err != nil {
 		return p, err
 	}
 	return p, nil
@@ -150,14 +150,14 @@ func (m *maker) locked(e Env) (string, error) {
 }
 
 // wheels downloads what a lock names, and returns the name of each package's file.
-func (m *maker) wheels(ctx context.Context, r resolver, lines, dir string, all []Package) ([]string, error) {
+func (m *maker) wheels(ctx context.Context, r resolver, name, lines, dir string, all []Package) ([]string, error) {
 	into := filepath.Join(m.temp, "wheels")
 	lock := filepath.Join(m.temp, lockName)
 	_, options := r.absolute()
 	if err := os.WriteFile(lock, []byte(strings.Join(options, "\n")+"\n"+lines), 0o600); err != nil { // an address in it may have a password
 		return nil, fmt.Errorf("environments: %w", err)
 	}
-	ended := m.follow(into)
+	ended := m.follow(Fetching, "the wheels of "+name, dir)
 	j := job{what: "downloading the wheels of " + cmp.Or(m.spec.File, "the requirements"), class: ErrInstall, dir: m.spec.Dir, temp: m.temp, held: m.held, file: lock, call: "the lock"}
 	_, err := j.run(ctx, m.tool, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest", into, "-r", lock)
 	ended()
