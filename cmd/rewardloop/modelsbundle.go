@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -389,7 +390,7 @@ func (c *bundleCall) packEnvironments(ctx context.Context, scratch string) error
 	var faults []error
 	asks := &envMake{env: c.env, store: c.envs, yes: c.yes}
 	for i, w := range c.wanted {
-		dir := filepath.Join(scratch, fmt.Sprint(i))
+		dir := filepath.Join(scratch, strconv.Itoa(i))
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
 		}

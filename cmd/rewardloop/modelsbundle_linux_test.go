@@ -28,7 +28,7 @@ if bundle:
         if "unreachable" not in str(e):
             sys.exit(f"there is a route: {e}")
     subprocess.run([program, "models", "unbundle", bundle], check=True, stdout=sys.stderr)
-server = subprocess.Popen([program, "serve", "-c", "cfg.yaml"], stderr=subprocess.PIPE, text=True)
+server = subprocess.Popen([program, "serve", "-c", "cfg.yaml"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 try:
     said, address = "", None
     for line in server.stderr:
@@ -173,6 +173,7 @@ func TestABundleServesInANetworkNamespaceWithoutARoute(t *testing.T) {
 }
 
 func TestADiskWithoutRoomForABundleIsRefusedBeforeTheFirstByte(t *testing.T) {
+	t.Parallel()
 	folder := bundled(t)
 	dir := SmallDisk(t, 1<<20)
 	got := modelsIn(t.Context(), map[string]string{"REWARDLOOP_MODELS": dir, "REWARDLOOP_ENVS": t.TempDir()}, "unbundle", folder)

@@ -30,8 +30,10 @@ var (
 const (
 	// ManifestName is the name of the manifest beside the parts.
 	ManifestName = "bundle.json"
-	// DefaultPart is how many bytes a part has unless [Options] say otherwise, and MaxPart the most.
-	DefaultPart, MaxPart = 24 << 20, 64 << 30
+	// DefaultPart is the most bytes of a part unless [Options] say otherwise.
+	DefaultPart = 24 << 20
+	// MaxPart is the most bytes that a part may have.
+	MaxPart = 64 << 30
 	// DefaultLimit is the most bytes that the files of a bundle have unless somebody says otherwise.
 	DefaultLimit = 16 << 30
 	// Format is the version of the format that is written and read.

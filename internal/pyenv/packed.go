@@ -32,9 +32,6 @@ type Packed struct {
 	Wheels []string `json:"wheels"`
 }
 
-// ErrPlatform: what was packed is for machines or Pythons of another kind.
-var ErrPlatform = errors.New("of another platform")
-
 // Scratch returns a folder for what is on its way into the store. It is removed by release, or by
 // the next maker where the process was killed.
 func (s Store) Scratch() (dir string, release func(), err error) {
