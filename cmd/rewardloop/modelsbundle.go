@@ -115,7 +115,7 @@ type bundleCall struct {
 
 func modelsBundleCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "bundle [-c cfg.yaml | NAME...] --out FOLDER [flags] [key=value...]", DisableFlagsInUseLine: true,
+		Use: "bundle [-c cfg.yaml | NAME...] --out FOLDER [flags]", DisableFlagsInUseLine: true,
 		Short: "pack what a machine without a network needs",
 		Long:  bundleText, Example: "rewardloop models bundle -c cfg.yaml --out bundle --dry-run\nrewardloop models bundle ppocr-v4-mobile --out bundle --dry-run",
 	}
