@@ -3,6 +3,7 @@ package models
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 )
 
@@ -53,4 +54,13 @@ func tail(text string, limit int) string {
 		text = "…" + strings.ToValidUTF8(text[len(text)-limit:], "")
 	}
 	return text
+}
+
+// Unreachable reports whether an error of a pull is that its source cannot be reached at all.
+func Unreachable(err error) bool {
+	if !errors.Is(err, errFetch) && !errors.Is(err, errStalled) && !errors.Is(err, errOffline) {
+		return false
+	}
+	_, dial := errors.AsType[*net.OpError](err)
+	return dial || errors.Is(err, errStalled) || errors.Is(err, errOffline) || strings.Contains(err.Error(), "pip download")
 }

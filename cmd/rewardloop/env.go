@@ -174,7 +174,7 @@ func (c *envMake) makeAll(ctx context.Context, wanted []wantedEnv) error {
 			faults = append(faults, wrong(err))
 			continue
 		case err != nil:
-			faults = append(faults, keyed(w.Keys, err))
+			faults = append(faults, keyed(w.Keys, unreachable(err)))
 			continue
 		}
 		w.Env, w.Here = made, !shown.made

@@ -32,7 +32,7 @@ func newEnvProgress(out io.Writer, bar bool) *envProgress {
 
 // event is pyenv.Options.Progress.
 func (p *envProgress) event(e pyenv.Event) {
-	if e.Stage != pyenv.Installing {
+	if e.Stage != pyenv.Installing && e.Stage != pyenv.Fetching {
 		p.end()
 		p.stage = e.Stage
 		if e.Stage == pyenv.Noted {
@@ -44,12 +44,12 @@ func (p *envProgress) event(e pyenv.Event) {
 	}
 	now := p.now()
 	first := p.stage != e.Stage
-	p.made = true
+	p.made = p.made || e.Stage == pyenv.Installing
 	if !first && now.Sub(p.shown) < p.every {
 		return
 	}
 	p.stage, p.shown = e.Stage, now
-	text := "installing " + e.Note
+	text := string(e.Stage) + " " + e.Note
 	if !first {
 		text += ": " + megabytes(e.Bytes) + " on the disk"
 	}

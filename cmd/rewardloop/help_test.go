@@ -170,6 +170,9 @@ func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
 				case "worker":
 					joinExample(t, dir, line)
 					continue
+				case "unbundle":
+					stick, to := put(t, dir, "scorer.onnx", []byte("weights")), map[string]string{"REWARDLOOP_MODELS": t.TempDir(), "REWARDLOOP_ENVS": t.TempDir()}
+					require.Equal(t, exitOK, modelsIn(t.Context(), to, "bundle", stick, "--out", filepath.Join(dir, "bundle")).code)
 				case "demo":
 					golden, err := filepath.Abs(filepath.Join("..", "..", "testdata", "golden", "ocr"))
 					require.NoError(t, err)

@@ -26,7 +26,10 @@ first pull and held to from then on.
 
 A model that nobody offers in ONNX has a command that exports it in place of
 files: list NAME shows it, and pull answers with it. docs/models.md says more of
-every model.`
+every model.
+
+For a machine without a network, bundle packs what a configuration needs, and
+unbundle puts it in its place there.`
 
 const modelsExample = `
 rewardloop models list
@@ -49,7 +52,7 @@ func modelsCommand(e *env) *cobra.Command {
 		Use: "models", GroupID: groupPrepare, DisableFlagsInUseLine: true,
 		Short: "bring the model files that rewards need, and check them",
 		Long:  modelsText, Example: modelsExample,
-	}, modelsListCommand(e), modelsPullCommand(e), modelsVerifyCommand(e))
+	}, modelsListCommand(e), modelsPullCommand(e), modelsVerifyCommand(e), modelsBundleCommand(e), modelsUnbundleCommand(e))
 }
 
 // newModelsCall gives a command its folder and its names.

@@ -147,6 +147,7 @@ func TestTheWayToAMachineWithoutANetworkIsWalked(t *testing.T) {
 	require.NotEmpty(t, asked())
 	srv.Close()
 	require.Contains(t, script(blocks[1][1]), "nothing was downloaded")
+	// What is here was unbundled, not pulled.
 	exported := "export REWARDLOOP_MODELS=$PWD/offline/models\n"
 	said := script(exported + blocks[2][1])
 	require.Contains(t, said, "DIFFERS  smolvlm-256m/config.json\n")

@@ -18,6 +18,7 @@ type pullProgress struct {
 	bar   bool
 	every time.Duration
 	now   func() time.Time
+	doing string // what it says of a file that begins
 
 	model  models.Model
 	file   string    // being transferred
@@ -32,7 +33,7 @@ type pullProgress struct {
 // newPullProgress tells of one model. Before anything of it is downloaded it says
 // what, how big and under which licence.
 func newPullProgress(out io.Writer, bar bool, m models.Model) *pullProgress {
-	p := &pullProgress{out: out, bar: bar, every: lineEvery, now: time.Now, model: m}
+	p := &pullProgress{out: out, bar: bar, every: lineEvery, now: time.Now, doing: "downloading", model: m}
 	if bar {
 		p.every = barEvery
 	}
@@ -85,7 +86,7 @@ func (p *pullProgress) transfer(e models.Event) {
 	if what != p.file {
 		p.file, p.begun, p.first, p.shown = what, now, e.Done, now
 		if !p.bar {
-			p.line("%s: downloading", what)
+			p.line("%s: %s", what, p.doing)
 		}
 		return
 	}

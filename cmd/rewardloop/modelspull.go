@@ -19,8 +19,8 @@ import (
 const pullText = `
 Makes models be here, whole and with the right sum. What is here already is
 compared and not asked for again, so pull needs a network only for what is
-missing: on a machine without one, copy the folder from another, or pull the
-files from a stick by their paths. Files of hf:// sources that the cache of
+missing: a machine without one takes what models bundle packs on another, or
+single files from a stick by their paths. Files of hf:// sources that the cache of
 Hugging Face's library has (HF_HUB_CACHE, HF_HOME) are taken from there, and
 those that are downloaded are kept there, once, if it is on the disk of the
 models. A transfer that breaks off goes on from there the next time (pip begins
@@ -102,7 +102,7 @@ func (c *modelsCall) pull(ctx context.Context) error {
 			break
 		}
 	}
-	return errors.Join(faults...)
+	return unreachable(errors.Join(faults...))
 }
 
 func (c *modelsCall) pullOne(ctx context.Context, m models.Model) error {

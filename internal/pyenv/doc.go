@@ -21,5 +21,9 @@
 //  6. A maker that is killed leaves a folder without that file. Its children hold the lock
 //     until they have ended too; then the next maker clears the folder.
 //
+// Where there is no network, [Store.Unpack] makes the environment of a Spec out of the wheels that
+// [Store.Pack] has downloaded elsewhere, on the same platform. It asks no index, and a configuration
+// finds the environment as one that was made here.
+//
 // A lock is a flock on a file that the children inherit; the kernel lets go of it.
 package pyenv

@@ -27,6 +27,8 @@ var (
 	ErrInstall = errors.New("the packages cannot be installed")
 	// ErrRefused: Options.Agree did not agree.
 	ErrRefused = errors.New("nothing was downloaded")
+	// ErrPlatform: what was packed is for machines or Pythons of another kind.
+	ErrPlatform = errors.New("of another platform")
 	// ErrBusy: another process makes or uses the environment.
 	ErrBusy = errors.New("the environment is busy")
 	// ErrUnknown: there is no environment of that name.

@@ -27,6 +27,7 @@ const (
 	Resolving  Stage = "resolving"  // which packages are meant
 	Waiting    Stage = "waiting"    // for another maker
 	Installing Stage = "installing" // Bytes are on the disk
+	Fetching   Stage = "fetching"   // of Pack: the wheels of Note; Bytes are on the disk
 	Noted      Stage = "noted"      // Note is for people
 )
 
@@ -76,29 +77,15 @@ type maker struct {
 	tool string // a Python with pip; "": there are no packages
 	temp string
 	held *os.File // the lock of temp
+	// links replace the options of the index in what installs; nil: those of spec.
+	links []string
 }
 
 // Make makes the environment of a Spec, or returns the one that is made. The error wraps a class
 // of this package and says what was wrong, where, and what to do.
 func (s Store) Make(ctx context.Context, spec Spec, o Options) (Env, error) {
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
-	o.Patience = cmp.Or(o.Patience, o.Timeout)
-	tell, telling := o.Progress, sync.Mutex{}
-	o.Progress = func(e Event) {
-		telling.Lock()
-		defer telling.Unlock()
-		if tell != nil {
-			tell(e)
-		}
-	}
-	if o.Free == nil {
-		o.Free = models.FreeSpace
-	}
-	if o.Client == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
-		defer transport.CloseIdleConnections()
-		o.Client = &http.Client{Transport: transport}
-	}
+	o, done := o.complete()
+	defer done()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("%w: not done after %v; what has come is in the cache of pip or uv", ErrInstall, o.Timeout))
 	defer cancel()
 	if err := spec.Validate(); err != nil {
@@ -108,7 +95,9 @@ func (s Store) Make(ctx context.Context, spec Spec, o Options) (Env, error) {
 		return e, e.copyLock(o.Lock)
 	}
 	m := &maker{Store: s, spec: spec, o: o}
-	return m.make(ctx)
+	var e Env
+	err := m.within(func() (err error) { e, err = m.make(ctx); return err })
+	return e, err
 }
 
 // copyLock writes the lock of an environment to a file; "": nowhere.
@@ -126,19 +115,30 @@ func (e Env) copyLock(path string) error {
 	return nil
 }
 
+// complete fills in what is not set; done closes what it opened.
+func (o Options) complete() (all Options, done func()) {
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Patience = cmp.Or(o.Patience, o.Timeout)
+	tell, telling := o.Progress, sync.Mutex{}
+	o.Progress = func(e Event) {
+		telling.Lock()
+		defer telling.Unlock()
+		if tell != nil {
+			tell(e)
+		}
+	}
+	if o.Free == nil {
+		o.Free = models.FreeSpace
+	}
+	done = func() {}
+	if o.Client == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
+		o.Client, done = &http.Client{Transport: transport}, transport.CloseIdleConnections
+	}
+	return o, done
+}
+
 func (m *maker) make(ctx context.Context) (e Env, err error) {
-	abs, err := filepath.Abs(m.Dir)
-	if err != nil {
-		return e, fmt.Errorf("environments: %s: %w", m.Dir, err)
-	}
-	m.Dir = abs
-	if err := os.MkdirAll(filepath.Join(m.Dir, specsDir), 0o755); err != nil {
-		return e, fmt.Errorf("environments: %w: REWARDLOOP_ENVS names another folder", err)
-	}
-	if err := m.openTemp(); err != nil {
-		return e, fmt.Errorf("environments: %w", err)
-	}
-	defer m.closeTemp()
 	if m.py, err = m.find(ctx, m.spec.Python); err != nil {
 		return e, err
 	}
@@ -379,11 +379,14 @@ func (m *maker) fill(ctx context.Context, r resolver, plan Plan, l *os.File) (to
 		return "venv", nil
 	}
 	_, options := r.absolute()
+	if m.links != nil {
+		options = m.links
+	}
 	lock := filepath.Join(m.temp, lockName)
 	if err := os.WriteFile(lock, []byte(strings.Join(options, "\n")+"\n"+pins(plan.Packages)), 0o600); err != nil { // an address in it may have a password
 		return "", fmt.Errorf("environments: %w", err)
 	}
-	ended := m.follow(plan.Dir)
+	ended := m.follow(Installing, filepath.Base(plan.Dir), plan.Dir)
 	defer ended()
 	j := job{what: "installing into " + plan.Dir, class: ErrInstall, dir: m.spec.Dir, temp: m.temp, held: l}
 	uv, missing := exec.LookPath("uv")
@@ -409,7 +412,7 @@ func (m *maker) fill(ctx context.Context, r resolver, plan Plan, l *os.File) (to
 
 // follow tells how a folder grows, until it is told to stop. A large environment has some 50,000
 // files, which are counted in half a second.
-func (m *maker) follow(dir string) (stop func()) {
+func (m *maker) follow(stage Stage, what, dir string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { // ends with stop, which waits for it
@@ -417,7 +420,7 @@ func (m *maker) follow(dir string) (stop func()) {
 		tick := time.NewTicker(5 * time.Second)
 		defer tick.Stop()
 		for {
-			m.o.Progress(Event{Stage: Installing, Note: filepath.Base(dir), Bytes: treeSize(dir) + treeSize(m.temp)})
+			m.o.Progress(Event{Stage: stage, Note: what, Bytes: treeSize(dir) + treeSize(m.temp)})
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/rewardloop/rewardloop/internal/infer"
+	"github.com/rewardloop/rewardloop/models"
 )
 
 // LibraryEnv is the environment variable that names the library.
@@ -71,8 +72,8 @@ func (l Library) Providers() []string {
 // Find looks for the library and loads nothing. A file or folder that was
 // configured, or named in the environment variable ONNXRUNTIME_SHARED_LIBRARY_PATH,
 // is the only one looked at; otherwise it is the first good one in .cache/ort
-// below the working directory and below the folder above the program's, in
-// /opt/onnxruntime/lib, in /usr/local/lib, in the system's folder of libraries, and in the package
+// below the working directory and below the folder above the program's, in the folder
+// onnxruntime beside that of the models, in /opt/onnxruntime/lib, in /usr/local/lib, in the system's folder of libraries, and in the package
 // onnxruntime of the Python environments that FindCUDA knows.
 // The error wraps infer.ErrUnavailable, lists the places and says what to do.
 func Find(configured string) (Library, error) {
@@ -95,6 +96,9 @@ func places(sites []string) []place {
 		}
 		all = append(all, place{"the program's folder", filepath.Join(filepath.Dir(exe), "..", cache)})
 	}
+	if kept := Kept(os.LookupEnv); kept != "" {
+		all = append(all, place{"a bundle", kept})
+	}
 	all = append(all, place{"a default", "/opt/onnxruntime/lib"}, place{"a default", "/usr/local/lib"})
 	if triple := triple(); triple != "" {
 		all = append(all, place{"a default", filepath.Join("/usr/lib", triple)})
@@ -107,8 +111,34 @@ func places(sites []string) []place {
 	return all
 }
 
+// Kept is where `rewardloop models unbundle` puts the library: the folder onnxruntime beside that of
+// the models; "": there is none.
+func Kept(getenv func(string) (string, bool)) string {
+	store, err := models.FromEnvironment(getenv)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(filepath.Clean(store.Dir)), "onnxruntime")
+}
+
+// Files are the paths of the library and of what belongs to it in its folder: the providers and the
+// licences. The library comes last.
+func (l Library) Files() (all []string) {
+	names := []string{"LICENSE", "ThirdPartyNotices.txt", sharedFile}
+	if l.CUDA {
+		names = append(names, cudaFile)
+	}
+	for _, name := range names {
+		if path := filepath.Join(filepath.Dir(l.Path), name); exists(path) {
+			all = append(all, path)
+		}
+	}
+	return append(all, l.Path)
+}
+
 // remedy ends the errors of Find.
-const remedy = "`make ort` puts version " + release + " below .cache/ort of the clone; another one is named by the configuration or by " + LibraryEnv
+const remedy = "`make ort` puts version " + release + " below .cache/ort of the clone; another one is named by the configuration or by " + LibraryEnv +
+	"; for a machine without a network `rewardloop models bundle` brings it"
 
 // find returns the first library that will do, for a card one with its provider.
 func find(configured, env string, defaults []place, cuda bool) (Library, error) {

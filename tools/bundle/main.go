@@ -18,8 +18,8 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/rewardloop/rewardloop/internal/bundle"
 	"github.com/rewardloop/rewardloop/tools/bundle/fatbin"
-	"github.com/rewardloop/rewardloop/tools/bundle/parts"
 )
 
 const usage = `usage: bundle pack FOLDER PARTS NAME | bundle check PARTS | bundle join PARTS ROOT | bundle thin ARCHITECTURE LIBRARY...`

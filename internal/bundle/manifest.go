@@ -30,8 +30,12 @@ var (
 const (
 	// ManifestName is the name of the manifest beside the parts.
 	ManifestName = "bundle.json"
-	// MaxPart is the most bytes of a part, 24 MiB, and the default.
-	MaxPart = 24 << 20
+	// DefaultPart is the most bytes of a part unless [Options] say otherwise.
+	DefaultPart = 24 << 20
+	// MaxPart is the most bytes that a part may have.
+	MaxPart = 64 << 30
+	// DefaultLimit is the most bytes that the files of a bundle have unless somebody says otherwise.
+	DefaultLimit = 16 << 30
 	// Format is the version of the format that is written and read.
 	Format = 1
 
@@ -84,7 +88,7 @@ func (m Manifest) id() [sha256.Size]byte {
 
 // Read reads and checks the manifest of the bundle in a folder, and nothing else of it. The
 // error wraps ErrManifest, ErrPath, ErrLink or ErrBomb. Limit is the most bytes that all files
-// together may have; 0: 16 GiB.
+// together may have; 0: DefaultLimit.
 func Read(folder string, limit int64) (Manifest, error) {
 	file, err := os.Open(filepath.Join(folder, ManifestName))
 	if err != nil {
@@ -146,7 +150,7 @@ func parse(text []byte, limit int64) (m Manifest, err error) {
 // checkFiles holds a list of files to what may be unpacked.
 func checkFiles(files []Entry, limit int64) error {
 	if limit == 0 {
-		limit = 16 << 30
+		limit = DefaultLimit
 	}
 	taken := map[string]bool{} // true: a file, false: a folder
 	var sum int64

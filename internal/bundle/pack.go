@@ -37,8 +37,14 @@ type File struct {
 type Options struct {
 	// Name begins the names of the parts: small letters, digits, dots and lines.
 	Name string
-	// PartSize is the most bytes of a part, 64 bytes to MaxPart; 0: MaxPart.
+	// PartSize is the most bytes of a part, 64 bytes to MaxPart; 0: DefaultPart.
 	PartSize int64
+	// Limit is the most bytes that all files together may have; 0: DefaultLimit.
+	Limit int64
+	// Fast compresses in a hundredth of the time and less: for weights, which hardly become smaller.
+	Fast bool
+	// Progress is told how many bytes of all files are packed; nil: nobody.
+	Progress func(done int64)
 }
 
 // Tree lists the regular files below a folder, in the order of their names. Anything else in
@@ -61,7 +67,7 @@ func Tree(folder string) (files []File, err error) {
 // Pack writes a bundle of the files, in their order, into a folder that holds none of that name
 // yet. Like files go best one behind the other. On an error it removes what it wrote.
 func Pack(ctx context.Context, folder string, o Options, files []File) (m Manifest, err error) {
-	o.PartSize = cmp.Or(o.PartSize, MaxPart)
+	o.PartSize = cmp.Or(o.PartSize, DefaultPart)
 	m = Manifest{Format: Format, Name: o.Name}
 	if !nameForm.MatchString(o.Name) || o.PartSize < 64 || o.PartSize > MaxPart {
 		return m, fmt.Errorf("bundle: name %q and parts of %d bytes, want a name in small letters and 64 to %d bytes", o.Name, o.PartSize, MaxPart)
@@ -76,7 +82,7 @@ func Pack(ctx context.Context, folder string, o Options, files []File) (m Manife
 		}
 		m.Files = append(m.Files, e)
 	}
-	if err := checkFiles(m.Files, 0); err != nil {
+	if err := checkFiles(m.Files, o.Limit); err != nil {
 		return m, err
 	}
 	id := m.id()
@@ -90,7 +96,7 @@ func Pack(ctx context.Context, folder string, o Options, files []File) (m Manife
 			err = errors.Join(err, c.discard())
 		}
 	}()
-	if err := c.fill(files); err != nil {
+	if err := c.fill(files, o); err != nil {
 		return m, err
 	}
 	text, err := json.MarshalIndent(m, "", " ")
@@ -158,16 +164,21 @@ type cutter struct {
 }
 
 // fill writes the contents of the files.
-func (c *cutter) fill(files []File) error {
+func (c *cutter) fill(files []File, o Options) error {
 	// One goroutine: with more the blocks, and so the parts, are the same, and a package that
 	// packs seldom has no pool to close.
-	z, err := zstd.NewWriter(c, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1))
+	options := []zstd.EOption{zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(window)}
+	if o.Fast {
+		options = []zstd.EOption{zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest)}
+	}
+	z, err := zstd.NewWriter(c, options...)
 	if err != nil {
 		return err
 	}
+	packed := &counter{tell: o.Progress}
 	for i, f := range files {
 		sum := sha256.New()
-		if _, err := read(c.ctx, f.Path, io.MultiWriter(z, sum)); err != nil {
+		if _, err := read(c.ctx, f.Path, io.MultiWriter(z, sum, packed)); err != nil {
 			return errors.Join(err, z.Close())
 		}
 		if hex.EncodeToString(sum.Sum(nil)) != c.m.Files[i].SHA256 {
@@ -175,6 +186,20 @@ func (c *cutter) fill(files []File) error {
 		}
 	}
 	return errors.Join(z.Close(), c.end())
+}
+
+// counter tells how many bytes were written to it.
+type counter struct {
+	n    int64
+	tell func(n int64)
+}
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	if c.n += int64(len(p)); c.tell != nil {
+		c.tell(c.n)
+	}
+	return len(p), nil
 }
 
 // Write implements io.Writer.

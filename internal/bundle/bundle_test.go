@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/rewardloop/rewardloop/tools/bundle/parts"
+	"github.com/rewardloop/rewardloop/internal/bundle"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -11,6 +11,9 @@
 // declares, and only below the folder that it makes. What it refuses, it names: [ErrManifest],
 // [ErrMissing], [ErrDamaged], [ErrForeign], [ErrPath], [ErrLink], [ErrBomb].
 //
+// [Manifest.Each] hands the files out one by one, to whoever has another place for each.
+//
 // The package needs no cgo and nothing of the rest of the project: tools/bundle is a static
-// program of 3 MB that travels with a bundle and unpacks it.
+// program of 3 MB that travels with a bundle and unpacks it. `rewardloop models bundle` and
+// unbundle are the other users.
 package bundle

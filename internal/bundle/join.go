@@ -25,12 +25,13 @@ func Check(ctx context.Context, folder string, limit int64) (Manifest, error) {
 	}
 	var errs []error // all of them: what is missing is fetched in one go
 	for i := range m.Parts {
-		errs = append(errs, m.checkPart(ctx, folder, i))
+		errs = append(errs, m.CheckPart(ctx, folder, i))
 	}
 	return m, errors.Join(errs...)
 }
 
-func (m Manifest) checkPart(ctx context.Context, folder string, i int) error {
+// CheckPart reads part i of the bundle in a folder. The error is one of the package's.
+func (m Manifest) CheckPart(ctx context.Context, folder string, i int) error {
 	name, want := m.PartName(i), m.Parts[i]
 	path := filepath.Join(folder, name)
 	info, err := os.Stat(path) // a link to a part serves as well: what it leads to is checked
@@ -100,6 +101,13 @@ func (m Manifest) unpack(ctx context.Context, folder, root string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, below.Close()) }()
+	return m.Each(ctx, folder, func(e Entry, content io.Reader) error { return e.write(below, content) })
+}
+
+// Each hands each file of the bundle in a folder to a function, in their order, and what the
+// function leaves unread it reads itself. The parts have been checked. A content that is not the
+// one in the manifest is an error behind the function's call, or at the end of content.
+func (m Manifest) Each(ctx context.Context, folder string, take func(e Entry, content io.Reader) error) (err error) {
 	parts := &sequence{folder: folder, m: m}
 	defer func() { err = errors.Join(err, parts.Close()) }()
 	z, err := zstd.NewReader(cancellable{ctx, parts}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
@@ -108,8 +116,19 @@ func (m Manifest) unpack(ctx context.Context, folder, root string) (err error) {
 	}
 	defer z.Close()
 	for _, e := range m.Files {
-		if err := e.write(below, z); err != nil {
+		sum := sha256.New()
+		content := &counted{r: io.TeeReader(io.LimitReader(z, e.Size), sum)}
+		err := take(e, content)
+		if err == nil {
+			_, err = io.Copy(io.Discard, content)
+		}
+		switch {
+		case content.err != nil && ctx.Err() == nil:
+			return fmt.Errorf("%w: file %q: %w", ErrDamaged, e.Name, content.err)
+		case err != nil:
 			return err
+		case content.n != e.Size || hex.EncodeToString(sum.Sum(nil)) != e.SHA256:
+			return fmt.Errorf("%w: file %q unpacks to %d bytes, or to other ones than the %d that were packed", ErrDamaged, e.Name, content.n, e.Size)
 		}
 	}
 	switch n, err := io.ReadFull(z, make([]byte, 1)); {
@@ -130,18 +149,28 @@ func (e Entry) write(root *os.Root, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(file, sum), io.LimitReader(from, e.Size))
+	_, err = io.Copy(file, from)
 	if err == nil {
 		err = file.Chmod(e.perm())
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("%w: file %q: %w", ErrDamaged, e.Name, err)
+	return errors.Join(err, file.Close())
+}
+
+// counted is a reader that remembers how many bytes it gave, and how it failed.
+type counted struct {
+	r   io.Reader
+	n   int64
+	err error
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
 	}
-	if n != e.Size || hex.EncodeToString(sum.Sum(nil)) != e.SHA256 {
-		return fmt.Errorf("%w: file %q unpacks to %d bytes, or to other ones than the %d that were packed", ErrDamaged, e.Name, n, e.Size)
-	}
-	return nil
+	return n, err
 }
 
 // sequence reads the parts without their headers, one behind the other.

@@ -1,0 +1,177 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Given is a file that comes from elsewhere than its source: out of a bundle.
+type Given struct {
+	// Name is where it lies below the store's folder, with slashes.
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+	// Source is where it was pulled from; empty: it is a part of an exported folder, and the
+	// store keeps no sum of it.
+	Source string `json:"source,omitempty"`
+}
+
+// Intake puts files into a store, one by one, each whole and with the right sum or not at all. It
+// has the store's lock until Close. One goroutine owns it.
+type Intake struct {
+	p       *puller
+	release func()
+}
+
+// Intake waits for the store's lock until ctx ends. Options.Progress is told as by Pull.
+func (s Store) Intake(ctx context.Context, o Options) (*Intake, error) {
+	s.Config = s.WithDefaults()
+	p := &puller{Store: s, model: Model{Name: "bundle"}, progress: o.Progress}
+	if p.progress == nil {
+		p.progress = func(Event) {}
+	}
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("models: %w: --dir or REWARDLOOP_MODELS names another folder", err)
+	}
+	release, err := p.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if p.known, err = s.readManifest(); err != nil {
+		release()
+		return nil, err
+	}
+	return &Intake{p, release}, nil
+}
+
+// Close lets go of the store's lock.
+func (i *Intake) Close() { i.release() }
+
+// Validate refuses a file that would lie outside of a store, or that is not the one which the
+// catalogue knows under its name.
+func (g Given) Validate() error {
+	if err := validName(g.Name); err != nil {
+		return err
+	}
+	if !plainSum.MatchString(g.SHA256) || g.Size < 0 {
+		return fmt.Errorf("%w: %s: sha256 %q, size %d", ErrName, g.Name, g.SHA256, g.Size)
+	}
+	if g.Source != "" {
+		if _, err := ParseSource(g.Source); err != nil {
+			return err
+		}
+	}
+	if f, known := catalogued(g.Name); known && f.SHA256 != "" && f.SHA256 != g.SHA256 {
+		return checksumError(g.Name, g.SHA256, f.SHA256, "the catalogue's")
+	}
+	return nil
+}
+
+// catalogued is the file of that name in the catalogue.
+func catalogued(name string) (File, bool) {
+	for _, m := range Catalogue() {
+		if f, ok := m.File(name); ok && f.Name == name {
+			return f, true
+		}
+	}
+	return File{}, false
+}
+
+// file is what the store notes of it.
+func (g Given) file() File {
+	f, _ := catalogued(g.Name)
+	return File{Role: "model", Name: g.Name, Size: g.Size, SHA256: f.SHA256, Source: g.Source}
+}
+
+// Has reports whether a file is in its place with its sum. Another one that is right by what the
+// store knows is an error: it is not replaced.
+func (i *Intake) Has(ctx context.Context, g Given) (bool, error) {
+	if err := g.Validate(); err != nil {
+		return false, err
+	}
+	at := i.p.place(File{Name: g.Name})
+	known, recorded := i.p.known.Files[g.Name]
+	got, _, err := sumOf(ctx, at)
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case err == nil && got == g.SHA256:
+		return g.Source == "" || recorded && known.SHA256 == got, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return false, err // a folder, or not readable: not ours to replace
+	case recorded && known.SHA256 != g.SHA256:
+		return false, fmt.Errorf("%w: %s is recorded in %s with sha256 %s from %s, and %s comes: remove the file and its entry in %s if the new one is meant",
+			errTaken, g.Name, i.p.Dir, known.SHA256, known.Source, g.SHA256, manifestName)
+	case err == nil && g.Source == "":
+		return false, fmt.Errorf("%w: %s is another file than the one that comes: remove it if the new one is meant", errTaken, at)
+	}
+	return false, nil // there is none, or it is damaged
+}
+
+// Put makes a file be in its place. Its content is compared before it has its name.
+func (i *Intake) Put(ctx context.Context, g Given, content io.Reader) error {
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	f := g.file()
+	at := i.p.place(f)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	part := at + partSuffix
+	if err := i.p.write(ctx, f, content, part); err != nil {
+		return err
+	}
+	got, size, err := sumOf(ctx, part)
+	if err == nil && (got != g.SHA256 || size != g.Size) {
+		err = checksumError(g.Name, got, g.SHA256, "the one of the bundle")
+	}
+	if err == nil {
+		err = settle(part, at)
+	}
+	if err != nil {
+		_ = os.Remove(part) // the next one begins anew
+		return err
+	}
+	if g.Source == "" {
+		i.p.tell(f, Pulled, size, size, "")
+		return nil
+	}
+	return i.p.record(f, got, size, false)
+}
+
+// Tree are the files of a folder of the store that no pull has brought, such as an export, with
+// their sizes and sums. Hidden ones are left out.
+func (s Store) Tree(ctx context.Context, name string) (all []Given, err error) {
+	root := filepath.Join(s.Dir, filepath.FromSlash(name))
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if path != root && d.Name()[0] == '.' {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if d.IsDir() {
+			return nil
+		}
+		rel, err := filepath.Rel(s.Dir, path)
+		if err != nil {
+			return err
+		}
+		g := Given{Name: filepath.ToSlash(rel)}
+		if g.SHA256, g.Size, err = sumOf(ctx, path); err == nil {
+			err = validName(g.Name)
+		}
+		all = append(all, g)
+		return err
+	})
+	return all, err
+}
