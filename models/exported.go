@@ -210,7 +210,7 @@ func exported(name string, known *manifest) Model {
 		}
 		m.Files = append(m.Files, File{Role: strings.TrimPrefix(at, name+"/"), Name: at, Size: e.Size, Source: e.Source})
 		m.Summary = cmp.Or(m.Summary, "exported here from "+strings.TrimPrefix(e.Source, exportPrefix))
-		m.Licence.SPDX = cmp.Or(m.Licence.SPDX, e.Licence, unknownLicence)
+		m.Licence.SPDX = cmp.Or(m.Licence.SPDX, e.Licence, UnknownLicence)
 	}
 	return m
 }

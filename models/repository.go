@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,7 +148,7 @@ func describes(name string) bool {
 // in a store. The error is ErrSource where there are no such graphs.
 func FromRepository(r Repository) (Model, error) {
 	m := Model{
-		Name: r.Name, Summary: "the repository " + r.Name, Licence: Licence{SPDX: unknownLicence}, Homepage: "the page of " + r.Name,
+		Name: r.Name, Summary: "the repository " + r.Name, Licence: Licence{SPDX: cmp.Or(r.Licence, UnknownLicence)}, Homepage: "the page of " + r.Name,
 	}
 	graphs := 0
 	has := func(at, name string) bool {

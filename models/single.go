@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// unknownLicence is the SPDX identifier of what the catalogue does not know.
-const unknownLicence = "LicenseRef-unknown"
+// UnknownLicence is the SPDX identifier of what the catalogue does not know.
+const UnknownLicence = "LicenseRef-unknown"
 
 // FromSource makes a model of one file, its role "model", of a source as
 // ParseSource takes it, where hf:// may lack its @revision and then means main;
@@ -61,7 +61,7 @@ func FromSource(text string) (Model, error) {
 // single is a model of one file of which nothing is known but its source.
 func single(name, source string) Model {
 	return Model{
-		Name: name, Summary: "not in the catalogue", Licence: Licence{SPDX: unknownLicence},
+		Name: name, Summary: "not in the catalogue", Licence: Licence{SPDX: UnknownLicence},
 		Files: []File{{Role: "model", Name: name, Source: source}},
 	}
 }
