@@ -241,7 +241,7 @@ func (e *exporting) repository(ctx context.Context, name, revision, file string)
 			return "", context.Cause(ctx)
 		}
 		if missing != nil { // what the cache has, the program takes without a network
-			return "", fmt.Errorf("the weights: %w; or bring them where there is a network, and name their folder with --model", err)
+			return "", fmt.Errorf("the weights: %w; or bring the hub's cache from a machine that has a network (`hf download %s`)", err, name)
 		}
 		w.Here = true
 		e.plan.Weights = append(e.plan.Weights, w)
