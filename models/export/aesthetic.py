@@ -19,8 +19,8 @@ import clip
 import common
 
 EXAMPLE = (
-    "python aesthetic.py --model openai/clip-vit-large-patch14 --head sac+logos+ava1-l14-linearMSE.pth \\\n"
-    "    --name aesthetic-v2.5-linear --licence Apache-2.0 --out aesthetic"
+    "python aesthetic.py --model openai/clip-vit-large-patch14 \\\n"
+    "    --head hf://trl-lib/ddpo-aesthetic-predictor/aesthetic-model.pth --licence Apache-2.0 --out aesthetic"
 )
 
 

@@ -28,8 +28,7 @@ import common
 EXAMPLE = (
     "python clip.py --model yuvalkirstain/PickScore_v1 --processor laion/CLIP-ViT-H-14-laion2B-s32B-b79K \\\n"
     "    --name pickscore-v1 --licence MIT --out pickscore-v1\n"
-    "  python clip.py --hpsv2 HPS_v2.1_compressed.pt --name hpsv2.1 --source hf://xswu/HPSv2@main \\\n"
-    "    --licence Apache-2.0 --out hpsv2.1"
+    "  python clip.py --hpsv2 hf://xswu/HPSv2/HPS_v2.1_compressed.pt --name hpsv2.1 --licence Apache-2.0 --out hpsv2.1"
 )
 
 

@@ -33,7 +33,7 @@ type Recipe struct {
 	Args []string
 }
 
-// ErrRecipe: what is to be exported cannot be understood.
+// ErrRecipe means that what is to be exported cannot be understood.
 var ErrRecipe = errors.New("bad export")
 
 // Families are the names that Recipe.Family may have.
