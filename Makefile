@@ -103,7 +103,8 @@ test-ray: build ## workers on a real Ray cluster of two nodes here, in .cache/ra
 	@scripts/test-ray.sh
 
 test-pymodels: build ## models in Python with torch and transformers, in .cache/pymodels (4.7 GB to download, 8 GB on disk, half an hour)
-	@scripts/deps.sh go
+	@scripts/deps.sh go pip
+	@scripts/ort.sh
 	@scripts/test-pymodels.sh
 
 test-engines: build ## real engines (vLLM for CPUs, transformers serve) that serve starts, in .cache/engines (5.9 GB on disk, 25 minutes)

@@ -22,8 +22,8 @@ type Model struct {
 	// Preprocessing is what the input must look like: layout, range, mean and
 	// deviation, sizes, and what comes out.
 	Preprocessing string `json:"preprocessing"`
-	// Export is the command that makes the model where nobody offers it in ONNX;
-	// such a model has no Files and cannot be pulled. "FOLDER" stands for the store's.
+	// Export is the command that makes the model where nobody offers it in ONNX; such
+	// a model has no Files and cannot be pulled. Package models/export knows how.
 	Export string `json:"export,omitempty"`
 }
 

@@ -29,7 +29,7 @@ func (s Store) Folder(m Model) (string, error) {
 	}
 	if m.Export != "" {
 		if !described(dir) {
-			return "", fmt.Errorf("model %s %w: there is none in %s; make it there with `%s`", m.Name, errExport, dir, s.Command(m))
+			return "", fmt.Errorf("model %s %w: there is none in %s: `%s` makes it", m.Name, errExport, dir, m.Export)
 		}
 		return dir, nil
 	}
@@ -44,16 +44,6 @@ func (s Store) Folder(m Model) (string, error) {
 	return dir, nil
 }
 
-// Command is the command that exports a model into the store, empty where a pull
-// brings it.
-func (s Store) Command(m Model) string {
-	dir := s.Dir
-	if dir == "" || strings.ContainsAny(dir, " \t'\"$\\") {
-		dir = "FOLDER"
-	}
-	return strings.ReplaceAll(m.Export, "FOLDER", dir)
-}
-
 // described is true for a folder with one of the files that describe a model.
 func described(dir string) bool {
 	return slices.ContainsFunc(descriptions(), func(name string) bool {
@@ -65,8 +55,9 @@ func described(dir string) bool {
 // Resolve returns the absolute path of the folder that name means: that of a model
 // of the catalogue; else a folder by its path, which is absolute, has a slash or
 // begins with a dot; else the one of that name in the store, put there by hand.
-// owner/name and owner/name@revision, where no such folder is, mean the files of that
-// repository that the hub's cache has; nobody is asked for others.
+// owner/name and owner/name@revision, where no such folder is, mean the folder of that
+// name in the store, else the files of that repository that the hub's cache has; nobody
+// is asked for others.
 // Errors are those of Folder, ErrMissing for a path that is no folder, and
 // ErrUnknown, which lists what there is.
 func (s Store) Resolve(name string) (string, error) {
@@ -76,6 +67,9 @@ func (s Store) Resolve(name string) (string, error) {
 	if filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/`+string(filepath.Separator)) {
 		dir, err := folder(name)
 		if err != nil && hubName.MatchString(name) {
+			if here := filepath.Join(s.Dir, name); described(here) { // pulled as a repository
+				return folder(here)
+			}
 			return s.ofHub(name, err)
 		}
 		return dir, err

@@ -12,9 +12,15 @@ import (
 // tryLock takes the lock without waiting; nil, nil: somebody has it. The kernel
 // lets go of it when the process ends, however that happens.
 func tryLock(at string) (release func(), err error) {
-	f, err := os.OpenFile(at, os.O_RDWR|os.O_CREATE, 0o644)
+	_, release, err = tryLockFile(at)
+	return release, err
+}
+
+// tryLockFile is tryLock; a program that is handed the file has the lock as well.
+func tryLockFile(at string) (f *os.File, release func(), err error) {
+	f, err = os.OpenFile(at, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
@@ -25,12 +31,12 @@ func tryLock(at string) (release func(), err error) {
 	switch {
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		_ = f.Close()
-		return nil, nil
+		return nil, nil, nil
 	case err != nil:
 		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: %w", at, err)
+		return nil, nil, fmt.Errorf("lock %s: %w", at, err)
 	}
 	// The file stays: removing it would let a third one lock a new file of the
 	// same name while a second still waits for this one.
-	return func() { _ = f.Close() }, nil
+	return f, func() { _ = f.Close() }, nil
 }

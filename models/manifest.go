@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -37,6 +38,9 @@ type entry struct {
 	Found bool `json:"found,omitempty"`
 	// Recorded: the catalogue had no sum, so that this one is held to.
 	Recorded bool `json:"recorded,omitempty"`
+	// Model is the exported model that the file is of, and Licence that of its weights.
+	Model   string `json:"model,omitempty"`
+	Licence string `json:"licence,omitempty"`
 }
 
 func (s Store) readManifest() (*manifest, error) {
@@ -74,6 +78,9 @@ func (m *manifest) validate() error {
 		}
 		if !plainSum.MatchString(e.SHA256) || e.Size < 0 {
 			return fmt.Errorf("%s: sha256 %q, size %d", name, e.SHA256, e.Size)
+		}
+		if e.Model != "" && !strings.HasPrefix(name, e.Model+"/") {
+			return fmt.Errorf("%s: it is no file of the model %q", name, e.Model)
 		}
 	}
 	return nil

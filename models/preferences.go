@@ -29,6 +29,9 @@ const (
 		"embeddings that are not normalised, logit_scale 117.330765, logit_bias -12.932437"
 )
 
+// exporting is the command that exports a model of the catalogue.
+func exporting(name string) string { return "rewardloop models export " + name }
+
 // preferences are the models behind the scorers of package rewards/preference. The
 // commits and sums are those that others state of the same files; where no commit
 // was to be had the revision is main, and the first pull records the sums.
@@ -63,22 +66,19 @@ func preferences() []Model {
 			Name: "pickscore-v1", Summary: "PickScore v1, CLIP ViT-H/14: which picture people would pick for a prompt (pickscore)",
 			Licence:  Licence{SPDX: "MIT", Holder: "Yuval Kirstain and others", URL: "https://github.com/yuvalkirstain/PickScore/blob/main/LICENSE"},
 			Homepage: "https://huggingface.co/yuvalkirstain/PickScore_v1", Preprocessing: clipInput,
-			Export: "python models/export/clip.py --model yuvalkirstain/PickScore_v1 --processor laion/CLIP-ViT-H-14-laion2B-s32B-b79K " +
-				"--name pickscore-v1 --licence MIT --out FOLDER/pickscore-v1",
+			Export: exporting("pickscore-v1"),
 		},
 		{
 			Name: "hpsv2.1", Summary: "HPS v2.1, CLIP ViT-H/14: human preference for a picture of a prompt (hpsv2)",
 			Licence:  Licence{SPDX: "Apache-2.0", Holder: "Xiaoshi Wu and others", URL: "https://github.com/tgxs002/HPSv2/blob/master/LICENSE"},
 			Homepage: "https://huggingface.co/xswu/HPSv2", Preprocessing: "224x224, longest side bicubic and black around it, RGB, CLIP's mean and deviation; text: 77 tokens",
-			Export: "python models/export/clip.py --hpsv2 HPS_v2.1_compressed.pt --name hpsv2.1 --source hf://xswu/HPSv2@main " +
-				"--licence Apache-2.0 --out FOLDER/hpsv2.1",
+			Export: exporting("hpsv2.1"),
 		},
 		{
 			Name: "aesthetic-v2", Summary: "LAION's aesthetic predictor on CLIP ViT-L/14: how good a picture looks, about 1 to 10 (aesthetic)",
 			Licence:  Licence{SPDX: "Apache-2.0", Holder: "Christoph Schuhmann", URL: "https://github.com/christophschuhmann/improved-aesthetic-predictor"},
 			Homepage: "https://github.com/christophschuhmann/improved-aesthetic-predictor", Preprocessing: "224x224 as CLIP ViT-L/14; one score",
-			Export: "python models/export/aesthetic.py --model openai/clip-vit-large-patch14 --head sac+logos+ava1-l14-linearMSE.pth " +
-				"--name aesthetic-v2 --licence Apache-2.0 --out FOLDER/aesthetic-v2",
+			Export: exporting("aesthetic-v2"),
 		},
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// unknownLicence is the SPDX identifier of what the catalogue does not know.
-const unknownLicence = "LicenseRef-unknown"
+// UnknownLicence is the SPDX identifier of what the catalogue does not know.
+const UnknownLicence = "LicenseRef-unknown"
 
 // FromSource makes a model of one file, its role "model", of a source as
 // ParseSource takes it, where hf:// may lack its @revision and then means main;
@@ -42,7 +42,7 @@ func FromSource(text string) (Model, error) {
 		m.Name = filepath.Base(src.Path)
 	case HubSource:
 		m.Name, m.Homepage = src.Repository+"/"+src.Path, "the page of "+src.Repository
-	case embeddedSource:
+	case embeddedSource, exportSource:
 		return Model{}, fmt.Errorf("%w %q: that is a part of a model: name the model", ErrSource, text)
 	case WheelSource:
 		m.Name = strings.Replace(src.Requirement, "==", "-", 1) + "/" + path.Base(src.Member)
@@ -61,13 +61,14 @@ func FromSource(text string) (Model, error) {
 // single is a model of one file of which nothing is known but its source.
 func single(name, source string) Model {
 	return Model{
-		Name: name, Summary: "not in the catalogue", Licence: Licence{SPDX: unknownLicence},
+		Name: name, Summary: "not in the catalogue", Licence: Licence{SPDX: UnknownLicence},
 		Files: []File{{Role: "model", Name: name, Source: source}},
 	}
 }
 
 // Others returns what was pulled into the store beside the catalogue's files, a
-// model for each file, in the order of their names. Errors are ErrManifest.
+// model for each file, in the order of their names; files of exports are Exported's.
+// Errors are ErrManifest.
 func (s Store) Others() ([]Model, error) {
 	known, err := s.readManifest()
 	if err != nil {
@@ -80,6 +81,9 @@ func (s Store) Others() ([]Model, error) {
 	}
 	var all []Model
 	for _, name := range slices.Sorted(maps.Keys(known.Files)) {
+		if known.Files[name].Model != "" {
+			continue
+		}
 		m := single(name, known.Files[name].Source)
 		m.Files[0].Size = known.Files[name].Size
 		all = append(all, m)

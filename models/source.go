@@ -10,7 +10,7 @@ import (
 )
 
 // Source says where a file comes from. It is one of FileSource, HubSource,
-// WheelSource and EmbeddedSource.
+// WheelSource, EmbeddedSource and ExportSource.
 type Source interface{ isSource() }
 
 // fileSource is a file on this machine: file:///absolute/path.
@@ -26,7 +26,12 @@ type WheelSource struct{ Requirement, Member string }
 // embeddedSource is a file that the program itself brings: embed://name.
 type embeddedSource struct{ Name string }
 
+// exportSource is what an export made here: export://WEIGHTS, where WEIGHTS says what
+// of, such as hf://owner/repository@commit.
+type exportSource struct{ Weights string }
+
 func (fileSource) isSource()     {}
+func (exportSource) isSource()   {}
 func (HubSource) isSource()      {}
 func (WheelSource) isSource()    {}
 func (embeddedSource) isSource() {}
@@ -52,6 +57,8 @@ func ParseSource(text string) (Source, error) {
 		if m := wheelForm.FindStringSubmatch(rest); m != nil && local(m[2]) {
 			return WheelSource{m[1], m[2]}, nil
 		}
+	case "export":
+		return exportSource{rest}, nil
 	case "embed":
 		if plainName.MatchString(rest) {
 			return embeddedSource{rest}, nil

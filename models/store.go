@@ -203,7 +203,7 @@ func (s Store) Verify(ctx context.Context, m Model) ([]Status, error) {
 			return all[:i], err
 		}
 		if !all[i].OK {
-			faults[i] = fmt.Errorf("model %s: %w: `rewardloop models pull %s` brings it", m.Name, all[i].Err, m.Name)
+			faults[i] = fmt.Errorf("model %s: %w: %s", m.Name, all[i].Err, m.Remedy())
 		}
 	}
 	return all, errors.Join(faults...)

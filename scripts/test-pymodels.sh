@@ -2,8 +2,9 @@
 # Models in Python with real torch and transformers: the Go tests called Pymodels, the
 # Python tests of the same name, and the row of the bench that compares a model behind the
 # server with the same model alone, in a short form. They get an environment of their own
-# below .cache, and HPSv3 and ImageReward, which need an old transformers, one that sees its torch;
-# REWARDLOOP_PYMODELS_PYTHON and REWARDLOOP_PYMODELS_OLD_PYTHON name Pythons that have everything already.
+# below .cache, and HPSv3 and ImageReward, which need an old transformers, and the exporters, one each
+# that sees its torch; REWARDLOOP_PYMODELS_PYTHON, REWARDLOOP_PYMODELS_OLD_PYTHON and
+# REWARDLOOP_EXPORT_PYTHON name Pythons that have everything already.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 pinned=python/requirements-test-pymodels.txt
@@ -11,6 +12,8 @@ venv=.cache/pymodels
 stamp=$venv/installed.txt
 old_pinned=python/requirements-test-scorers-old.txt
 old_venv=.cache/pymodels-old
+export_pinned=models/export/requirements.txt
+export_venv=.cache/pymodels-export
 
 # make_environment makes $venv of $pinned.
 make_environment() {
@@ -28,6 +31,22 @@ make_environment() {
 		die "pip failed, see above: without a network name a Python that has torch and transformers in REWARDLOOP_PYMODELS_PYTHON"
 	fi
 	cp "$pinned" "$stamp"
+}
+
+# make_export_environment makes $export_venv, which sees the packages of the Python $1: torch is there already.
+make_export_environment() {
+	local hint="or name a Python that has the packages of $export_pinned in REWARDLOOP_EXPORT_PYTHON" seen
+	if [ -x "$export_venv/bin/python" ] && cmp -s "$export_pinned" "$export_venv/installed.txt" && "$export_venv/bin/python" -c 'import torch, onnx' 2>/dev/null; then
+		return 0
+	fi
+	seen=$("$1" -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parent.parent)')
+	PYTHON=$1 new_venv "$export_venv" "$hint"
+	echo "$seen" >"$("$export_venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rewardloop.pth"
+	if ! "${VENV_PIP[@]}" --requirement "$export_pinned"; then
+		rm -rf "$export_venv"
+		die "pip failed, see above: $hint"
+	fi
+	cp "$export_pinned" "$export_venv/installed.txt"
 }
 
 # make_old_environment makes $old_venv, which sees the packages of the Python $1.
@@ -59,7 +78,13 @@ if [ -z "$old_python" ]; then
 	make_old_environment "$python"
 	old_python=$PWD/$old_venv/bin/python
 fi
-export REWARDLOOP_PYMODELS_OLD_PYTHON=$old_python
+export_python=${REWARDLOOP_EXPORT_PYTHON:-}
+if [ -z "$export_python" ]; then
+	make_export_environment "$python"
+	export_python=$PWD/$export_venv/bin/python
+fi
+export REWARDLOOP_PYMODELS_OLD_PYTHON=$old_python REWARDLOOP_EXPORT_PYTHON=$export_python
+use_models
 export REWARDLOOP_PYMODELS=1 REWARDLOOP_PYMODELS_PYTHON=$python REWARDLOOP_PYTHON=$python
 export REWARDLOOP_BIN=${REWARDLOOP_BIN:-$PWD/bin/rewardloop} PYTHONDONTWRITEBYTECODE=1
 # The bound of the Makefile is for Tesseract; torch's threads are OpenMP's.

@@ -214,9 +214,9 @@ func (c *envMake) say(w *wantedEnv, took time.Duration) {
 }
 
 // canAsk reports whether a person can read the question and answer it.
-func (c *envMake) canAsk() bool {
-	in, ok := c.stdin.(*os.File)
-	return ok && isTerminal(in) && isTerminal(c.stderr)
+func (e *env) canAsk() bool {
+	in, ok := e.stdin.(*os.File)
+	return ok && isTerminal(in) && isTerminal(e.stderr)
 }
 
 // agree says what will be downloaded, and asks unless --yes stands.
@@ -225,8 +225,17 @@ func (c *envMake) agree(ctx context.Context, w *wantedEnv, p pyenv.Plan) error {
 	if len(w.Keys) > 0 {
 		of = " for " + strings.Join(w.Keys, ", ")
 	}
-	fmt.Fprintf(c.stderr, "%s%s: Python %s, into %s\n", p.Name, of, p.Python, p.Dir)
-	t := newTable(&env{stdout: c.stderr, stderr: c.stderr, getenv: c.getenv}, "package", "version", "size", "licence, as the package states it")
+	c.printPackages(p, of)
+	if c.yes || len(p.Packages) == 0 {
+		return nil
+	}
+	return c.confirm(ctx, "Download and install?")
+}
+
+// printPackages says what an environment downloads; of is what it is for.
+func (e *env) printPackages(p pyenv.Plan, of string) {
+	fmt.Fprintf(e.stderr, "%s%s: Python %s, into %s\n", p.Name, of, p.Python, p.Dir)
+	t := newTable(&env{stdout: e.stderr, stderr: e.stderr, getenv: e.getenv}, "package", "version", "size", "licence, as the package states it")
 	for _, one := range p.Packages {
 		licence := cmp.Or(one.Licence, "unknown")
 		if one.Source {
@@ -247,17 +256,18 @@ func (c *envMake) agree(ctx context.Context, w *wantedEnv, p pyenv.Plan) error {
 			total = "an unknown amount"
 		}
 	}
-	fmt.Fprintf(c.stderr, "%s to download: %s\n", rewards.Count(len(p.Packages), "package"), total)
-	switch {
-	case c.yes || len(p.Packages) == 0:
-		return nil
-	case !c.canAsk():
+	fmt.Fprintf(e.stderr, "%s to download: %s\n", rewards.Count(len(p.Packages), "package"), total)
+}
+
+// confirm asks; the error says why the answer is no.
+func (e *env) confirm(ctx context.Context, question string) error {
+	if !e.canAsk() {
 		return errors.New("there is no terminal to ask on: run the command again with --yes to agree")
 	}
-	fmt.Fprint(c.stderr, "Download and install? [y/N] ")
+	fmt.Fprint(e.stderr, question+" [y/N] ")
 	answer := make(chan string, 1)
 	go func() { // ends with a line, or with the process
-		line, _ := bufio.NewReader(c.stdin).ReadString('\n') // what ends without a line is no
+		line, _ := bufio.NewReader(e.stdin).ReadString('\n') // what ends without a line is no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {

@@ -84,6 +84,7 @@ func workplace(t *testing.T) string {
 	put(t, dir, "samples.jsonl", []byte(`{"id": "a", "image": "a.png"}`+"\n"))
 	putParquet(t, filepath.Join(dir, "samples.parquet"), []pictureRow{{ID: 1, Image: &pictureStruct{Path: new("a.png")}}})
 	put(t, dir, "hpsv3.txt", []byte("--no-index\n")) // an environment of no packages
+	put(t, dir, "my-rm/config.json", []byte("{}"))
 	return dir
 }
 
@@ -181,7 +182,10 @@ func TestEveryExampleOfEveryCommandRuns(t *testing.T) {
 					}
 				}
 				vars := []string{"REWARDLOOP_ENVS=" + filepath.Join(dir, "envs")}
-				if c.Name() == "export" || c.Name() == "replay" {
+				if strings.HasPrefix(line, "rewardloop models export") {
+					vars = append(vars, "HF_ENDPOINT="+checkpointHub(t), "REWARDLOOP_MODELS="+filepath.Join(dir, "models"))
+					line = strings.Replace(line, "models export", "models export --yes --interpreter "+stubExporter(t, exportsWell), 1)
+				} else if c.Name() == "export" || c.Name() == "replay" {
 					keptExample(t, dir)
 					vars = append(vars, "REWARDLOOP_STORE="+dir)
 				}

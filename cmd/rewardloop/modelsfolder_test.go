@@ -93,16 +93,14 @@ func TestModelsPullWantsALicenceThatForbidsCommerceAccepted(t *testing.T) {
 func TestModelsAnswersWithTheCommandThatExportsAModel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	command := "python models/export/clip.py --model yuvalkirstain/PickScore_v1"
-	out := "--out " + dir + "/pickscore-v1"
+	command := "rewardloop models export pickscore-v1"
 	got := modelsIn(t.Context(), nil, "list", "pickscore-v1", "--dir", dir)
 	require.Contains(t, got.stdout, "pickscore-v1  absent, to be exported, MIT")
-	require.Regexp(t, `export: `+regexp.QuoteMeta(command)+` .*`+regexp.QuoteMeta(out), got.stdout)
+	require.Contains(t, got.stdout, "export: "+command+"\n")
 	for _, args := range [][]string{{"pull", "pickscore-v1"}, {"pull", "--dry-run", "pickscore-v1"}} {
 		got = modelsIn(t.Context(), nil, append(args, "--dir", dir)...)
 		require.Equal(t, exitFailure, got.code)
-		require.Contains(t, got.stderr, command)
-		require.Contains(t, got.stderr, out)
+		require.Contains(t, got.stderr, "`"+command+"` makes it")
 	}
 	put(t, dir, "pickscore-v1/scorer.json", []byte("{}"))
 	for _, args := range [][]string{{"pull", "pickscore-v1"}, {"verify", "pickscore-v1"}} {
@@ -206,7 +204,7 @@ func TestTheTableOfModelsIsTheCatalogue(t *testing.T) {
 		require.Equal(t, m.Export != "", strings.HasSuffix(row, "| export |"), row)
 		require.Equal(t, m.Licence.NonCommercial, strings.Contains(row, "--accept-licence"), row)
 		if m.Export != "" {
-			require.Contains(t, page, m.Export+"\n")
+			require.Contains(t, page, "rewardloop models export")
 		}
 	}
 }

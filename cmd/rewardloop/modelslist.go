@@ -32,8 +32,8 @@ func modelsListCommand(e *env) *cobra.Command {
 // listed is a model in list --json.
 type listed struct {
 	models.Model
-	Catalogue bool         `json:"catalogue"`         // false: pulled by its source
-	Command   string       `json:"command,omitempty"` // exports it into the folder
+	Catalogue bool         `json:"catalogue"` // false: pulled by its source, or exported
+	Exported  bool         `json:"exported"`  // here, with sums
 	Here      bool         `json:"here"`
 	Paths     []listedFile `json:"paths"`
 }
@@ -96,7 +96,7 @@ func (c *modelsCall) describe(m listed) error {
 	}
 	fmt.Fprintf(c.stdout, "%s  %s, %s, %s%s%s\n  %s\n", m.Name, presence(m.Here), sizeOf(m.Model), m.Licence.SPDX, holder, components(m.Licence), m.Summary)
 	if m.Export != "" {
-		fmt.Fprintf(c.stdout, "    export: %s\n", m.Command)
+		fmt.Fprintf(c.stdout, "    export: %s\n", m.Export)
 	}
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	for i, f := range m.Files {
@@ -107,29 +107,53 @@ func (c *modelsCall) describe(m listed) error {
 	return err
 }
 
-// known returns the catalogue's models and what else was pulled.
+// known returns the catalogue's models, what else was pulled, and what was exported.
 func (c *modelsCall) known() ([]listed, error) {
 	others, err := c.store.Others()
+	exported, exportedErr := c.store.Exported()
+	if err == nil {
+		err = exportedErr
+	}
 	var all []listed
-	catalogue := models.Catalogue()
-	for i, m := range append(slices.Clone(catalogue), others...) {
-		l := listed{Model: m, Catalogue: i < len(catalogue), Here: true, Paths: []listedFile{}, Command: c.store.Command(m)}
-		if m.Export != "" {
-			l.Here = c.store.Have(m)
-		}
-		for _, f := range m.Files {
-			path, pathErr := c.store.Path(m, f.Name)
-			if pathErr != nil {
-				return all, pathErr
-			}
-			info, statErr := os.Stat(path)
-			here := statErr == nil && info.Mode().IsRegular() && (f.Size == 0 || info.Size() == f.Size)
-			l.Paths = append(l.Paths, listedFile{path, here})
-			l.Here = l.Here && (here || f.Optional && errors.Is(statErr, fs.ErrNotExist))
+	for _, m := range models.Catalogue() {
+		l := listed{Model: m, Catalogue: true}
+		if i := slices.IndexFunc(exported, func(x models.Model) bool { return x.Name == m.Name }); i >= 0 {
+			l.Files, l.Exported = exported[i].Files, true
+			exported = slices.Delete(exported, i, i+1)
 		}
 		all = append(all, l)
 	}
+	for _, m := range others {
+		all = append(all, listed{Model: m})
+	}
+	for _, m := range exported {
+		all = append(all, listed{Model: m, Exported: true})
+	}
+	for i := range all {
+		if err := c.presence(&all[i]); err != nil {
+			return all[:i], err
+		}
+	}
 	return all, err
+}
+
+// presence says which files of a model are here.
+func (c *modelsCall) presence(l *listed) error {
+	l.Here, l.Paths = true, []listedFile{}
+	if l.Export != "" {
+		l.Here = c.store.Have(models.Model{Name: l.Name, Licence: l.Licence, Export: l.Export})
+	}
+	for _, f := range l.Files {
+		path, err := c.store.Path(l.Model, f.Name)
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(path)
+		here := err == nil && info.Mode().IsRegular() && (f.Size == 0 || info.Size() == f.Size)
+		l.Paths = append(l.Paths, listedFile{path, here})
+		l.Here = l.Here && (here || f.Optional && errors.Is(err, fs.ErrNotExist))
+	}
+	return nil
 }
 
 func presence(here bool) string {
@@ -149,7 +173,7 @@ func components(l models.Licence) string {
 
 // sizeOf is a model's size, which may be known of some of its files only.
 func sizeOf(m models.Model) string {
-	if m.Export != "" {
+	if m.Export != "" && len(m.Files) == 0 {
 		return "to be exported"
 	}
 	unknown := slices.ContainsFunc(m.Files, func(f models.File) bool { return f.Size == 0 && !f.Optional })

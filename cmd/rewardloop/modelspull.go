@@ -27,7 +27,7 @@ models. A transfer that breaks off goes on from there the next time (pip begins
 anew). Before the first byte pull says what comes, how much, and under which
 licence, and a disk without room for it is refused.
 --dry-run says what would be downloaded, from where and under which licence, and
-asks nobody.`
+asks nobody; of owner/name it asks the hub for the list of files.`
 
 // pullTimeout bounds a pull unless --timeout says otherwise: 31 MB at 20 KB/s.
 const pullTimeout = 30 * time.Minute
@@ -61,16 +61,23 @@ func modelsPullCommand(e *env) *cobra.Command {
 	return cmd
 }
 
-// find returns the model that a person names.
-func (c *modelsCall) find(name string) (models.Model, error) {
+// find returns the model that a person names. Of a repository the hub is asked.
+func (c *modelsCall) find(ctx context.Context, name string) (models.Model, error) {
 	m, unknown := models.Find(name)
 	if unknown == nil {
 		return m, nil
 	}
 	if !strings.Contains(name, "://") {
 		info, err := os.Stat(name)
+		if err != nil && models.IsRepository(name) {
+			r, err := c.store.Repository(ctx, name)
+			if err != nil {
+				return m, err
+			}
+			return models.FromRepository(r)
+		}
 		if err != nil {
-			return m, fmt.Errorf("%w; nor is it a file here, hf://owner/repository/file@commit or pip://package==version/member", unknown)
+			return m, fmt.Errorf("%w; nor is it a file here, owner/name of a repository, hf://owner/repository/file@commit or pip://package==version/member", unknown)
 		}
 		if !info.Mode().IsRegular() {
 			return m, fmt.Errorf("%w: %s is no regular file; name the files one by one", models.ErrSource, name)
@@ -83,7 +90,7 @@ func (c *modelsCall) find(name string) (models.Model, error) {
 func (c *modelsCall) pull(ctx context.Context) error {
 	wanted := make([]models.Model, len(c.names))
 	for i, name := range c.names {
-		m, err := c.find(name)
+		m, err := c.find(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -151,6 +158,8 @@ func printLicence(w io.Writer, m models.Model) {
 	switch {
 	case m.Licence.URL != "":
 		fmt.Fprintf(w, "  licence %s, %s, %s%s\n", m.Licence.SPDX, m.Licence.Holder, m.Licence.URL, components(m.Licence))
+	case m.Licence.SPDX != models.UnknownLicence && m.Licence.SPDX != "":
+		fmt.Fprintf(w, "  licence %s, as %s states it\n", m.Licence.SPDX, m.Homepage)
 	case m.Homepage != "":
 		fmt.Fprintf(w, "  its licence is not known here: read %s before you use it\n", m.Homepage)
 	default:

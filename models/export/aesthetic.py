@@ -19,8 +19,8 @@ import clip
 import common
 
 EXAMPLE = (
-    "python aesthetic.py --model openai/clip-vit-large-patch14 --head sac+logos+ava1-l14-linearMSE.pth \\\n"
-    "    --name aesthetic-v2.5-linear --licence Apache-2.0 --out aesthetic"
+    "python aesthetic.py --model openai/clip-vit-large-patch14 \\\n"
+    "    --head hf://trl-lib/ddpo-aesthetic-predictor/aesthetic-model.pth --licence Apache-2.0 --out aesthetic"
 )
 
 
@@ -85,7 +85,7 @@ def export(
     )
     for n in (len(ims), 1):
         (got,) = common.run_onnx(path, {"pixel_values": pixels[:n]}, ["score"])
-        common.compare(f"scores of {n}", got, want[:n], limit)
+        common.parity(f"scores of {n}", got, want[:n], limit)
     score = {"transform": "raw", "index": 0, "scale": 1.0, "offset": 0.0}
     common.write_selftest(out, [{"picture": im, "score": s} for im, s in zip(ims, want, strict=True)], limit)
     common.write_sidecar(out, {**about, "kind": "image", "image": model.recipe, "score": score})
@@ -95,12 +95,13 @@ def export(
 def main() -> None:
     p = common.parser(__doc__ or "", EXAMPLE)
     common.hub_options(p)
-    p.add_argument("--head", required=True, help="the predictor's state dict (.pth)")
+    p.add_argument("--head", required=True, help="the predictor's state dict (.pth): a file, or hf://owner/repository/file")
     args = p.parse_args()
-    head = layers(torch.load(args.head, map_location="cpu", weights_only=True))
+    head = layers(torch.load(common.checkpoint_file(args.head), map_location="cpu", weights_only=True))
     about = {"name": args.name or args.out.name, "source": common.source(args), "licence": args.licence}
     model = clip.load_hf(args.model, args.processor, args.revision)
     export(model, head, args.out, about, common.tolerance(args), args.fp16)
+    common.write_parity(args.out)
 
 
 if __name__ == "__main__":

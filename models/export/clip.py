@@ -28,8 +28,7 @@ import common
 EXAMPLE = (
     "python clip.py --model yuvalkirstain/PickScore_v1 --processor laion/CLIP-ViT-H-14-laion2B-s32B-b79K \\\n"
     "    --name pickscore-v1 --licence MIT --out pickscore-v1\n"
-    "  python clip.py --hpsv2 HPS_v2.1_compressed.pt --name hpsv2.1 --source hf://xswu/HPSv2@main \\\n"
-    "    --licence Apache-2.0 --out hpsv2.1"
+    "  python clip.py --hpsv2 hf://xswu/HPSv2/HPS_v2.1_compressed.pt --name hpsv2.1 --licence Apache-2.0 --out hpsv2.1"
 )
 
 
@@ -301,13 +300,13 @@ def write_towers(
     )
     for n in (len(pixels), 1):
         (got,) = common.run_onnx(path, {"pixel_values": pixels[:n]}, ["image_embeds"])
-        common.compare(f"image_embeds of {n}", common.unit(got), images[:n], limit)
+        common.parity(f"image_embeds of {n}", common.unit(got), images[:n], limit)
     path = out / "text_model.onnx"
     axes = {"input_ids": {0: "batch", 1: "sequence"}, "text_embeds": {0: "batch"}}
     common.export_graph(text, {"input_ids": ids[:2]}, ["text_embeds"], path, axes)
     for n in (len(ids), 1):
         (got,) = common.run_onnx(path, {"input_ids": ids[:n]}, ["text_embeds"])
-        common.compare(f"text_embeds of {n}", common.unit(got), texts[:n], limit)
+        common.parity(f"text_embeds of {n}", common.unit(got), texts[:n], limit)
 
 
 def write_combined(
@@ -332,16 +331,16 @@ def write_combined(
     for n in (len(ids), 1):
         feeds = {"input_ids": ids[:n], "pixel_values": pixels, "attention_mask": mask[:n]}
         logits, _, t, i = common.run_onnx(path, feeds, names)
-        common.compare(f"logits with {n} texts", logits / scale, images @ texts[:n].T, limit)
-        common.compare(f"text_embeds with {n} texts", t, texts[:n], limit)
-        common.compare(f"image_embeds with {n} texts", i, images, limit)
+        common.parity(f"logits with {n} texts", logits / scale, images @ texts[:n].T, limit)
+        common.parity(f"text_embeds with {n} texts", t, texts[:n], limit)
+        common.parity(f"image_embeds with {n} texts", i, images, limit)
 
 
 def main() -> None:
     p = common.parser(__doc__ or "", EXAMPLE)
     g = p.add_mutually_exclusive_group(required=True)
     g.add_argument("--model", default="", help="CLIPModel checkpoint: a folder, or a name on the hub")
-    g.add_argument("--hpsv2", default="", metavar="FILE.pt", help="HPSv2's checkpoint, such as HPS_v2.1_compressed.pt")
+    g.add_argument("--hpsv2", default="", metavar="FILE.pt", help="HPSv2's checkpoint: a file, or hf://xswu/HPSv2/HPS_v2.1_compressed.pt")
     p.add_argument("--revision", default="main", help="revision on the hub")
     p.add_argument("--processor", default="", help="checkpoint with the preprocessing and the tokenizer, if not MODEL")
     p.add_argument("--combined", action="store_true", help="one graph, as optimum makes it, instead of two")
@@ -355,17 +354,20 @@ def main() -> None:
     about = {"name": args.name or args.out.name, "source": source(args), "licence": args.licence}
     if args.hpsv2:
         config = json.loads(args.open_clip_config.read_text()) if args.open_clip_config else None
-        clip = load_hpsv2(args.hpsv2, config, Tokenizer.from_file(args.tokenizer) if args.tokenizer else None)
+        clip = load_hpsv2(common.checkpoint_file(args.hpsv2), config, Tokenizer.from_file(args.tokenizer) if args.tokenizer else None)
     else:
         clip = load_hf(args.model, args.processor, args.revision)
     if args.hpsv2:
         print(f"  resized as floats, as HPSv2's package does, a cosine is off by up to {float_difference(clip):.2g}")
     export(clip, args.out, about, common.tolerance(args), args.combined, args.fp16)
+    common.write_parity(args.out)
 
 
 def source(args: argparse.Namespace) -> str:
     """The sidecar's source."""
-    return (args.source or "local") if args.hpsv2 else common.source(args)
+    if not args.hpsv2:
+        return common.source(args)
+    return args.source or (args.hpsv2 if args.hpsv2.startswith("hf://") else "local")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,10 @@ RESPONSES = [
 ]
 
 
+# What ONNX was compared with PyTorch on so far: (what, difference, limit).
+PARITY: list[tuple[str, float, float]] = []
+
+
 class ExportError(Exception):
     """The export is wrong and must not be used; the message says where."""
 
@@ -95,6 +99,17 @@ def source(args: argparse.Namespace) -> str:
     if Path(args.model).exists():
         return "local"
     return f"hf://{args.model}@{args.revision}"
+
+
+def checkpoint_file(name: str) -> str:
+    """The path of a file: name itself, or where the hub's cache has hf://owner/repository/file@revision."""
+    if not name.startswith("hf://"):
+        return name
+    from huggingface_hub import hf_hub_download
+
+    where, _, revision = name.removeprefix("hf://").partition("@")
+    owner, repository, file = where.split("/", 2)
+    return hf_hub_download(f"{owner}/{repository}", file, revision=revision or "main")
 
 
 def tolerance(args: argparse.Namespace) -> float:
@@ -199,6 +214,22 @@ def compare(what: str, got: torch.Tensor, want: torch.Tensor, limit: float) -> f
         raise ExportError(f"{what}: off by {off:.3g} from PyTorch, at most {limit:g} is right")
     print(f"  {what}: off by {off:.2g}")
     return off
+
+
+def parity(what: str, got: torch.Tensor, want: torch.Tensor, limit: float) -> None:
+    """compare, of what ONNX gives and what PyTorch gives: write_parity has the largest difference."""
+    PARITY.append((what, compare(what, got, want, limit), limit))
+
+
+def write_parity(out: Path) -> None:
+    """Writes parity.json: the comparison of ONNX and PyTorch that was off by most, which
+    `rewardloop models export` reads, prints and holds to the limit."""
+    if not PARITY:
+        raise ExportError("nothing was compared with PyTorch")
+    what, value, limit = max(PARITY, key=lambda row: row[1] / row[2])
+    unit = "of the largest value, where that is above 1"
+    row = {"name": what, "value": value, "limit": limit, "unit": unit, "comparisons": len(PARITY)}
+    write_json(out / "parity.json", {"format": 1, **row})
 
 
 def unit(x: torch.Tensor) -> torch.Tensor:

@@ -111,9 +111,9 @@ def export(g: Graph, out: Path, about: dict[str, str], limit: float, fp16: bool 
     )
     for i in range(len(ims)):
         (got,) = common.run_onnx(path, each(i), ["score"])
-        common.compare(f"score of sample {i}", got, want[i : i + 1], limit)
+        common.parity(f"score of sample {i}", got, want[i : i + 1], limit)
     (got,) = common.run_onnx(path, feeds(g, ims, texts, tokenizer), ["score"])
-    common.compare("score of a batch", got, want, limit)
+    common.parity("score of a batch", got, want, limit)
 
     sidecar: dict[str, Any] = {**about, "kind": "graph"}
     if names := overrides(g.roles):
@@ -144,6 +144,7 @@ def main() -> None:
     g = getattr(importlib.import_module(module), function)()
     about = {"name": args.name or args.out.name, "source": args.source or "local", "licence": args.licence}
     export(g, args.out, about, common.tolerance(args), args.fp16)
+    common.write_parity(args.out)
 
 
 if __name__ == "__main__":

@@ -146,6 +146,7 @@ def main() -> None:
     clip.export(
         load(args.model, args.processor, args.revision), args.out, about, common.tolerance(args), fp16=args.fp16
     )
+    common.write_parity(args.out)
 
 
 if __name__ == "__main__":

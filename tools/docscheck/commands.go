@@ -93,6 +93,9 @@ func (c *checker) rewardloop(name string, line int, args []string) {
 	for i, arg := range args[1:] {
 		flag, isFlag := strings.CutPrefix(arg, "-")
 		flag, _, _ = strings.Cut(strings.TrimPrefix(flag, "-"), "=")
+		if arg == "--" {
+			return // what stands behind it is another program's
+		}
 		switch {
 		case isFlag && flag != "":
 			c.count.flags++
@@ -121,7 +124,7 @@ func subcommands() map[string]bool {
 	return map[string]bool{
 		"config check": true, "config print": true, "config schema": true, "queue acl": true,
 		"env make": true, "env list": true, "env remove": true,
-		"models list": true, "models pull": true, "models verify": true,
+		"models list": true, "models pull": true, "models export": true, "models verify": true,
 	}
 }
 
