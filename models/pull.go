@@ -160,7 +160,7 @@ func (p *puller) file(ctx context.Context, t task) error {
 		return nil
 	case st.Present && st.Want == "":
 		// Put there by hand, or the process died before the manifest was written.
-		return p.record(f, st.SHA256, st.Size, true)
+		return p.record(f, entry{SHA256: st.SHA256, Size: st.Size, Found: true})
 	case st.Present:
 		p.tell(f, Replacing, 0, f.Size, st.Err.Error())
 	}
@@ -187,7 +187,7 @@ func (p *puller) file(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
-	return p.record(f, got, size, false)
+	return p.record(f, entry{SHA256: got, Size: size})
 }
 
 // bring makes a file come to its place, by the hub's cache if it can.
@@ -256,19 +256,16 @@ func (p *puller) compare(ctx context.Context, f File, part string, st Status) er
 
 // record writes a file that is in its place into the manifest.
 // found says that it was there before.
-func (p *puller) record(f File, got string, size int64, found bool) error {
-	fresh := f.SHA256 == ""
-	if _, had := p.known.Files[f.Name]; fresh && !had {
-		p.tell(f, Recorded, size, size, "its sum was not known; from now on it is "+got)
+func (p *puller) record(f File, e entry) error {
+	e.Source, e.Recorded, e.Pulled = f.Source, f.SHA256 == "", time.Now().UTC().Truncate(time.Second)
+	if _, had := p.known.Files[f.Name]; e.Recorded && !had {
+		p.tell(f, Recorded, e.Size, e.Size, "its sum was not known; from now on it is "+e.SHA256)
 	}
-	p.known.Files[f.Name] = entry{
-		SHA256: got, Size: size, Source: f.Source, Found: found, Recorded: fresh,
-		Pulled: time.Now().UTC().Truncate(time.Second),
-	}
+	p.known.Files[f.Name] = e
 	if err := p.writeManifest(p.known); err != nil {
 		return err
 	}
-	p.tell(f, Pulled, size, size, "")
+	p.tell(f, Pulled, e.Size, e.Size, "")
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Given is a file that comes from elsewhere than its source: out of a bundle.
@@ -16,9 +17,12 @@ type Given struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
-	// Source is where it was pulled from; empty: it is a part of an exported folder, and the
-	// store keeps no sum of it.
+	// Source is where it was pulled from, or what it was exported of; empty: it is a part of a
+	// folder whose sums the store does not keep.
 	Source string `json:"source,omitempty"`
+	// Model is the exported model that it is of, and Licence that of its weights.
+	Model   string `json:"model,omitempty"`
+	Licence string `json:"licence,omitempty"`
 }
 
 // Intake puts files into a store, one by one, each whole and with the right sum or not at all. It
@@ -65,6 +69,9 @@ func (g Given) Validate() error {
 		if _, err := ParseSource(g.Source); err != nil {
 			return err
 		}
+	}
+	if g.Model != "" && !strings.HasPrefix(g.Name, g.Model+"/") {
+		return fmt.Errorf("%w: %s is no file of the model %q", ErrName, g.Name, g.Model)
 	}
 	if f, known := catalogued(g.Name); known && f.SHA256 != "" && f.SHA256 != g.SHA256 {
 		return checksumError(g.Name, g.SHA256, f.SHA256, "the catalogue's")
@@ -142,12 +149,16 @@ func (i *Intake) Put(ctx context.Context, g Given, content io.Reader) error {
 		i.p.tell(f, Pulled, size, size, "")
 		return nil
 	}
-	return i.p.record(f, got, size, false)
+	return i.p.record(f, entry{SHA256: got, Size: size, Model: g.Model, Licence: g.Licence})
 }
 
 // Tree are the files of a folder of the store that no pull has brought, such as an export, with
-// their sizes and sums. Hidden ones are left out.
+// their sizes and sums. Hidden ones are left out. A file that differs from what its export recorded is refused.
 func (s Store) Tree(ctx context.Context, name string) (all []Given, err error) {
+	known, err := s.readManifest()
+	if err != nil {
+		return nil, err
+	}
 	root := filepath.Join(s.Dir, filepath.FromSlash(name))
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -169,6 +180,12 @@ func (s Store) Tree(ctx context.Context, name string) (all []Given, err error) {
 		g := Given{Name: filepath.ToSlash(rel)}
 		if g.SHA256, g.Size, err = sumOf(ctx, path); err == nil {
 			err = validName(g.Name)
+		}
+		if e, exported := known.Files[g.Name]; err == nil && exported && e.Model != "" {
+			if e.SHA256 != g.SHA256 {
+				return checksumError(g.Name, g.SHA256, e.SHA256, "the one of its export")
+			}
+			g.Source, g.Model, g.Licence = e.Source, e.Model, e.Licence
 		}
 		all = append(all, g)
 		return err

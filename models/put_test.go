@@ -94,3 +94,28 @@ func TestAFileWithAWrongNameOrAgainstTheCatalogueIsRefused(t *testing.T) {
 	_, err = in.Has(t.Context(), given(m.Files[0].Name, "weights"))
 	require.ErrorContains(t, err, "the catalogue's")
 }
+
+func TestAnExportThatIsGivenKeepsItsSumsSourceAndLicence(t *testing.T) {
+	t.Parallel()
+	from, to := store(t, ""), store(t, "")
+	m, err := exporting(t, from, "mine", "weights").Adopt(t.Context(), "hf://owner/name@c0ffee", "MIT", false)
+	require.NoError(t, err)
+	all, err := from.Tree(t.Context(), "mine")
+	require.NoError(t, err)
+	in := intake(t, to)
+	for _, g := range all {
+		require.NoError(t, in.Put(t.Context(), g, strings.NewReader("weights")))
+	}
+	exported, err := to.Exported()
+	require.NoError(t, err)
+	require.Equal(t, []models.Model{m}, exported)
+	_, err = to.Verify(t.Context(), m)
+	require.NoError(t, err)
+
+	wrong := all[0]
+	wrong.Model = "other"
+	require.ErrorIs(t, in.Put(t.Context(), wrong, strings.NewReader("weights")), models.ErrName)
+	require.NoError(t, os.WriteFile(filepath.Join(from.Dir, "mine", "model.onnx"), []byte("other"), 0o600))
+	_, err = from.Tree(t.Context(), "mine")
+	require.ErrorIs(t, err, models.ErrChecksum)
+}

@@ -270,7 +270,7 @@ func (c *bundleCall) model(ctx context.Context, name string, asked bool) error {
 	}
 	m, err := models.Find(name)
 	if err != nil && asked {
-		m, err = c.other(name)
+		m, err = c.other(ctx, name)
 	}
 	switch {
 	case err == nil && m.Export == "":
@@ -295,7 +295,7 @@ func (c *bundleCall) model(ctx context.Context, name string, asked bool) error {
 	inStore, relErr := filepath.Rel(store, dir)
 	switch info, statErr := os.Stat(name); {
 	case relErr == nil && filepath.IsLocal(inStore):
-		return c.tree(ctx, bundledModel{Name: filepath.ToSlash(inStore), Licence: models.Licence{SPDX: "LicenseRef-unknown"}})
+		return c.exported(ctx, filepath.ToSlash(inStore))
 	case statErr == nil && info.IsDir():
 		c.without("the model %s is a folder of your own: copy it to the same place, %s", name, dir)
 	default:
@@ -305,7 +305,7 @@ func (c *bundleCall) model(ctx context.Context, name string, asked bool) error {
 }
 
 // other is a model that was pulled before, or that a person names for a pull.
-func (c *bundleCall) other(name string) (models.Model, error) {
+func (c *bundleCall) other(ctx context.Context, name string) (models.Model, error) {
 	others, err := c.store.Others()
 	if err != nil {
 		return models.Model{}, err
@@ -313,7 +313,7 @@ func (c *bundleCall) other(name string) (models.Model, error) {
 	if at := slices.IndexFunc(others, func(m models.Model) bool { return m.Name == name }); at >= 0 {
 		return others[at], nil
 	}
-	return c.find(name)
+	return c.find(ctx, name)
 }
 
 // pulled has a model pulled where it is not here, and notes its files.
@@ -338,6 +338,19 @@ func (c *bundleCall) pulled(ctx context.Context, m models.Model) error {
 	}
 	c.contents.Models = append(c.contents.Models, b)
 	return nil
+}
+
+// exported packs a folder of the store that is not of the catalogue.
+func (c *bundleCall) exported(ctx context.Context, name string) error {
+	all, err := c.store.Exported()
+	if err != nil {
+		return err
+	}
+	b := bundledModel{Name: name, Licence: models.Licence{SPDX: "LicenseRef-unknown"}}
+	if at := slices.IndexFunc(all, func(m models.Model) bool { return m.Name == name }); at >= 0 {
+		b.Licence, b.Homepage = all[at].Licence, all[at].Homepage
+	}
+	return c.tree(ctx, b)
 }
 
 // tree notes the files of a folder of the store that no pull has brought.
