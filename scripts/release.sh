@@ -2,7 +2,7 @@
 # Builds what a release has into dist/: wheels with the program for Linux on x86-64 and ARM and one without, tarballs, Debian
 # packages, a list of what is in the program (CycloneDX), and the SHA-256 of each. The program is linked by the C compiler of
 # ziglang for the C library 2.17, and runs the tesseract program where it reads with Tesseract. ARCHES=amd64 builds for one.
-# A program that asks for a newer C library, and a wheel beyond 20,000,000 bytes, end it (scripts/wheel.py).
+# A program that asks for a newer C library, and a wheel of more than 20 MiB, end it (scripts/wheel.py).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 arches=${ARCHES:-amd64 arm64}

@@ -84,7 +84,7 @@ def platform_wheel(pure: Path, out: Path, program: Path, platform: str, licences
 
 
 #: What a wheel may have. The installers of a cluster fetch it once for each machine.
-MOST_BYTES = 20_000_000
+MOST_BYTES = 20 << 20
 
 
 def check_size(wheel: Path) -> None:
