@@ -9,7 +9,7 @@
 #
 #   docker run --rm rewardloop doctor
 #
-# ONNX Runtime is in the image, and so is the model by which builtin://ocr reads (16 MB).
+# ONNX Runtime and ffmpeg are in the image, and so is the model by which builtin://ocr reads (16 MB).
 # MODELS names others, "" none; a folder with models can also be mounted at
 # /var/lib/rewardloop/models, in place of those of the image:
 #
@@ -19,6 +19,13 @@
 # image for CPUs, a tenth of its size:
 #
 #   docker build --target cuda -t rewardloop-cuda .
+#
+# For several processors, as `make release` and .github/workflows/release.yml build it; processors other than the machine's own are
+# emulated in every stage, the compiler included:
+#
+#   docker buildx build --platform linux/amd64,linux/arm64 -t rewardloop .
+#
+# VERSION, REVISION, CREATED and SOURCE are what the image's labels (org.opencontainers.image.*) and `rewardloop version` say.
 ARG GO_IMAGE=golang:1.26-bookworm
 ARG BASE_IMAGE=debian:bookworm-slim
 # CUDA 13 and cuDNN 9, which ONNX Runtime's provider is built for, on a C library that is at
@@ -49,7 +56,9 @@ ARG GOPRIVATE
 ARG GOFLAGS
 ARG SSL_CERT_FILE
 COPY . .
-RUN make build && scripts/tool.sh licences -licenses /licenses
+ARG VERSION=""
+ARG REVISION=""
+RUN VERSION=$VERSION REVISION=$REVISION make build && scripts/tool.sh licences -licenses /licenses
 
 # --- ort: ONNX Runtime, held to the sums in scripts/ort.sh ---------------------
 FROM ${BASE_IMAGE} AS ort
@@ -98,7 +107,7 @@ FROM ${CUDA_IMAGE} AS cuda
 ARG RUNTIME_PACKAGES=""
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      ca-certificates libstdc++6 libtesseract5 tesseract-ocr ${RUNTIME_PACKAGES} \
+      ca-certificates ffmpeg libstdc++6 libtesseract5 tesseract-ocr ${RUNTIME_PACKAGES} \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log \
  && useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/rewardloop \
       --shell /usr/sbin/nologin rewardloop \
@@ -112,6 +121,17 @@ COPY --from=build /src/bin/rewardloop /usr/local/bin/rewardloop
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 ENV REWARDLOOP_MODELS=/var/lib/rewardloop/models REWARDLOOP_STORE=/var/lib/rewardloop/store
 ENV OMP_THREAD_LIMIT=1
+ARG VERSION=unknown
+ARG REVISION=unknown
+ARG CREATED=unknown
+ARG SOURCE=""
+LABEL org.opencontainers.image.title="rewardloop" \
+      org.opencontainers.image.description="Reward server for RL training of image, video and multimodal models, with CUDA" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.source="${SOURCE}"
 USER 10001:10001
 WORKDIR /var/lib/rewardloop
 EXPOSE 8080
@@ -126,7 +146,7 @@ FROM ${BASE_IMAGE} AS runtime
 ARG RUNTIME_PACKAGES=""
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      ca-certificates libstdc++6 libtesseract5 tesseract-ocr ${RUNTIME_PACKAGES} \
+      ca-certificates ffmpeg libstdc++6 libtesseract5 tesseract-ocr ${RUNTIME_PACKAGES} \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log \
  && useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/rewardloop \
       --shell /usr/sbin/nologin rewardloop \
@@ -139,6 +159,17 @@ COPY --from=build /src/bin/rewardloop /usr/local/bin/rewardloop
 ENV REWARDLOOP_MODELS=/var/lib/rewardloop/models REWARDLOOP_STORE=/var/lib/rewardloop/store
 # One OpenMP thread for each Tesseract call: the concurrency is rewardloop's.
 ENV OMP_THREAD_LIMIT=1
+ARG VERSION=unknown
+ARG REVISION=unknown
+ARG CREATED=unknown
+ARG SOURCE=""
+LABEL org.opencontainers.image.title="rewardloop" \
+      org.opencontainers.image.description="Reward server for RL training of image, video and multimodal models" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.source="${SOURCE}"
 USER 10001:10001
 WORKDIR /var/lib/rewardloop
 EXPOSE 8080

@@ -39,7 +39,7 @@ FROM       ?= gpu-results/gpu.json
 # One OpenMP thread for each Tesseract call: the concurrency is ours.
 export OMP_THREAD_LIMIT := 1
 export PYTHONDONTWRITEBYTECODE := 1
-export GO PYTHON INSTALL FUZZTIME COUNT VERSION STAY
+export GO PYTHON INSTALL FUZZTIME COUNT VERSION REVISION STAY
 # Models lie in the clone, unless the environment names a folder.
 export REWARDLOOP_MODELS ?= $(CURDIR)/.cache/models
 # Servers of tests and tools keep no results in the user's folder.
@@ -227,7 +227,7 @@ check: ## all of it: lint, what CI runs (test: vet, import graph, Go tests under
 deps: ## the set-up alone: Debian packages, Go modules, Python environment
 	@scripts/deps.sh debian go python
 
-release: ## wheels, tarballs, Debian packages, what is in them and their sums, into dist/ (ten minutes); ARCHES=amd64 for one processor
+release: ## wheels, tarballs, Debian packages, what is in them and their sums, into dist/ (ten minutes), and the image where docker with buildx is; ARCHES=amd64 for one processor, IMAGE=off for no image
 	@scripts/deps.sh pip go
 	@scripts/release.sh
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -100,7 +101,7 @@ func (c *Client) connect(ctx context.Context, url string, limit time.Duration) (
 		cfg.CloseTimeout = time.Second
 	}
 	conn, err := wsconn.Dial(ctx, url, wsconn.DialConfig{
-		Config: cfg, Subprotocol: wire.Protocol, Header: c.header(), TLS: c.cfg.TLS, HandshakeTimeout: limit,
+		Config: cfg, Subprotocol: wire.Protocol, Version: release(), Header: c.header(), TLS: c.cfg.TLS, HandshakeTimeout: limit,
 	})
 	if err != nil {
 		return nil, hint(err)
@@ -140,11 +141,29 @@ func (c *Client) connect(ctx context.Context, url string, limit time.Duration) (
 	return nil, errors.Join(err, conn.Close(wsconn.CloseNormal, ""))
 }
 
+// release is that of this module in the program that it is linked into.
+func release() string {
+	const module = "github.com/rewardloop/rewardloop"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == module {
+			return m.Version
+		}
+	}
+	return ""
+}
+
 // errStopping is a server that takes no clients at the moment, and says when to ask again.
 var errStopping = errors.New("it is being stopped, or takes no more clients now")
 
 // hint adds what to do to an error of dialling.
 func hint(err error) error {
+	if errors.Is(err, wsconn.ErrProtocol) {
+		return err // it says what to do
+	}
 	if he, ok := errors.AsType[*wsconn.HandshakeError](err); ok {
 		switch he.Status {
 		case 401, 403:

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rewardloop/rewardloop/client"
@@ -40,6 +41,44 @@ func TestARefusedHandshakeSaysWhatToDo(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, url)
 	}
+}
+
+func TestAServerOfAnotherReleaseIsRefusedWithProtocolAndReleaseOfBothSides(t *testing.T) {
+	t.Parallel()
+	for _, spoken := range []string{"rewardloop.v0", "rewardloop.v2"} {
+		url := answering(t, func(w http.ResponseWriter, r *http.Request) {
+			_, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{spoken}, Version: "9.0"})
+			assert.ErrorIs(t, err, wsconn.ErrProtocol)
+		})
+		_, err := client.Dial(t.Context(), client.Config{URL: url, Run: "r"})
+		for _, word := range []string{url, spoken, "rewardloop/9.0", wire.Protocol, "this side (rewardloop/", "install the same release on both sides"} {
+			require.ErrorContains(t, err, word)
+		}
+	}
+	url := answering(t, func(w http.ResponseWriter, r *http.Request) { // one that agrees to what it does not speak
+		conn, err := wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{wire.Protocol}})
+		if err == nil {
+			_ = conn.Run(r.Context(), &other{conn: conn})
+		}
+	})
+	_, err := client.Dial(t.Context(), client.Config{URL: url, Run: "r"})
+	require.ErrorContains(t, err, `the server speaks "rewardloop.v2", this client (rewardloop/`)
+	require.ErrorContains(t, err, `"rewardloop.v1": install the same release on both sides`)
+}
+
+// other welcomes in another protocol.
+type other struct {
+	rawClient
+
+	conn *wsconn.Conn
+}
+
+func (o *other) Text([]byte) error {
+	b, err := wire.EncodeControl(&wire.Welcome{Session: "s", Epoch: 1, Protocol: "rewardloop.v2", Rewards: []wire.RewardInfo{{}}})
+	if err == nil {
+		err = o.conn.Send(b)
+	}
+	return err
 }
 
 func TestTheTokenIsShownAsItStandsInItsFile(t *testing.T) {

@@ -37,8 +37,16 @@ func (l *link) Text(msg []byte) error {
 		case <-l.greeted:
 			return fmt.Errorf("the server sent a second welcome, which %s has not", wire.Protocol)
 		default:
-			l.greet(m)
 		}
+		if m.Protocol != wire.Protocol {
+			err := fmt.Errorf("the server speaks %.100q, this client (rewardloop/%s) %q: install the same release on both sides", m.Protocol, release(), wire.Protocol)
+			select {
+			case l.refused <- err:
+			default:
+			}
+			return err
+		}
+		l.greet(m)
 	case *wire.Credit:
 		c.mu.Lock()
 		l.credit.Samples, l.credit.Bytes = max(l.credit.Samples, m.Samples), max(l.credit.Bytes, m.Bytes)

@@ -103,6 +103,7 @@ bud commit --quiet --rm --format docker "$container" localhost/rewardloop-go >/d
 say "buildah bud: every stage of the Dockerfile (log in ${work#"$PWD"/}/build.log)"
 bud bud --isolation chroot --format docker --pull-never \
 	--build-arg GO_IMAGE=localhost/rewardloop-go --build-arg BASE_IMAGE=localhost/rewardloop-debian \
+	--build-arg VERSION=1.2.3 --build-arg REVISION=0123abc --build-arg CREATED=2026-01-02T03:04:05Z --build-arg SOURCE=https://example.com/rewardloop \
 	"${arguments[@]}" "${shared[@]}" --tag localhost/rewardloop . </dev/null >"$work/build.log" 2>&1 || {
 	tail -n 40 "$work/build.log" >&2
 	die "the image could not be built"
@@ -115,6 +116,14 @@ inside() { bud run --isolation chroot "$@" </dev/null; }
 
 user=$(inside "$container" -- id -u)
 [ "$user" = 10001 ] || die "the image runs as user $user, not 10001"
+
+say "the labels, and what the program says of itself"
+labels=$(bud inspect --type image --format '{{json .OCIv1.Config.Labels}}' localhost/rewardloop)
+for label in title:rewardloop version:1.2.3 revision:0123abc licenses:Apache-2.0 created:2026-01-02T03:04:05Z source:https://example.com/rewardloop; do
+	grep -qF "\"org.opencontainers.image.${label%%:*}\":\"${label#*:}\"" <<<"$labels" || die "the image has no label ${label%%:*} that says ${label#*:}: $labels"
+done
+inside "$container" -- rewardloop version | tee "$work/version"
+grep -q '^rewardloop 1.2.3$' "$work/version" && grep -q '^commit  0123abc$' "$work/version" || die "the program does not say its release and its commit"
 
 say "rewardloop doctor, in the image as user $user"
 inside "$container" -- rewardloop doctor | tee "$work/doctor"
@@ -148,6 +157,16 @@ inside --volume "$samples:/samples" "$container" -- \
 	rewardloop score -c /samples/config.yaml -i /samples/samples.jsonl -o /samples/out/ppocr.jsonl --media-root /samples
 cat "$samples/out/ppocr.jsonl"
 grep -q '"outcome": *"scored"' "$samples/out/ppocr.jsonl" || die "the sample was not scored with PP-OCR"
+
+say "the configuration of deploy/ as it is, on a picture and on a video (mp4), with what the image brings"
+cp deploy/config.yaml "$samples/deploy.yaml"
+inside --volume "$samples:/samples" "$container" -- \
+	ffmpeg -v error -f lavfi -i testsrc2=s=320x240:r=8 -frames:v 9 -pix_fmt yuv420p /samples/out/clip.mp4
+printf '{"id": "clip", "prompt": "A clip that says \\"Opal\\"", "video": "out/clip.mp4", "ground_truth": "Opal"}\n' >>"$samples/samples.jsonl"
+inside --volume "$samples:/samples" "$container" -- \
+	rewardloop score -c /samples/deploy.yaml -i /samples/samples.jsonl -o /samples/out/deploy.jsonl --media-root /samples
+cat "$samples/out/deploy.jsonl"
+[ "$(grep -c '"outcome": *"scored"' "$samples/out/deploy.jsonl")" = 2 ] || die "the picture and the clip were not both scored"
 
 say "the image holds no compiler and no settings of this machine"
 root=$(bud mount "$container")

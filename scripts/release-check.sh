@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what `make release` has built into an empty Debian with Python and no compiler, as root and without a network: the
 # wheel, and the Debian package. In each the model pulls, serves and scores over the websocket and over HTTP, and the time is told.
-# What pip would download lies in a folder of wheels, .cache/release-wheels.
+# What pip would download lies in a folder of wheels, .cache/release-wheels. Of each wheel size, processor and C library are looked at, and
+# the program for ARM runs emulated: qemu and an ARM C library, which are unpacked below .cache/release-check and not installed.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 skip() {
@@ -30,7 +31,55 @@ discard() {
 }
 trap discard EXIT
 
+say "size, processor and C library of each wheel"
+python3 scripts/wheel.py check "$dist"
+(cd "$dist" && sha256sum --check --quiet SHA256SUMS)
+
 . scripts/debian.sh
+
+# emulated runs the program of the wheel for the other processor with qemu: what it says of itself, its scorers, and one sample scored.
+emulated() {
+	local wheel emulator=$work/emulator tools config=$settings/emulator.conf program=$settings/emulated
+	wheel=$(compgen -G "$dist/rewardloop-*aarch64.whl" | head -n 1) || { say "the program for ARM was not tried: $dist has no wheel for it (ARCHES=\"amd64 arm64\" make release)"; return 0; }
+	if [ "$arch" = arm64 ]; then
+		say "the program for ARM is this machine's: it is tried below"
+		return 0
+	fi
+	if [ ! -e "$emulator/complete" ]; then
+		say "qemu and the C library of ARM, into ${emulator#"$PWD"/}: about 60 MB to download with apt's lists (GPL-2.0, LGPL-2.1)"
+		rm -rf "$emulator"
+		mkdir -p "$emulator/lists/partial" "$emulator/archives/partial" "$emulator/here" "$emulator/there"
+		{
+			cat "$settings/apt.conf"
+			printf 'Dir::Etc::sourcelist "%s";\nDir::Etc::sourceparts "/dev/null";\nDir::State::lists "%s/lists";\nDir::Cache "%s";\nDir::Cache::archives "%s/archives";\nAPT::Architectures { "%s"; "arm64"; };\nAPT::Sandbox::User "root";\n' \
+				"$settings/sources.list" "$emulator" "$settings" "$emulator" "$arch"
+		} >"$config"
+		(cd "$emulator/archives" && export APT_CONFIG=$config && apt-get update -q && apt-get download -q qemu-user-static libc6:arm64) </dev/null >"$settings/emulator.log" 2>&1 || {
+			tail -n 5 "$settings/emulator.log" >&2
+			warn "the program for ARM was not tried: apt does not bring qemu-user-static and libc6:arm64, see above"
+			return 0
+		}
+		dpkg-deb -x "$emulator"/archives/qemu-user-static_*.deb "$emulator/here"
+		dpkg-deb -x "$emulator"/archives/libc6_*_arm64.deb "$emulator/there"
+		rm -rf "$emulator/lists" "$emulator/archives"
+		touch "$emulator/complete"
+	fi
+	say "the program for ARM, emulated"
+	python3 -c 'import sys, zipfile; w = zipfile.ZipFile(sys.argv[1]); open(sys.argv[2], "wb").write(w.read(next(n for n in w.namelist() if n.endswith("/scripts/rewardloop"))))' "$wheel" "$program"
+	chmod 755 "$program"
+	tools=(timeout 300 env -i "HOME=$settings" "PATH=$PATH" REWARDLOOP_STORE=off "$emulator/here/usr/bin/qemu-aarch64-static" -L "$emulator/there" "$program")
+	"${tools[@]}" version | tee "$settings/version"
+	grep -q ' linux/arm64$' "$settings/version" || die "the program of the wheel for ARM does not say linux/arm64"
+	"${tools[@]}" scorers >"$settings/scorers"
+	grep -q 'length' "$settings/scorers" || die "the program for ARM lists no scorer length"
+	printf '{"id": "1", "prompt": "a", "response": "four"}\n' >"$settings/in.jsonl"
+	printf 'reward:\n  custom_reward_function: {path: "builtin://length"}\n' >"$settings/length.yaml"
+	"${tools[@]}" score -c "$settings/length.yaml" -i "$settings/in.jsonl" -o "$settings/out.jsonl"
+	cat "$settings/out.jsonl"
+	grep -q '"outcome": *"scored"' "$settings/out.jsonl" || die "the program for ARM did not score the sample"
+}
+emulated
+
 debian_base "$work/base.tar" python3,python3-venv
 
 wheels=$PWD/.cache/release-wheels

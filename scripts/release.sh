@@ -2,6 +2,7 @@
 # Builds what a release has into dist/: wheels with the program for Linux on x86-64 and ARM and one without, tarballs, Debian
 # packages, a list of what is in the program (CycloneDX), and the SHA-256 of each. The program is linked by the C compiler of
 # ziglang for the C library 2.17, and runs the tesseract program where it reads with Tesseract. ARCHES=amd64 builds for one.
+# A program that asks for a newer C library, and a wheel of more than 20 MiB, end it (scripts/wheel.py).
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 arches=${ARCHES:-amd64 arm64}
@@ -25,8 +26,7 @@ say "rewardloop $version ($commit) for $arches, into $dist"
 
 say "the licences of what is linked"
 scripts/tool.sh licences -licenses "$work/licences"
-while read -r text; do printf '== %s\n\n' "${text#"$work"/licences/}" && cat "$text" && printf '\n'; done \
-	< <(find "$work/licences" -type f | LC_ALL=C sort) >"$work/THIRD_PARTY.txt"
+"$python" scripts/wheel.py licences "$work/licences" >"$work/THIRD_PARTY.txt"
 scripts/tool.sh licences -sbom "$dist/rewardloop-$version.cdx.json" -version "$version"
 
 say "the wheel without the program, for other machines"
@@ -41,13 +41,17 @@ pure=$(echo "$dist"/rewardloop-*-py3-none-any.whl)
 target() { case $1 in amd64) echo x86_64-linux-gnu.2.17 ;; arm64) echo aarch64-linux-gnu.2.17 ;; *) die "no target for $1" ;; esac; }
 platform() { case $1 in amd64) echo x86_64 ;; arm64) echo aarch64 ;; esac; }
 
+# nomsgpack as everywhere; without the HTTP/2 of net/http, which only downloads of models would use where HTTP/1.1 does as well:
+# 200 KB of a wheel.
+tags=nomsgpack,nethttpomithttp2
+
 for arch in $arches; do
 	program=$work/$arch/rewardloop
 	mkdir -p "$work/$arch"
 	say "the program for linux/$arch"
 	CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC="$python -m ziglang cc -target $(target "$arch")" \
-		$GO build -trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$version -X main.commit=$commit -extldflags=-Wl,-s" -o "$program" ./cmd/rewardloop
-	"$python" scripts/wheel.py "$pure" --out "$dist" --program "$program" --licences "$work/THIRD_PARTY.txt" \
+		$GO build -trimpath -tags "$tags" -ldflags "-s -w -X main.version=$version -X main.commit=$commit -extldflags=-Wl,-s" -o "$program" ./cmd/rewardloop
+	"$python" scripts/wheel.py wheel "$pure" --out "$dist" --program "$program" --licences "$work/THIRD_PARTY.txt" \
 		--platform "manylinux_2_17_$(platform "$arch").manylinux2014_$(platform "$arch")"
 
 	name=rewardloop-$version-linux-$arch
@@ -63,6 +67,7 @@ for arch in $arches; do
 		warn "dpkg-deb is not here: no Debian package was made"
 	fi
 done
+scripts/image.sh "$version" "$commit" "$arches" "$dist"
 (cd "$dist" && sha256sum -- * >SHA256SUMS)
 rm -rf "$work"
 ls -l "$dist"

@@ -1,6 +1,8 @@
-"""Makes wheels with the program of the pure wheel that setuptools has built.
+"""Makes wheels with the program of the pure wheel that setuptools has built, and looks at what a release has.
 
-wheel.py PURE.whl --out FOLDER --program FILE --platform TAG --licences FILE
+wheel.py wheel PURE.whl --out FOLDER --program FILE --platform TAG --licences FILE
+wheel.py licences FOLDER      prints the texts below a folder, each once, below the names of all files that have it
+wheel.py check DIST           looks at finished wheels: their size, what they hold, and the C library that their programs ask for
 
 A wheel is a ZIP file: the package as it is, the program below <name>-<version>.data/scripts, from where installers put it
 among the environment's programs, and a RECORD with the SHA-256 of each file. The result is the same for the same input: times
@@ -81,35 +83,85 @@ def platform_wheel(pure: Path, out: Path, program: Path, platform: str, licences
     return wheel.path
 
 
+#: What a wheel may have. The installers of a cluster fetch it once for each machine.
+MOST_BYTES = 20 << 20
+
+
+def check_size(wheel: Path) -> None:
+    """Raises ValueError where a wheel is larger than MOST_BYTES."""
+    size = wheel.stat().st_size
+    if size > MOST_BYTES:
+        raise ValueError(f"{wheel}: it has {size:,} bytes, and a wheel may have {MOST_BYTES:,}: see what the program links (go tool nm -size -sort size)")
+
+
+def licences(folder: Path) -> bytes:
+    """The texts below a folder. Many modules have the same, which is there once."""
+    texts: dict[bytes, list[str]] = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        texts.setdefault(path.read_bytes(), []).append(path.relative_to(folder).as_posix())
+    return b"\n".join("".join(f"== {name}\n" for name in names).encode() + b"\n" + text for text, names in texts.items())
+
+
+def check_wheels(dist: Path) -> list[str]:
+    """Raises ValueError where a wheel of a release is not what it says; returns a line for each."""
+    lines = []
+    for path in sorted(dist.glob("*manylinux*.whl")):
+        check_size(path)
+        with zipfile.ZipFile(path) as wheel:
+            program = next((n for n in wheel.namelist() if n.endswith(".data/scripts/rewardloop")), "")
+            if not program:
+                raise ValueError(f"{path}: it holds no program")
+            data = wheel.read(program)
+        newest = check_symbols(f"{path}: {program}", data)
+        machine = {62: "x86_64", 183: "aarch64"}.get(int.from_bytes(data[18:20], "little"), "another machine")
+        if not path.stem.endswith(machine):
+            raise ValueError(f"{path}: its program is for {machine}")
+        lines.append(f"{path.name}: {path.stat().st_size:,} bytes, {machine}, C library {newest} or newer")
+    if not lines:
+        raise ValueError(f"{dist} holds no wheel with a program: make release")
+    return lines
+
+
 #: The C library that a program may ask for: that of manylinux_2_17, which trainers' images of the last ten years have.
 NEWEST_GLIBC = (2, 17)
 
 
-def check_symbols(program: Path) -> None:
-    """Raises ValueError where a program asks for a newer C library than NEWEST_GLIBC."""
-    versions = {tuple(int(part) for part in m.split(b".")) for m in re.findall(rb"\0GLIBC_(\d+(?:\.\d+)+)(?=\0)", program.read_bytes())}
+def check_symbols(program: object, data: bytes) -> str:
+    """The newest C library that a program asks for. Raises ValueError where that is newer than NEWEST_GLIBC."""
+    versions = {tuple(int(part) for part in m.split(b".")) for m in re.findall(rb"\0GLIBC_(\d+(?:\.\d+)+)(?=\0)", data)}
     if not versions:
         raise ValueError(f"{program}: it names no version of the C library: is it a program for Linux with dynamic linking?")
     newest = max(versions)
     if newest > NEWEST_GLIBC:
         raise ValueError(f"{program}: it asks for GLIBC_{'.'.join(map(str, newest))}, and manylinux_2_17 has {'.'.join(map(str, NEWEST_GLIBC))}")
+    return ".".join(map(str, newest))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pure", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--program", type=Path, required=True)
-    parser.add_argument("--platform", required=True)
-    parser.add_argument("--licences", type=Path, required=True)
+    commands = parser.add_subparsers(dest="command", required=True)
+    wheel = commands.add_parser("wheel")
+    wheel.add_argument("pure", type=Path)
+    wheel.add_argument("--out", type=Path, required=True)
+    wheel.add_argument("--program", type=Path, required=True)
+    wheel.add_argument("--platform", required=True)
+    wheel.add_argument("--licences", type=Path, required=True)
+    for name in ("licences", "check"):
+        commands.add_parser(name).add_argument("folder", type=Path)
     args = parser.parse_args()
     try:
-        check_symbols(args.program)
-        made = platform_wheel(args.pure, args.out, args.program, args.platform, args.licences)
+        if args.command == "licences":
+            sys.stdout.buffer.write(licences(args.folder))
+        elif args.command == "check":
+            print("\n".join(check_wheels(args.folder)))
+        else:
+            check_symbols(args.program, args.program.read_bytes())
+            made = platform_wheel(args.pure, args.out, args.program, args.platform, args.licences)
+            print(f"{made.name} {made.stat().st_size / 1e6:.1f} MB")
+            check_size(made)
     except (OSError, ValueError) as err:
         print(f"wheel.py: {err}", file=sys.stderr)
         return 1
-    print(f"{made.name} {made.stat().st_size / 1e6:.1f} MB")
     return 0
 
 

@@ -127,7 +127,7 @@ type Options struct {
 	Gatherer prometheus.Gatherer
 	Metrics  prometheus.Registerer
 	Log      *slog.Logger // nil: discarded
-	// Version is shown on the status page.
+	// Version is shown on the status page and told to clients of another protocol.
 	Version string
 }
 

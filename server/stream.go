@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -29,9 +30,12 @@ func (s *Server) serveStream(c *gin.Context) {
 	defer leave()
 	// Upgrading clears the deadlines of net/http.
 	conn, err := wsconn.Upgrade(c.Writer, c.Request, wsconn.UpgradeConfig{
-		Config: s.cfg.Stream, Subprotocols: []string{wire.Protocol},
+		Config: s.cfg.Stream, Subprotocols: []string{wire.Protocol}, Version: s.version,
 	})
 	if err != nil { // it has been answered
+		if missed, ok := s.warnings.allow(time.Now()); ok && errors.Is(err, wsconn.ErrProtocol) {
+			s.log.WarnContext(c.Request.Context(), "a client of another release was refused", "remote", c.Request.RemoteAddr, "token_name", c.GetString(clientKey), "error", err, "not_logged_before", missed)
+		}
 		s.log.DebugContext(c.Request.Context(), "stream refused", "remote", c.Request.RemoteAddr, "token_name", c.GetString(clientKey), "error", err)
 		c.Abort()
 		return

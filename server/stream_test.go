@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -100,4 +101,33 @@ func sampleFrame(t *testing.T, id, prompt string) []byte {
 	m, err := wire.Encode(&rewards.Sample{ID: id, Prompt: prompt}, wire.Options{})
 	require.NoError(t, err)
 	return m.Bytes()
+}
+
+func TestAClientOfAnotherReleaseIsRefusedWithProtocolAndReleaseOfBothSides(t *testing.T) {
+	t.Parallel()
+	said := new(logs)
+	s := newSite(t, siteOptions{server: func(o *server.Options) {
+		o.Version, o.Log = "1.8", slog.New(slog.NewTextHandler(said, nil))
+	}})
+	for offered, words := range map[string]string{
+		"rewardloop.v0":                "rewardloop.v0",
+		"rewardloop.v2, rewardloop.v3": "rewardloop.v2, rewardloop.v3",
+		"":                             "names none",
+		strings.Repeat("x", 9000):      strings.Repeat("x", 90),
+	} {
+		r := s.get("/v1/stream", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Version", "13",
+			"Sec-Websocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-Websocket-Protocol", offered, "User-Agent", "rewardloop-python/0.9")
+		require.Equal(t, http.StatusBadRequest, r.StatusCode)
+		assert.Equal(t, "rewardloop.v1", r.Header.Get("Sec-Websocket-Protocol"), "what is spoken here, for programs")
+		assert.Less(t, len(r.body), 1<<10, "clients read no more")
+		for _, word := range []string{words, "rewardloop-python/0.9", "this server (rewardloop/1.8) speaks", "rewardloop.v1", "install the same release on both sides"} {
+			assert.Contains(t, string(r.body), word)
+			assert.Contains(t, said.String(), word)
+		}
+	}
+	assert.Contains(t, said.String(), `level=WARN msg="a client of another release was refused"`)
+	for range 100 {
+		s.get("/v1/stream", "Connection", "Upgrade", "Upgrade", "websocket")
+	}
+	assert.Less(t, strings.Count(said.String(), "of another release"), 60, "not all of them")
 }

@@ -20,7 +20,7 @@ var ErrUnreachable = errors.New("gateway cannot be reached")
 // ErrCorrupt is a payload whose bytes are not those the gateway sent.
 var ErrCorrupt = errors.New("payload differs from its checksum")
 
-// ClaimVersion is the number of the protocol; a peer with a higher one is refused.
+// ClaimVersion is the number of the protocol; a peer with another one is refused.
 const ClaimVersion = 1
 
 // Bounds of the claim protocol.
@@ -48,7 +48,7 @@ const (
 	RefusedMalformed = "malformed" // the message breaks a rule of the protocol
 	RefusedBusy      = "busy"      // too many claims are open
 	RefusedFailed    = "failed"    // the gateway could not do it; another try may help
-	RefusedProtocol  = "protocol"  // the peer speaks a later protocol
+	RefusedProtocol  = "protocol"  // the peer speaks another protocol
 )
 
 // claimKinds are the messages of ClaimProtocol. messages.json says the same of them.

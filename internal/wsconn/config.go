@@ -67,6 +67,8 @@ type DialConfig struct {
 
 	// Subprotocol must be the one the server speaks.
 	Subprotocol string
+	// Version is the release of this side: servers are told, and a mismatch names it.
+	Version string
 	// Header is sent with the request: Authorization, traceparent.
 	Header http.Header
 	// TLS is for wss URLs; nil: the system's roots.
@@ -82,4 +84,6 @@ type UpgradeConfig struct {
 	// Subprotocols are those the server speaks; the first that the client offers
 	// is taken, and a client that offers none of them is refused.
 	Subprotocols []string
+	// Version is the release of this side, which such a refusal names.
+	Version string
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -64,7 +65,9 @@ func Dial(ctx context.Context, url string, cfg DialConfig) (*Conn, error) {
 	if cfg.Subprotocol != "" {
 		d.Subprotocols = []string{cfg.Subprotocol}
 	}
-	ws, resp, err := d.DialContext(ctx, url, cfg.Header)
+	header := http.Header{"User-Agent": {product(cfg.Version)}}
+	maps.Copy(header, cfg.Header)
+	ws, resp, err := d.DialContext(ctx, url, header)
 	if !stop() && ctx.Err() != nil {
 		err = ctx.Err()
 		if ws != nil {
@@ -72,12 +75,12 @@ func Dial(ctx context.Context, url string, cfg DialConfig) (*Conn, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("dial %s: %w", url, refusal(resp, err))
+		return nil, fmt.Errorf("dial %s: %w", url, refusal(resp, err, cfg))
 	}
 	_ = resp.Body.Close()
 	c := newConn(ws, sock, cfg.Config, false)
 	if ws.Subprotocol() != cfg.Subprotocol {
-		err = fmt.Errorf("%w: asked for %q, the server chose %q", errSubprotocol, cfg.Subprotocol, ws.Subprotocol())
+		err = fmt.Errorf("%w: this side (%s) speaks %q, the server chose %q: install the same release on both sides", ErrProtocol, product(cfg.Version), cfg.Subprotocol, ws.Subprotocol())
 	} else if ext := resp.Header.Values("Sec-Websocket-Extensions"); len(ext) > 0 {
 		err = fmt.Errorf("%w: the server wants extensions nobody asked for: %v", errHandshake, ext)
 	}
@@ -88,8 +91,9 @@ func Dial(ctx context.Context, url string, cfg DialConfig) (*Conn, error) {
 	return c, nil
 }
 
-// refusal turns a server's answer that is no upgrade into a HandshakeError.
-func refusal(resp *http.Response, err error) error {
+// refusal turns a server's answer that is no upgrade into a HandshakeError, beside ErrProtocol
+// where the server says that it speaks another sub-protocol.
+func refusal(resp *http.Response, err error, cfg DialConfig) error {
 	if resp == nil || !errors.Is(err, websocket.ErrBadHandshake) {
 		return err
 	}
@@ -99,5 +103,9 @@ func refusal(resp *http.Response, err error) error {
 	if readErr != nil {
 		return fmt.Errorf("%w: status %d", errHandshake, resp.StatusCode)
 	}
-	return &HandshakeError{Status: resp.StatusCode, Header: resp.Header, Body: strings.TrimSpace(string(body))}
+	refused := &HandshakeError{Status: resp.StatusCode, Header: resp.Header, Body: strings.TrimSpace(string(body))}
+	if spoken := resp.Header.Get(protocolHeader); resp.StatusCode == http.StatusBadRequest && spoken != "" {
+		return fmt.Errorf("%w: this side (%s) speaks %q, the server %.100q: %w", ErrProtocol, product(cfg.Version), cfg.Subprotocol, spoken, refused)
+	}
+	return refused
 }

@@ -28,8 +28,8 @@ var (
 	// errBusy: Run was called twice.
 	errBusy = errors.New("connection is already running")
 
-	// errSubprotocol: the two sides share no sub-protocol.
-	errSubprotocol = errors.New("no common websocket sub-protocol")
+	// ErrProtocol: the two sides share no sub-protocol, which no further attempt changes.
+	ErrProtocol = errors.New("no common websocket sub-protocol")
 	// errOrigin: the request comes from a page of another host.
 	errOrigin = errors.New("origin not allowed")
 	// errHandshake: the request is not a websocket handshake, or the server refused it.

@@ -2,6 +2,7 @@ package wsconn
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -33,7 +34,8 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg UpgradeConfig) (*Conn, 
 	}
 	offered := websocket.Subprotocols(r)
 	if !slices.ContainsFunc(cfg.Subprotocols, func(p string) bool { return slices.Contains(offered, p) }) {
-		return refuse(http.StatusBadRequest, fmt.Errorf("%w: offered %q, spoken here %q", errSubprotocol, offered, cfg.Subprotocols))
+		w.Header()[protocolHeader] = cfg.Subprotocols
+		return refuse(http.StatusBadRequest, mismatch(offered, r.UserAgent(), cfg))
 	}
 	up := websocket.Upgrader{
 		HandshakeTimeout: cfg.WriteTimeout,
@@ -53,6 +55,26 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg UpgradeConfig) (*Conn, 
 	}
 	return newConn(ws, h.sock, cfg.Config, true), nil
 }
+
+// protocolHeader has what a client offers, and in a refusal what this server speaks.
+const protocolHeader = "Sec-Websocket-Protocol"
+
+// mismatch names protocol and release of both sides, in less than the KiB of a refusal that
+// clients read.
+func mismatch(offered []string, agent string, cfg UpgradeConfig) error {
+	offers := "names none"
+	if len(offered) > 0 {
+		offers = fmt.Sprintf("speaks %.100q", strings.Join(offered, ", "))
+	}
+	if agent != "" {
+		agent = fmt.Sprintf(" (%.100q)", agent)
+	}
+	return fmt.Errorf("%w: the client%s %s, this server (%s) speaks %q: install the same release on both sides",
+		ErrProtocol, agent, offers, product(cfg.Version), strings.Join(cfg.Subprotocols, ", "))
+}
+
+// product is a release as the header User-Agent names it.
+func product(version string) string { return "rewardloop/" + cmp.Or(version, "unknown") }
 
 // checkOrigin lets requests through that name no origin (programs) or the request's own
 // host.

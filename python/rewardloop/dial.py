@@ -12,8 +12,9 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.client import ClientProtocol
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus, NegotiationError, WebSocketException
 
+from . import __version__
 from .config import PROTOCOL, Config
 from .errors import ConnectError, HelloRefusedError
 from .jsontext import parse, text
@@ -91,7 +92,7 @@ async def _dial(attempt: _Attempt, context: ssl.SSLContext | None, hello: Messag
         attempt.url,
         subprotocols=[PROTOCOL],  # type: ignore[list-item]  # a NewType of str
         additional_headers={"Authorization": f"Bearer {token}"} if token else None,
-        user_agent_header="rewardloop-python",
+        user_agent_header=f"rewardloop-python/{__version__}",
         compression=None,
         proxy=None,
         max_size=_MAX_TEXT_BYTES,
@@ -110,7 +111,7 @@ async def _dial(attempt: _Attempt, context: ssl.SSLContext | None, hello: Messag
     attempt.greeting = True
     try:
         if ws.subprotocol != PROTOCOL:
-            raise ConnectError(attempt.url, f"the server does not speak {PROTOCOL}", "is this the address of a reward loop?")
+            raise ConnectError(attempt.url, f"the server does not speak {PROTOCOL}, {_here()}", "is this the address of a reward loop?")
         await ws.send(text(hello))
         return ws, await _welcome(attempt, ws)
     except BaseException:
@@ -128,18 +129,23 @@ async def _welcome(attempt: _Attempt, ws: Connection) -> Welcome:
             raise HelloRefusedError(attempt.url, code, str(m["message"]), _HELLO_HINTS.get(code, ""))
         if kind == "welcome":
             if m.get("protocol") != PROTOCOL:
-                raise ConnectError(attempt.url, f"the server speaks {m.get('protocol')!r}, this is {PROTOCOL}")
+                raise ConnectError(attempt.url, f"the server speaks {m.get('protocol')!r:.100}, {_here()}", _SAME)
             return Welcome.from_wire(m)
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
     raise ConnectError(attempt.url, "the server's first message is no welcome", "is this the address of a reward loop?")
 
 
+_SAME = "install the same release on both sides"
 _HELLO_HINTS = {
     "unknown_reward": "name one of them with profile=",
     "draining": "the server is being stopped; try again when it is back",
     "unavailable": "the server is full",
 }
+
+
+def _here() -> str:
+    return f"this client (rewardloop {__version__}) {PROTOCOL}"
 
 
 def _late(attempt: _Attempt) -> ConnectError:
@@ -170,6 +176,8 @@ def _explain(attempt: _Attempt, err: Exception) -> ConnectError:
         more = "It may want a client certificate: tls_cert=, tls_key=." if attempt.secure else "If it speaks TLS, say wss://."
         hint = f"is this the address and the port of a reward loop? {more}"
         return ConnectError(attempt.url, f"no HTTP answer ({words})", hint)
+    if isinstance(err, NegotiationError):
+        return ConnectError(attempt.url, f"the server chose another protocol ({err!s:.100}) than {_here()}", _SAME)
     if isinstance(err, InvalidHandshake):
         return ConnectError(attempt.url, f"the websocket handshake failed ({err})", "is this the address of a reward loop?")
     if isinstance(err, ConnectionClosed):
@@ -192,6 +200,10 @@ def _status(attempt: _Attempt, err: InvalidStatus) -> ConnectError:
     if 300 <= code < 400:
         where = err.response.headers.get("Location", "elsewhere")
         return ConnectError(attempt.url, f"{said} and points to {where!r}", "redirects are not followed; give the final address")
+    spoken = err.response.headers.get("Sec-WebSocket-Protocol")
+    if code == 400 and spoken:
+        words = (err.response.body or b"")[:600].decode(errors="replace").strip()
+        return ConnectError(attempt.url, f"the server speaks {spoken!r:.100}, {_here()} ({said}: {words})", _SAME)
     hints = {
         400: f"it may speak another version than {PROTOCOL}, or be no reward loop",
         403: "it refuses this client: token, certificate or origin",

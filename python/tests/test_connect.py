@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -13,6 +14,7 @@ import unittest
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import ClassVar
+from unittest import mock
 
 import rewardloop
 from rewardloop import Client, ConnectError, HelloRefusedError, InputError, Sample
@@ -179,6 +181,37 @@ class HintTest(Case):
                 port = next(iter(server.sockets)).getsockname()[1]
                 self.assertRegex(str(await refusal(f"ws://127.0.0.1:{port}", connect_timeout=HANDSHAKE)), words)
 
+    async def test_a_server_of_another_release_is_named_beside_this_one(self) -> None:
+        from websockets.asyncio.server import ServerConnection, serve as ws_serve
+
+        async def other(ws: ServerConnection) -> None:
+            await ws.send(json.dumps({"type": "welcome", "protocol": "rewardloop.v2"}))
+            await ws.wait_closed()
+
+        here = rf"this client \(rewardloop {rewardloop.__version__}\) rewardloop.v1"
+        same = "; install the same release on both sides$"
+        async with ws_serve(other, "127.0.0.1", 0, subprotocols=["rewardloop.v1"]) as server:  # type: ignore[list-item]
+            port = next(iter(server.sockets)).getsockname()[1]
+            self.assertRegex(str(await refusal(f"ws://127.0.0.1:{port}")), f"speaks 'rewardloop.v2', {here}{same}")
+        said = b"this server (rewardloop/9.0) speaks rewardloop.v2"
+        head = b"HTTP/1.1 400 Bad Request\r\nSec-WebSocket-Protocol: rewardloop.v2\r\nContent-Length: %d\r\n\r\n" % len(said)
+        err = await refusal(await self.saying(head + said))
+        self.assertRegex(str(err), rf"speaks 'rewardloop.v2', {here} \(the server answered 400: {re.escape(said.decode())}\){same}")
+
+    async def test_one_that_chooses_another_protocol_is_left(self) -> None:
+        from websockets.asyncio.server import ServerConnection, serve as ws_serve
+
+        async def idle(ws: ServerConnection) -> None:
+            await ws.wait_closed()
+
+        def wrong(*_: object) -> str:
+            return "rewardloop.v2"
+
+        async with ws_serve(idle, "127.0.0.1", 0, select_subprotocol=wrong) as server:  # type: ignore[arg-type]
+            port = next(iter(server.sockets)).getsockname()[1]
+            err = await refusal(f"ws://127.0.0.1:{port}")
+        self.assertRegex(str(err), "rewardloop.v2.* than this client .rewardloop .* rewardloop.v1; install the same release")
+
     def test_the_facade_fails_in_the_same_way(self) -> None:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -192,6 +225,20 @@ class ServerHintTest(Case):
             err = await refusal(server.url, profile="beauty")
         self.assertIsInstance(err, HelloRefusedError)
         self.assertRegex(str(err), "unknown_reward: .*beauty.*; name one of them with profile=")
+
+    async def test_a_client_of_another_release_is_refused_with_both_releases(self) -> None:
+        with serve() as server:
+            with mock.patch("rewardloop.dial.PROTOCOL", "rewardloop.v0"):
+                err = await refusal(server.url)
+            async with rewardloop.connect(server.url, run="r", reconnect_for=0.2, lanes=1) as loop:
+                with mock.patch("rewardloop.dial.PROTOCOL", "rewardloop.v0"):  # as if the server were of another release now
+                    loop._core._lanes[0].link.ws.transport.abort()
+                    with self.assertRaises(rewardloop.LostError) as lost:
+                        await loop.submit(Sample(response="x"))
+        for words in (str(err), str(lost.exception)):
+            self.assertRegex(words, rf"speaks 'rewardloop.v1', this client \(rewardloop {rewardloop.__version__}\) rewardloop.v0")
+            self.assertRegex(words, rf'the client \("rewardloop-python/{rewardloop.__version__}"\) speaks "rewardloop.v0"')
+            self.assertRegex(words, 'this server .rewardloop/[^)]+. speaks "rewardloop.v1": install the same release on both sides')
 
     async def test_tokens(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -39,7 +39,7 @@ class WheelTest(unittest.TestCase):
         out = self.folder / "out"
         out.mkdir(exist_ok=True)
         return subprocess.run(
-            [sys.executable, SCRIPT, self.pure, "--out", out, "--program", self.folder / "program", "--platform", platform, "--licences", self.folder / "licences"],
+            [sys.executable, SCRIPT, "wheel", self.pure, "--out", out, "--program", self.folder / "program", "--platform", platform, "--licences", self.folder / "licences"],
             capture_output=True, text=True, check=False, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
         )  # fmt: skip
 
@@ -66,6 +66,43 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("it asks for GLIBC_2.34, and manylinux_2_17 has 2.17", done.stderr)
         self.assertEqual(list((self.folder / "out").iterdir()), [])
+
+    def test_a_wheel_that_is_too_large_ends_a_release(self) -> None:
+        (self.folder / "licences").write_bytes(os.urandom(20_972_000))  # which nothing makes smaller
+        done = self.make()
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"it has 20,\d\d\d,\d\d\d bytes, and a wheel may have 20,971,520: see what the program links")
+
+    def check(self) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([sys.executable, SCRIPT, "check", self.folder / "out"], capture_output=True, text=True, check=False)
+
+    def test_finished_wheels_are_looked_at(self) -> None:
+        header = bytearray(64)
+        header[:4], header[18] = b"\x7fELF", 183
+        for machine, newest, words in (
+            ("aarch64", "2.17", ""),
+            ("x86_64", "2.17", "its program is for aarch64"),
+            ("aarch64", "2.18", "asks for GLIBC_2.18"),
+        ):
+            with self.subTest(machine=machine, newest=newest):
+                out = self.folder / "out"
+                out.mkdir(exist_ok=True)
+                path = out / f"rewardloop-1.2.3-py3-none-manylinux_2_17_{machine}.manylinux2014_{machine}.whl"
+                with zipfile.ZipFile(path, "w") as wheel:
+                    wheel.writestr("rewardloop-1.2.3.data/scripts/rewardloop", bytes(header) + program(newest))
+                done = self.check()
+                self.assertEqual(done.returncode, 1 if words else 0, done.stderr)
+                self.assertIn(words or "aarch64, C library 2.17 or newer", done.stdout + done.stderr)
+                path.unlink()
+        self.assertIn("holds no wheel with a program", self.check().stderr)
+
+    def test_a_text_of_a_licence_that_many_have_is_there_once(self) -> None:
+        texts = self.folder / "texts"
+        for name, text in (("a@v1/LICENSE", "MIT, of A"), ("b@v1/LICENSE", "Apache"), ("c@v2/sub/NOTICE", "Apache")):
+            (texts / name).parent.mkdir(parents=True)
+            (texts / name).write_text(text)
+        done = subprocess.run([sys.executable, SCRIPT, "licences", texts], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "== a@v1/LICENSE\n\nMIT, of A\n== b@v1/LICENSE\n== c@v2/sub/NOTICE\n\nApache")
 
     def test_pip_installs_it_and_python_m_rewardloop_runs_its_program(self) -> None:
         if sys.platform != "linux" or importlib.util.find_spec("pip") is None:

@@ -238,7 +238,7 @@ func (l *connection) connect(cred credential) error {
 	gone := !ok && l.c.opt.Alive != nil && !l.c.opt.Alive(l.gate.key.gateway)
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	l.link, l.err, l.gone, l.foreign = nil, err, gone, k != nil && k.refused != nil
+	l.link, l.err, l.gone, l.foreign = nil, err, gone, k != nil && k.refused != nil || errors.Is(err, wsconn.ErrProtocol)
 	switch refused := l.turnedAway(err); {
 	case refused != nil:
 		l.failures = 0
@@ -293,7 +293,7 @@ func (l *connection) dial(cred credential) (*link, error) {
 	}
 	conn, err := wsconn.Dial(l.c.ctx, l.gate.key.url, wsconn.DialConfig{
 		Config:      l.c.cfg.conn(wire.MaxServerControlBytes, wire.ClaimChunkHead+wire.MaxClaimChunk),
-		Subprotocol: wire.ClaimProtocol,
+		Subprotocol: wire.ClaimProtocol, Version: l.c.opt.Version,
 		Header: http.Header{
 			"Authorization": {"Bearer " + cred.token},
 			attemptHeader:   {base64.RawURLEncoding.EncodeToString(attempt)},

@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -281,14 +282,20 @@ func (k *link) welcome(m *wire.ClaimWelcome) error {
 	switch {
 	case k.welcomed:
 		return violation("a second welcome")
-	case m.Protocol > wire.ClaimVersion || m.Protocol < 1:
-		k.refused = fmt.Errorf("%w: the gateway speaks protocol %d of %s, this worker up to %d: use the same release on both sides", errRefused, m.Protocol, wire.ClaimProtocol, wire.ClaimVersion)
+	case m.Protocol != wire.ClaimVersion:
+		k.refused = fmt.Errorf("%w: %w", errRefused, otherProtocol("the gateway", m.Version, m.Protocol, "this worker", k.c.opt.Version))
 		return violation("%v", k.refused)
 	}
 	k.patience.Stop()
 	k.welcomed = true
 	k.connection.up(k)
 	return nil
+}
+
+// otherProtocol says that the two sides are of releases that do not understand each other.
+func otherProtocol(peer, peerVersion string, protocol int, here, version string) error {
+	return fmt.Errorf("%s (release %.64s) speaks protocol %d of %s, %s (release %s) protocol %d: install the same release on both sides",
+		peer, cmp.Or(peerVersion, "unknown"), protocol, wire.ClaimProtocol, here, cmp.Or(version, "unknown"), wire.ClaimVersion)
 }
 
 // payload makes room for what is announced.

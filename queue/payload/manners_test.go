@@ -1,14 +1,17 @@
 package payload_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,14 +106,17 @@ func TestTheGatewayEndsConnectionsThatSayNothingOrSendBytes(t *testing.T) {
 	require.Empty(t, r.lost)
 }
 
-func TestALaterProtocolIsRefusedByNameAndLaterFieldsArePassedOver(t *testing.T) {
+func TestAnotherProtocolIsRefusedByNameAndLaterFieldsArePassedOver(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	later := stranger(t, r)
-	later.say(t, `{"type":"hello","protocol":2,"session":"s","version":"9.0"}`)
-	require.Contains(t, <-later.texts, `"reason":"protocol","message":"the worker speaks protocol 2`)
-	require.ErrorIs(t, <-later.ended, wsconn.ErrPeerClosed)
-	require.InDelta(t, 1, counter(t, r.reg, "rewardloop_claim_refused_total", "protocol"), 0)
+	r := newRig(t, func(o *payload.ServerOptions) { o.Version = "1.8" })
+	for n, protocol := range []string{"2", "0"} { // a later release's, and an earlier one's
+		other := stranger(t, r)
+		other.say(t, `{"type":"hello","protocol":`+protocol+`,"session":"s","version":"9.0"}`)
+		require.Contains(t, <-other.texts, `"reason":"protocol","message":"the worker (release 9.0) speaks protocol `+protocol+
+			` of rewardloop.claim.v1, this gateway (release 1.8) protocol 1: install the same release on both sides"`)
+		require.ErrorIs(t, <-other.ended, wsconn.ErrPeerClosed)
+		require.InDelta(t, n+1, counter(t, r.reg, "rewardloop_claim_refused_total", "protocol"), 0)
+	}
 
 	same := stranger(t, r)
 	same.say(t, `{"type":"hello","protocol":1,"session":"s","version":"1.9","colour":{"r":[1,2]}}`)
@@ -215,14 +221,66 @@ func (e *end) sayOK(n uint64) {
 	_ = e.conn.Send(b)
 }
 
-func TestAGatewayThatSpeaksALaterProtocolIsNotUnderstood(t *testing.T) {
+func TestAGatewayThatSpeaksAnotherProtocolIsNotUnderstood(t *testing.T) {
 	t.Parallel()
-	ticket := gateway(t, `{"type":"welcome","protocol":2,"gateway":"gateway-1"}`, nil)
-	w := newWorker(t)
-	_, _, err := w.Claim(t.Context(), ticket, "worker-1")
-	require.ErrorIs(t, err, wire.ErrUnreachable)
-	require.ErrorContains(t, err, "speaks protocol 2")
-	require.ErrorContains(t, w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)), "speaks protocol 2")
+	for _, protocol := range []string{"2", "0"} {
+		ticket := gateway(t, `{"type":"welcome","protocol":`+protocol+`,"version":"9.0","gateway":"gateway-1"}`, nil)
+		w := newWorker(t, func(o *payload.ClientOptions) { o.Version = "1.8" })
+		_, _, err := w.Claim(t.Context(), ticket, "worker-1")
+		require.ErrorIs(t, err, wire.ErrUnreachable)
+		want := "the gateway (release 9.0) speaks protocol " + protocol + " of rewardloop.claim.v1, this worker (release 1.8) protocol 1: install the same release"
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)), want, "a result does not wait for ever")
+	}
+}
+
+func TestAnotherSubProtocolIsRefusedWithBothReleasesOnBothSides(t *testing.T) {
+	t.Parallel()
+	var log buffer
+	r := newRig(t, func(o *payload.ServerOptions) { o.Version, o.Log = "1.8", slog.New(slog.NewTextHandler(&log, nil)) })
+	ticket := r.ticket("sample-1", 10)
+	key, err := json.Marshal(ticket.Key())
+	require.NoError(t, err)
+	_, err = wsconn.Dial(t.Context(), ticket.Claim, wsconn.DialConfig{
+		Subprotocol: "rewardloop.claim.v0", Version: "0.9",
+		Header: http.Header{"Authorization": {"Bearer " + ticket.Token}, "Rewardloop-Attempt": {base64.RawURLEncoding.EncodeToString(key)}},
+	})
+	for _, word := range []string{"rewardloop/0.9", "rewardloop.claim.v0", "rewardloop/1.8", "rewardloop.claim.v1", "install the same release on both sides"} {
+		require.ErrorContains(t, err, word)
+		require.Eventually(t, func() bool { return strings.Contains(log.String(), word) }, 30*time.Second, time.Millisecond, word)
+	}
+	require.InDelta(t, 1, counter(t, r.reg, "rewardloop_claim_refused_total", "protocol"), 0)
+
+	later := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = wsconn.Upgrade(w, r, wsconn.UpgradeConfig{Subprotocols: []string{"rewardloop.claim.v2"}, Version: "9.0"})
+	}))
+	t.Cleanup(later.Close)
+	ticket.Claim = "ws" + strings.TrimPrefix(later.URL, "http")
+	w := newWorker(t, func(o *payload.ClientOptions) { o.Version = "1.8" })
+	_, _, err = w.Claim(t.Context(), ticket, "worker-1")
+	require.ErrorIs(t, err, wire.ErrUnreachable, "the ticket goes back")
+	err = w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1))
+	for _, word := range []string{"rewardloop/1.8", "rewardloop.claim.v1", "rewardloop/9.0", "rewardloop.claim.v2"} {
+		require.ErrorContains(t, err, word, "a result does not wait for ever")
+	}
+}
+
+// buffer is a log that is written and read at the same time.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func TestAWorkerPassesOverWhatItDoesNotKnowOrNoLongerWants(t *testing.T) {

@@ -109,8 +109,8 @@ func (p *peerReader) Text(msg []byte) error {
 
 // hello opens the connection.
 func (p *peerReader) hello(m *wire.ClaimHello) error {
-	if m.Protocol > wire.ClaimVersion || m.Protocol < 1 {
-		err := fmt.Errorf("the worker speaks protocol %d of %s, this gateway up to %d: use the same release on both sides", m.Protocol, wire.ClaimProtocol, wire.ClaimVersion)
+	if m.Protocol != wire.ClaimVersion {
+		err := otherProtocol("the worker", m.Version, m.Protocol, "this gateway", p.srv.opt.Version)
 		p.srv.refuse(wire.RefusedProtocol, err, "remote", p.conn.RemoteAddr().String(), "version", m.Version)
 		p.send(&wire.ClaimRefused{Reason: wire.RefusedProtocol, Message: err.Error()})
 		return &wsconn.CloseError{Code: wsconn.ClosePolicy, Reason: err.Error()}

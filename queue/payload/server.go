@@ -96,8 +96,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.leave(p)
 	defer p.cancel()
 	p.conn, err = wsconn.Upgrade(w, r, wsconn.UpgradeConfig{
-		Config: s.cfg.conn(wire.MaxClaimControlBytes, 1), Subprotocols: []string{wire.ClaimProtocol},
+		Config: s.cfg.conn(wire.MaxClaimControlBytes, 1), Subprotocols: []string{wire.ClaimProtocol}, Version: s.opt.Version,
 	})
+	if errors.Is(err, wsconn.ErrProtocol) {
+		s.refuse(wire.RefusedProtocol, err, "remote", r.RemoteAddr)
+		return
+	}
 	if err != nil {
 		s.seldom.warn("upgrade", "claim connection refused", "error", err, "remote", r.RemoteAddr)
 		return

@@ -35,7 +35,7 @@ var given = []struct{ pkg, function, caller, tag string }{
 	{"github.com/gorilla/websocket", "(*Conn).NextReader", "internal/wsconn", ""},
 	{"github.com/gorilla/websocket", "(*Conn).NextWriter", "internal/wsconn", ""},
 	{"github.com/gin-gonic/gin", "New", "server", ""},
-	{"github.com/gin-gonic/gin", "(*Context).Next", "server", ""},
+	{"github.com/gin-gonic/gin", "(*Engine).Use", "server", ""},
 	{"github.com/disintegration/imaging", "Resize", "media", ""},
 	{"github.com/yalue/onnxruntime_go", "InitializeEnvironment", "pool/ort", "cgo"},
 	{"github.com/yalue/onnxruntime_go", "NewDynamicAdvancedSession", "pool/ort", "cgo"},
