@@ -118,9 +118,9 @@ user=$(inside "$container" -- id -u)
 [ "$user" = 10001 ] || die "the image runs as user $user, not 10001"
 
 say "the labels, and what the program says of itself"
-labels=$(bud inspect --type image --format '{{json .OCIv1.Config.Labels}}' localhost/rewardloop)
+labels=$(bud inspect --type image localhost/rewardloop | grep '"org\.opencontainers\.image\.' | sort -u)
 for label in title:rewardloop version:1.2.3 revision:0123abc licenses:Apache-2.0 created:2026-01-02T03:04:05Z source:https://example.com/rewardloop; do
-	grep -qF "\"org.opencontainers.image.${label%%:*}\":\"${label#*:}\"" <<<"$labels" || die "the image has no label ${label%%:*} that says ${label#*:}: $labels"
+	grep -qF "\"org.opencontainers.image.${label%%:*}\": \"${label#*:}\"" <<<"$labels" || die "the image has no label ${label%%:*} that says ${label#*:}: $labels"
 done
 inside "$container" -- rewardloop version | tee "$work/version"
 grep -q '^rewardloop 1.2.3$' "$work/version" && grep -q '^commit  0123abc$' "$work/version" || die "the program does not say its release and its commit"
