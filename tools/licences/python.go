@@ -22,6 +22,8 @@ type distribution struct {
 // sources are. Wheels may contain libraries under other licences, which they list.
 func pythonLicences() map[string][2]string {
 	return map[string][2]string{
+		"fsspec":                    {"BSD-3-Clause", "https://github.com/fsspec/filesystem_spec"},
+		"hf-xet":                    {"Apache-2.0", "https://github.com/huggingface/xet-core"},
 		"aesthetic-predictor-v2-5":  {"AGPL-3.0-only", "https://github.com/discus0434/aesthetic-predictor-v2-5"},
 		"av":                        {"BSD-3-Clause", "https://github.com/PyAV-Org/PyAV"},
 		"decord":                    {"Apache-2.0", "https://github.com/dmlc/decord"},
