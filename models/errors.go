@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
 	"strings"
 )
 
@@ -62,5 +63,6 @@ func Unreachable(err error) bool {
 		return false
 	}
 	_, dial := errors.AsType[*net.OpError](err)
-	return dial || errors.Is(err, errStalled) || errors.Is(err, errOffline) || strings.Contains(err.Error(), "pip download")
+	_, pip := errors.AsType[*exec.ExitError](err) // the only program of a pull
+	return dial || pip || errors.Is(err, errStalled) || errors.Is(err, errOffline)
 }
