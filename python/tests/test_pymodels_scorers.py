@@ -165,6 +165,8 @@ def lacks(name: str, *modules: str) -> str:
     if not WANTED:
         return "SKIPPED: it needs torch and the package of the model: make test-pymodels"
     gone = [m for m in modules if importlib.util.find_spec(m) is None]
+    if gone and OLD and name in ("HPSv3", "ImageReward"):
+        return f"{name} is left to REWARDLOOP_PYMODELS_OLD_PYTHON, see OldTest"
     return f"SKIPPED: {name} needs {', '.join(gone)}" if gone else ""
 
 

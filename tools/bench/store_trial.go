@@ -80,7 +80,8 @@ func newStoreSide(ctx context.Context, root, section string) (*storeSide, error)
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		s.close()
+		return nil, err
 	}
 	return s, nil
 }
@@ -107,7 +108,7 @@ func (t *storeTrial) Measure(ctx context.Context, rep int) (Readings, error) {
 		turns = storePictureTurns
 	}
 	for turn := range 2 * turns {
-		s := sides[(turn+(turn/2)+rep)%2] // off on on off
+		s := sides[(turn+(turn/2)+rep)%2] // off, then on twice, then off
 		if err := t.load(ctx, s, t.lasting/time.Duration(turns)); err != nil {
 			return nil, err
 		}
@@ -243,21 +244,20 @@ func (s *storeSide) metrics(ctx context.Context) (map[string]float64, error) {
 	return out, lines.Err()
 }
 
-func (s *storeSide) close() error {
+func (s *storeSide) close() {
 	for _, c := range s.clients {
 		_ = c.Close() // all of its results are there
 	}
 	if s.deployment != nil {
 		s.deployment.close()
 	}
-	return nil
 }
 
 // Close implements Trial.
 func (t *storeTrial) Close() error {
 	for _, s := range []*storeSide{t.on, t.off} {
 		if s != nil {
-			_ = s.close() // it has no error
+			s.close()
 		}
 	}
 	return nil
