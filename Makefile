@@ -231,7 +231,7 @@ release: ## wheels, tarballs, Debian packages, what is in them and their sums, i
 	@scripts/deps.sh pip go
 	@scripts/release.sh
 
-release-check: ## install what `make release` built into an empty Debian without a compiler and a network, and score there (root only)
+release-check: ## install what `make release` built into an empty Debian without a compiler and a network, and score there; the image: make docker-check (root only)
 	@scripts/release-check.sh
 
 docker-check: ## build every stage of the Dockerfile without a Docker engine and score with the image (root only)

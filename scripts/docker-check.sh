@@ -168,6 +168,11 @@ inside --volume "$samples:/samples" "$container" -- \
 cat "$samples/out/deploy.jsonl"
 [ "$(grep -c '"outcome": *"scored"' "$samples/out/deploy.jsonl")" = 2 ] || die "the picture and the clip were not both scored"
 
+say "serve in the image, asked from outside over HTTP and over the websocket"
+[ -x .venv/bin/python ] || scripts/deps.sh pip
+within 300 env PYTHONPATH="$PWD/python" .venv/bin/python scripts/release-try.py /samples/deploy.yaml testdata/golden/ocr/g00_1.jpg \
+	buildah --root "$storage" --runroot "$work/run" --storage-driver vfs run --isolation chroot --volume "$samples:/samples" "$container" -- rewardloop
+
 say "the image holds no compiler and no settings of this machine"
 root=$(bud mount "$container")
 for path in usr/bin/gcc usr/local/go usr/bin/python3; do

@@ -1,5 +1,6 @@
-"""release-try.py CONFIG PICTURE: starts the program rewardloop that is installed, scores a picture over HTTP and, where the package
-rewardloop is installed, over the websocket, with a client of the standard library for the one and the package's for the other."""
+"""release-try.py CONFIG PICTURE [COMMAND...]: starts the program rewardloop that is installed, or COMMAND in its place, scores a picture
+over HTTP and, where the package rewardloop is installed, over the websocket, with a client of the standard library for the one and the
+package's for the other."""
 
 import importlib.util
 import json
@@ -9,13 +10,13 @@ import sys
 import urllib.request
 from pathlib import Path
 
-config, picture = sys.argv[1:]
+config, picture, *command = sys.argv[1:]
 prompt = 'A poster that says "Opal Bookshop"'
 beside = Path(sys.executable).with_name("rewardloop")
 program = str(beside) if beside.exists() else shutil.which("rewardloop")
-assert program, "no program rewardloop"
+assert command or program, "no program rewardloop"
 server = subprocess.Popen(
-    [program, "serve", "-c", config, "--listen", "127.0.0.1:18080", "--log-format", "json"], stderr=subprocess.PIPE, text=True
+    [*(command or [program]), "serve", "-c", config, "--listen", "127.0.0.1:18080", "--log-format", "json"], stderr=subprocess.PIPE, text=True
 )
 try:
     for line in server.stderr:
