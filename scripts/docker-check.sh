@@ -169,7 +169,7 @@ cat "$samples/out/deploy.jsonl"
 [ "$(grep -c '"outcome": *"scored"' "$samples/out/deploy.jsonl")" = 2 ] || die "the picture and the clip were not both scored"
 
 say "serve in the image, asked from outside over HTTP and over the websocket"
-[ -x .venv/bin/python ] || scripts/deps.sh pip
+scripts/deps.sh python
 within 300 env PYTHONPATH="$PWD/python" .venv/bin/python scripts/release-try.py /samples/deploy.yaml testdata/golden/ocr/g00_1.jpg \
 	buildah --root "$storage" --runroot "$work/run" --storage-driver vfs run --isolation chroot --volume "$samples:/samples" "$container" -- rewardloop
 
@@ -206,7 +206,7 @@ bud bud --isolation chroot --format docker --pull-never --target cuda \
 container=$(bud from --quiet --pull-never localhost/rewardloop-cuda)
 inside "$container" -- rewardloop doctor >"$work/doctor-cuda" || true # the provider's libraries are missing
 cat "$work/doctor-cuda"
-grep -Eq "onnx runtime +$ORT_VERSION at /opt/onnxruntime/lib/.*CUDAExecutionProvider" "$work/doctor-cuda" ||
+grep -Eq "cuda provider +built for CUDA [0-9]+, at /opt/onnxruntime/lib/libonnxruntime_providers_cuda.so" "$work/doctor-cuda" ||
 	die "doctor does not find the CUDA provider in the image of the target cuda"
 
 say "docker-check passed: $(bud images --format '{{.Size}}' localhost/rewardloop)"
