@@ -19,9 +19,9 @@ import (
 const pullText = `
 Makes models be here, whole and with the right sum. What is here already is
 compared and not asked for again, so pull needs a network only for what is
-missing: a machine without one takes what models bundle packs on another, or
-single files from a stick by their paths. Files of hf:// sources that the cache of
-Hugging Face's library has (HF_HUB_CACHE, HF_HOME) are taken from there, and
+missing. A machine without one takes what models bundle packs on another, or
+single files from a stick by their paths. Files of hf:// sources that the cache
+of Hugging Face's library has (HF_HUB_CACHE, HF_HOME) are taken from there, and
 those that are downloaded are kept there, once, if it is on the disk of the
 models. A transfer that breaks off goes on from there the next time (pip begins
 anew). Before the first byte pull says what comes, how much, and under which
