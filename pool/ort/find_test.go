@@ -117,3 +117,9 @@ func TestAConfigurationNamesAllItsFaults(t *testing.T) {
 	}
 	require.NoError(t, Config{}.WithDefaults().Validate())
 }
+
+func TestTheLibraryOfABundleLiesBesideTheModels(t *testing.T) {
+	t.Setenv("REWARDLOOP_MODELS", "/data/models")
+	require.Equal(t, filepath.Join("/data", "onnxruntime"), Kept(os.LookupEnv))
+	require.Contains(t, places(nil), place{"a bundle", Kept(os.LookupEnv)})
+}

@@ -124,7 +124,7 @@ func subcommands() map[string]bool {
 	return map[string]bool{
 		"config check": true, "config print": true, "config schema": true, "queue acl": true,
 		"env make": true, "env list": true, "env remove": true,
-		"models list": true, "models pull": true, "models export": true, "models verify": true,
+		"models list": true, "models pull": true, "models export": true, "models verify": true, "models bundle": true, "models unbundle": true,
 	}
 }
 
