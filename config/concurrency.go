@@ -14,7 +14,7 @@ const mostConcurrency = 65536
 const auto = "auto"
 
 // concurrencyDoc is the comment beside a profile's concurrency.
-const concurrencyDoc = "Capacity: samples of this reward that this process uses at a time, as long as each component has a place. auto: the largest concurrency of its components."
+const concurrencyDoc = "Capacity: number of samples of the reward that this process scores at a time, as far as each component has a place. auto: the largest concurrency of the components."
 
 // concurrency reads one; 0 is auto.
 func (r *reader) concurrency(o *object) int {

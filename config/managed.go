@@ -142,9 +142,9 @@ const (
 
 // Keys implements keys.Described.
 func (m *Managed) Keys(k *keys.Set) {
-	k.Int(&m.Servers, "replicas", 0, "Servers that each process with workers starts. 0: as many as its pool of cards has room for, or one where there is no pool or no card.").Max(256)
-	k.Text(&m.Interpreter, "interpreter", "", "A Python that has the engine, such as envs/vllm/bin/python. Left out: the engine's own command is on PATH.")
-	k.Duration(&m.StartTimeout, "start_timeout", startTime, "Time of a start, from the command to the answer to a first question.").Min(time.Second)
+	k.Int(&m.Servers, "replicas", 0, "Number of servers that each process with workers starts. 0: as many as fit on the pool of cards, or one without a pool or a card.").Max(256)
+	k.Text(&m.Interpreter, "interpreter", "", "Python interpreter with the engine, such as envs/vllm/bin/python. Left out: the engine's command on PATH.")
+	k.Duration(&m.StartTimeout, "start_timeout", startTime, "Time limit of a start, from the command to the answer to the first request.").Min(time.Second)
 }
 
 // managed reads how an engine is started. parallelWritten says that its size is in the file.

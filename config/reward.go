@@ -428,10 +428,10 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 
 // bufferKeys are verl's overlong_buffer_cfg.
 func (o *Overlong) bufferKeys(k *keys.Set, enable *bool) {
-	k.Bool(enable, "enable", "The penalty is added.")
-	k.Int(&o.Len, "len", 0, "The last part of the longest response, where the penalty grows, in tokens.")
-	k.Float(&o.PenaltyFactor, "penalty_factor", 1, "What the penalty grows to.")
-	k.Bool(&o.Log, "log", "overlong_reward and overlong are among the columns.")
+	k.Bool(enable, "enable", "Switches the penalty on.")
+	k.Int(&o.Len, "len", 0, "Length in tokens of the last part of the longest response, in which the penalty grows.")
+	k.Float(&o.PenaltyFactor, "penalty_factor", 1, "Largest penalty.")
+	k.Bool(&o.Log, "log", "Adds the columns overlong_reward and overlong.")
 }
 
 // sandbox reads sandbox_fusion, which without an address has no effect.

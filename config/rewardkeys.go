@@ -24,38 +24,38 @@ func target(k *keys.Set) { k.Other("_target_", "", "", "") }
 // rewardSection is what stands below reward, and below rewards.<name>.
 func rewardSection() *keys.Section {
 	s := &keys.Section{Name: "reward", Doc: "The reward of samples that name none, in verl-omni's keys."}
-	s.Int(new(int), "num_workers", 8, "Reward-loop workers of this process, of all its rewards together. With a reward_model on a pool of cards the default is one for each engine that fits on those of a machine.").Max(4096)
+	s.Int(new(int), "num_workers", 8, "Number of workers of this process, for all rewards together. With a reward_model on a pool of cards the default is one for each engine that fits on the cards of a machine.").Max(4096)
 	s.Other("concurrency", auto, concurrencyForm(), concurrencyDoc)
 	one := s.Section("custom_reward_function", "The only function of a reward.")
 	pathKeys(&one.Set)
 	var rest keys.Set
 	functionKeys(&rest, new(ComponentConfig))
 	placementDocs(&rest)
-	rest.Other("reward_kwargs", "", "options", "What the function is called with, or the options of the scorer.")
+	rest.Other("reward_kwargs", "", "options", "Arguments of the function, or options of the scorer.")
 	rest.Bool(new(bool), "steps", stepsDoc)
-	rest.Other("max_concurrency", "", "1…"+strconv.Itoa(mostConcurrency), "The concurrency of a Python function in the words of the recipe async_reward_agent.")
+	rest.Other("max_concurrency", "", "1…"+strconv.Itoa(mostConcurrency), "Concurrency of a Python function, under the name that the recipe async_reward_agent uses.")
 	rest.Unset()
 	one.Keys = append(one.Keys, rest.Keys...)
-	s.Other("reward_functions", "", "functions by name", "The functions of a reward of several, each with the keys of reward.reward_functions.<key>.")
-	s.Other("aggregation", string(rewards.WeightedSum), "weighted_sum, weighted_mean, min, max or product", "How the values of several functions become one. verl-omni knows weighted_sum only.")
-	s.Other("on_sample_failure", string(rewards.PolicyNone), "none, zero, group_mean or value:<number>", "What stands beside the null score of a failed sample.")
+	s.Other("reward_functions", "", "functions by name", "Functions of a reward with several components, each with the keys of reward.reward_functions.<key>.")
+	s.Other("aggregation", string(rewards.WeightedSum), "weighted_sum, weighted_mean, min, max or product", "Rule that combines the values of several functions into one reward. verl-omni supports weighted_sum only.")
+	s.Other("on_sample_failure", string(rewards.PolicyNone), "none, zero, group_mean or value:<number>", "Number that a trainer gets for a failed sample, beside its null score.")
 	managerKeys(s.Section("reward_manager", "The reward manager of a recipe of verl. It may be left out: one function or several are told apart by themselves."))
-	s.Other("models", "", "engines by name", "Engines that functions ask by name, each with the keys of reward.models.<name>. A function asks the one of its own name, or of its key model.")
+	s.Other("models", "", "engines by name", "Engines by name, each with the keys of reward.models.<name>. A function calls the engine of its own name, or the engine that its key model names.")
 	modelKeys(s.Section("reward_model", "The model that judges of this reward ask: on servers that are started here or run already, or in this process."))
 	sandbox := s.Section("sandbox_fusion", "The sandbox that runs code of this reward.")
-	sandbox.Other("url", "", "an address", "Where the sandbox is asked. Without it the other keys have no effect.")
-	sandbox.Other("max_concurrent", "", "1 or more", "Programs that run in the sandbox at a time.")
+	sandbox.Other("url", "", "an address", "Address of the code sandbox. Without an address the other keys of the sandbox have no effect.")
+	sandbox.Other("max_concurrent", "", "1 or more", "Number of programs that run in the sandbox at a time.")
 	sandbox.Other("memory_limit_mb", "", "1 or more", "Memory of one program in the sandbox, in MB.")
 	target(&sandbox.Set)
 	s.Keys = append(s.Keys, unset(func(k *keys.Set) {
-		k.Other("reward_fn_key", "data_source", "data_source or extra_info.<name>", "The field of a sample whose value chooses among functions by their when.")
-		k.Other("group_by", "uid", "uid or prompt", "What makes a group of samples: their uid, or, without one, their prompt.")
-		k.Other("verify", "", "tools by name", "Tools that look at a sample before it is scored, each with kind ("+strings.Join(verifyKinds(), ", ")+"), required (true), timeout and its own options.")
+		k.Other("reward_fn_key", "data_source", "data_source or extra_info.<name>", "Field of a sample whose value selects functions: those whose when has the value.")
+		k.Other("group_by", "uid", "uid or prompt", "Field by which samples form a prompt group: the uid, or the prompt for samples without uid.")
+		k.Other("verify", "", "tools by name", "Verify tools that examine a sample before scoring, each with kind ("+strings.Join(verifyKinds(), ", ")+"), required (true), timeout and its own options.")
 		k.Other("compute_score_kwargs", "", "", "")
 		target(k)
 	})...)
 	over := s.Section("reward_kwargs", "The penalty of verl's dapo manager for responses near their limit.")
-	over.Other("max_resp_len", "", "1 or more", "The longest response, in tokens.")
+	over.Other("max_resp_len", "", "1 or more", "Longest response, in tokens.")
 	over.Section("overlong_buffer_cfg", "The penalty itself.", keys.Func(func(k *keys.Set) { new(Overlong).bufferKeys(k, new(bool)) })).Set.Unset()
 	over.Set.Unset()
 	over.Unset = true
@@ -72,36 +72,34 @@ func unset(add func(k *keys.Set)) []*keys.Key {
 
 // pathKeys adds what names the scorer of a function.
 func pathKeys(k *keys.Set) {
-	k.Other("path", "", "builtin://<scorer>, scorer://<model>, a Python file, pkg://<module>, http(s)://… or onnx://<model>", "What scores samples.")
-	k.Other(acceptKey, "", "a licence", "The licence, by its SPDX name, that you agree to for a scorer://<model> that is not free for every use. It is refused by name without.")
-	k.Text(new(string), "name", defaultFunction, "The function or class of a Python file or module.")
+	k.Other("path", "", "builtin://<scorer>, scorer://<model>, a Python file, pkg://<module>, http(s)://… or onnx://<model>", "Scorer of the component.")
+	k.Other(acceptKey, "", "a licence", "SPDX name of the licence that you accept for a scorer://<model> that is not free for every use. Without the name the configuration is refused.")
+	k.Text(new(string), "name", defaultFunction, "Name of the function or class in the Python file or module.")
 }
 
-const stepsDoc = "The scorer gives step scores (process rewards)."
+const stepsDoc = "Declares that the scorer returns step scores (process rewards)."
 
 // functionKeys adds what every function of a reward may say besides its path and the options of
 // its scorer.
 func functionKeys(k *keys.Set, t *ComponentConfig) {
-	k.Duration(&t.Timeout, "timeout", rewards.DefaultComponentTimeout, "One sample, retries included. Left out: loop.component_timeout. At most loop.claim_timeout.").Min(time.Millisecond)
-	k.Int(&t.Retries, "retries", 0, "How many more times the function is called whose failure is its own or that of a service it asks.").Max(20)
-	k.Other("concurrency", auto, concurrencyForm(), "Calls of the scorer that this process executes at a time; of a Python function, calls of one of its processes. auto: as many as what executes them can.")
+	k.Duration(&t.Timeout, "timeout", rewards.DefaultComponentTimeout, "Time limit for one sample, retries included. Left out: loop.component_timeout. At most loop.claim_timeout.").Min(time.Millisecond)
+	k.Int(&t.Retries, "retries", 0, "Number of further calls after a failure of the function, or of a service that the function calls.").Max(20)
+	k.Other("concurrency", auto, concurrencyForm(), "Number of calls of the scorer that this process executes at a time; of a Python function, the calls of one of its processes. auto: as many as the executor can run.")
 	k.Other("invalid_values", "", "numbers", "Scores that mean failure, such as [-999, -1].")
-	k.Other("when", "", "texts", "The samples that the function is for, by the value of reward_fn_key. Left out: all.")
+	k.Other("when", "", "texts", "Samples that the function scores, by the value of reward_fn_key. Left out: all samples.")
 	k.Other("clip", "", "[least, largest]", "Bounds of the scorer's value, before scale.")
-	k.Other("scale", "1", numberForm+" that is not 0", "What the value is multiplied with, after clip.")
-	k.Other("min_members", "2", "1 or more, or all", "Members of a prompt group that a scorer of whole groups needs.")
-	k.Other("extra_keys", "", "number, bool or string by name", "The scalars besides the score that a Python function returns. Left out: those of its first success.")
-	k.Other("pixels", "auto", "auto, numpy, torch, pil or path", "In what a Python function gets pictures and videos. auto: torch if its module has imported it, else NumPy. path: the path of a PNG, AVI, WAV or NPY file, which is removed after the call.")
-	k.Other("frames", "all", "all, first, every:<n>, fps:<rate> or uniform:<n>", "Which frames of a video a Python function gets; those of other scorers are an option of their own.")
-	k.Other("memory", "", "a size", "Resident memory of a process of a Python function and all that it starts. Left out: pool.python.memory.")
-	k.Other("env", "", "names of variables", "The variables of the environment that a Python function sees. Left out: all but those that this file reads as secrets.")
-	k.Other(signatureKey, "", "one of "+strings.Join(python.Signatures(), ", "), "The form in which a Python function is called: with whole prompt groups, or with batch: true in batches. "+
-		"Left out: it scores one sample, or groups where its class has score_group.")
-	k.Other("reference", "", "ground_truth, or a path below ground_truth or extra_info", "Where the reference answer stands that a Python function of whole prompt groups compares with in validation, such as extra_info.y.0.content.")
-	k.Other("interpreter", "", "a program", "The Python of a function, such as that of an environment of its own, envs/hpsv3/bin/python. Left out: pool.python.interpreter.")
-	k.Other("environment", "", "{python, requirements, system_site_packages}", "In place of interpreter: the environment of a Python function, which `rewardloop env make -c FILE` makes. python: a version such as \"3.11\", or a path. "+
-		"requirements: a requirements file beside this file, or a list of its lines. system_site_packages: true shows it what its Python has, such as torch.")
-	k.Other("probe", "true", "true, false or kinds of sample", "The known samples that a Python function is called with at start. true: those that its parameters name.")
+	k.Other("scale", "1", numberForm+" that is not 0", "Factor applied to the value, after clip.")
+	k.Other("min_members", "2", "1 or more, or all", "Least number of members of a prompt group that a scorer of whole groups needs.")
+	k.Other("extra_keys", "", "number, bool or string by name", "Names and types of the scalars that a Python function returns besides the score. Left out: the scalars of the first successful call.")
+	k.Other("pixels", "auto", "auto, numpy, torch, pil or path", "Form of pictures and videos for a Python function. auto: torch if the module has imported torch, else NumPy. path: a PNG, AVI, WAV or NPY file, removed after the call.")
+	k.Other("frames", "all", "all, first, every:<n>, fps:<rate> or uniform:<n>", "Frames of a video that a Python function gets; other scorers have a frames option of their own.")
+	k.Other("memory", "", "a size", "Limit on resident memory of a process of a Python function with its child processes. Left out: pool.python.memory.")
+	k.Other("env", "", "names of variables", "Environment variables that a Python function sees. Left out: all except the ones that this file reads as secrets.")
+	k.Other(signatureKey, "", "one of "+strings.Join(python.Signatures(), ", "), "Calling form of a Python function: whole prompt groups, or batches with batch: true. Left out: one sample a call, or groups where the class has score_group.")
+	k.Other("reference", "", "ground_truth, or a path below ground_truth or extra_info", "Field of the sample with the reference answer, for a Python function that scores whole prompt groups in validation, such as extra_info.y.0.content.")
+	k.Other("interpreter", "", "a program", "Python interpreter of the function, such as envs/hpsv3/bin/python of an environment of its own. Left out: pool.python.interpreter.")
+	k.Other("environment", "", "{python, requirements, system_site_packages}", "Python environment of the function, in place of interpreter: python (version or path), requirements (file or list), system_site_packages. `rewardloop env make -c FILE` makes the environment.")
+	k.Other("probe", "true", "true, false or kinds of sample", "Known samples that a Python function is called with at start. true: the samples that the parameters of the function need.")
 }
 
 // placementDocs explains the keys of a model in Python. They are read by takePython, and only where
@@ -110,10 +108,10 @@ func placementDocs(k *keys.Set) { k.Keys = append(k.Keys, unset(new(python.Place
 
 // entryKeys adds what an entry of reward_functions may say besides that.
 func entryKeys(k *keys.Set, t *ComponentConfig) {
-	k.Other("weight", "1", numberForm, "What the value counts in the aggregation.")
-	k.Bool(&t.Required, "required", "The failure of this function is the failure of the sample.")
-	k.Other("on_failure", "", "group_mean, fail, zero or value:<number>", "What stands in for a failed value that is not required. Left out: group_mean for a sample that has a prompt group, else fail. verl-omni adds 0: zero.")
-	k.Other("post_process", "", "a key of reward_functions", "In place of path: the values are what that Python class's post_process_scores makes of its values for every group.")
+	k.Other("weight", "1", numberForm, "Weight of the value in the aggregation.")
+	k.Bool(&t.Required, "required", "Fails the sample if this function fails.")
+	k.Other("on_failure", "", "group_mean, fail, zero or value:<number>", "Value in place of a failed one that is not required. Left out: group_mean for a sample with a prompt group, else fail. zero is verl-omni's behaviour.")
+	k.Other("post_process", "", "a key of reward_functions", "Python class, in place of path, whose post_process_scores computes the values of a group from the values of the members.")
 }
 
 // entrySection is what stands below reward.reward_functions.<key>, besides the options of the
@@ -129,23 +127,23 @@ func entrySection() *keys.Section {
 }
 
 func managerKeys(s *keys.Section) {
-	s.Other("source", "", "register or importlib", "Where verl looks for the manager. It has no effect.")
-	s.Other("name", "", "MultiVisualRewardManager, VisualRewardManager, naive or dapo", "dapo adds the penalty of reward_kwargs.")
+	s.Other("source", "", "register or importlib", "Module in which verl looks for the reward manager. No effect here.")
+	s.Other("name", "", "MultiVisualRewardManager, VisualRewardManager, naive or dapo", "Reward manager. dapo adds the penalty of reward_kwargs.")
 	s.Keys = append(s.Keys, unset(target)...)
 	module := s.Section("module", "Where verl imports a manager from.")
-	module.Other("path", "", "pkg://verl_omni.reward_loop.reward_manager…", "verl-omni's managers only. It has no effect.")
+	module.Other("path", "", "pkg://verl_omni.reward_loop.reward_manager…", "Path of the reward manager; verl-omni's managers only. No effect here.")
 	module.Keys = append(module.Keys, unset(func(k *keys.Set) {
-		k.Other("name", "", "a manager of verl-omni", "It has no effect.")
+		k.Other("name", "", "a manager of verl-omni", "No effect here; verl-omni reads the key.")
 		target(k)
 	})...)
 }
 
 func modelKeys(s *keys.Section) {
-	s.Bool(new(bool), "enable", "Judges of this reward ask the model.")
-	s.Bool(new(bool), "enable_resource_pool", "Models with device: cuda run on a pool of n_gpus_per_node cards of this machine.")
-	s.Int(new(int), "n_gpus_per_node", defaultPerNode, "Cards of each machine in the pool.")
-	s.Int(new(int), "nnodes", 0, "Machines of the pool; on each of them a process is to be started.")
-	s.Other("model_path", "", "a name", "The name that the engine knows its model by; with name: onnx, the name or the folder of the model.")
+	s.Bool(new(bool), "enable", "Has the judges of this reward call the model.")
+	s.Bool(new(bool), "enable_resource_pool", "Reserves a pool of n_gpus_per_node cards of this machine for models with device: cuda.")
+	s.Int(new(int), "n_gpus_per_node", defaultPerNode, "Number of cards of each machine in the pool.")
+	s.Int(new(int), "nnodes", 0, "Number of machines in the pool. A process has to be started on each machine.")
+	s.Other("model_path", "", "a name", "Name of the model at the engine; with name: onnx, the name or the folder of the model.")
 	s.Keys = append(s.Keys, unset(target)...)
 	rolloutKeys(s.Section("rollout", "The engine of the reward_model. The other keys of verl's rollout say how an engine is started; for one that runs already they have no effect."))
 }
@@ -153,9 +151,9 @@ func modelKeys(s *keys.Section) {
 // rolloutKeys are those of verl's RolloutConfig as its reward.yaml lists them, and
 // ours: base_urls, the addresses of engines that run already, and how they are asked.
 func rolloutKeys(s *keys.Section) {
-	s.Other("name", "", "external, onnx, vllm, sglang or transformers", "external: servers that run already; onnx: the model runs in this process's pool; the others are started by each process with workers, with these keys.")
+	s.Other("name", "", "external, onnx, vllm, sglang or transformers", "Engine. external: servers that run already. onnx: the model runs in this process's pool. Other engines are started by each process with workers.")
 	for _, name := range parallelKeys() {
-		s.Int(new(int), name, 1, "Cards that one server of the engine is spread over.").Between(1, math.MaxInt16)
+		s.Int(new(int), name, 1, "Number of cards over which one server of the engine is spread.").Between(1, math.MaxInt16)
 	}
 	s.Find(parallelKeys()[0]).Default = defaultTensor
 	for name := range strings.FieldsSeq(`
@@ -169,14 +167,14 @@ func rolloutKeys(s *keys.Section) {
 		s.Other(name, "", "", "")
 	}
 	f := s.Section("profiler", "Profiles in chosen training steps: of the engine, where it is started here, and of the processes of Python rewards.")
-	f.Bool(new(bool), "enable", "Profiles are made.")
-	f.Other("tool", "", "torch or nsys", "torch: PyTorch's profiler in the process. nsys: NVIDIA's Nsight Systems, under which the engine is started.")
-	f.Other("ranks", "", "numbers", "The servers of the engine, and the processes of each Python reward, that are profiled, from 0.")
-	f.Bool(new(bool), "all_ranks", "All servers and processes are profiled.")
-	f.Other("save_path", profilesFolder, "a folder", "Where the profiles are written.")
+	f.Bool(new(bool), "enable", "Switches profiles on.")
+	f.Other("tool", "", "torch or nsys", "Profiler. torch: PyTorch's profiler in the process. nsys: the engine runs under NVIDIA's Nsight Systems.")
+	f.Other("ranks", "", "numbers", "Numbers, from 0, of the servers of the engine and of the processes of each Python reward that are profiled.")
+	f.Bool(new(bool), "all_ranks", "Profiles all servers and processes.")
+	f.Other("save_path", profilesFolder, "a folder", "Folder for profiles.")
 	f.Other("tool_config", "", "", "")
 	f.Keys = append(f.Keys, unset(func(k *keys.Set) {
-		k.Other("steps", "[1]", "numbers", "The training steps that are profiled.")
+		k.Other("steps", "[1]", "numbers", "Training steps that are profiled.")
 		target(k)
 	})...)
 	s.Keys = append(s.Keys, unset(func(k *keys.Set) {
@@ -189,21 +187,21 @@ func rolloutKeys(s *keys.Section) {
 }
 
 func baseURLs(k *keys.Set) {
-	k.Other("base_urls", "", "addresses", "Where the servers of an engine listen, such as [http://127.0.0.1:8000].")
+	k.Other("base_urls", "", "addresses", "Addresses of the servers of an engine, such as [http://127.0.0.1:8000].")
 }
 
 func localModel(k *keys.Set) {
-	k.Other("device", "cpu", "cpu, cuda or cuda:<n>", "Where a model runs that is run here. cuda: on every card of the pool.")
-	k.Other("fraction", "", "more than 0, at most 1", "The share of each of its cards that the model has.")
+	k.Other("device", "cpu", "cpu, cuda or cuda:<n>", "Device of a model that runs in this process's pool. cuda: every card of the pool.")
+	k.Other("fraction", "", "more than 0, at most 1", "Share of each card that the model gets, from 0 to 1.")
 }
 
 // engineSection is what stands below engines.<name>.
 func engineSection() *keys.Section {
 	s := &keys.Section{Name: "engines.<name>", Doc: "Servers that answer alike, which judges ask, or a model that runs here."}
 	baseURLs(&s.Set)
-	s.Other("model", "", "a name", "The name that the servers know the model by.")
+	s.Other("model", "", "a name", "Name of the model at the servers.")
 	newEngine("").Keys(&s.Set)
-	s.Other("onnx", "", "a name or a folder", "In place of base_urls: the model runs in this process's pool.")
+	s.Other("onnx", "", "a name or a folder", "Folder or name of a model that runs in this process's pool, in place of base_urls.")
 	localModel(&s.Set)
 	return s
 }

@@ -27,7 +27,7 @@ func (c *Config) sections() []*keys.Section {
 	var all keys.Set
 	l := all.Section("loop", "How samples are accepted, queued and answered.", &c.Loop, keys.Func(c.Server.SampleKeys))
 	l.Section("workers", "The reward-loop workers of this process; reward.num_workers is their number.", &c.Workers, &c.Loop.Breaker)
-	all.Section("pool", "What scores samples.", &c.Pool)
+	all.Section("pool", "Scorer of the component.", &c.Pool)
 	all.Section("store", "What a gateway keeps of final results, for the page, rewardloop export and rewardloop replay.", &c.Store)
 	all.Section("outbound", "What leaves this process by HTTP: engines, scorers on other servers, sandboxes.", &c.Outbound)
 	all.Section("server", "The HTTP route and the websocket.", &c.Server)
@@ -48,10 +48,9 @@ type Loop struct {
 // Keys implements keys.Described.
 func (l *Loop) Keys(k *keys.Set) {
 	l.Config.Keys(k)
-	k.Bool(&l.Deterministic, "deterministic", "Results do not depend on which worker scores a sample, or beside which others: onnx runs batches of one, "+
-		"nothing is asked for twice, and questions to a judge without a seed have one of the sample's id. Slower.")
-	k.Duration(&l.ComponentTimeout, "component_timeout", rewards.DefaultComponentTimeout, "One scorer on one sample, retries included, where its entry has no timeout.").Min(time.Millisecond)
-	k.Duration(&l.DrainTimeout, "drain_timeout", 30*time.Second, "How long a process that was told to stop finishes what it has.")
+	k.Bool(&l.Deterministic, "deterministic", "Makes results independent of worker and batch: ONNX runs batches of one, no backup requests are sent, and the seed of a judge's question follows from the sample's id. Slower.")
+	k.Duration(&l.ComponentTimeout, "component_timeout", rewards.DefaultComponentTimeout, "Time limit of one scorer on one sample, retries included, where the entry has no timeout.").Min(time.Millisecond)
+	k.Duration(&l.DrainTimeout, "drain_timeout", 30*time.Second, "Time that a stopping process has to finish its samples.")
 	k.AtMost("component_timeout", "claim_timeout")
 	// The lesser of these counts, so that a program may set them otherwise; in a file it is a slip.
 	k.AtMost("credit_bytes", "max_bytes")
@@ -79,10 +78,9 @@ type Pool struct {
 // Keys implements keys.Described.
 func (p *Pool) Keys(k *keys.Set) {
 	k.Choice(&p.Isolation, "isolation", []string{string(ort.Process), string(ort.Inline)},
-		"process: engines that can crash run in child processes. inline: in this one, for debugging.")
+		"Isolation of native code. process: engines that can crash run in child processes. inline: in this process, for debugging.")
 	k.Text(&p.ModelsDir, "models_dir", "", "Folder of model files. Empty: REWARDLOOP_MODELS, else the clone's .cache/models, else rewardloop/models in the user's cache folder.")
-	k.Bool(&p.Colocated, "colocated", "Engines and models share their cards with one trainer: nothing is scored, and their memory is given back, until the trainer says that its reward phase has begun "+
-		"(`loop.phase(\"reward\")` in Python, which the plug-ins of verl say). Of a process with workers that is its own gateway.")
+	k.Bool(&p.Colocated, "colocated", "Engines and models share cards with one trainer: scoring waits, and card memory is free, until the trainer begins its reward phase (`loop.phase(\"reward\")`). For a gateway with its own workers only.")
 	k.Section("onnx", "ONNX Runtime, which runs models such as PP-OCR.", &p.ONNX)
 	k.Section("tesseract", "The text reader of builtin://ocr.", &p.Tesseract)
 	k.Section("python", "Processes that run Python reward functions (Linux only).", &p.Python)
@@ -109,16 +107,16 @@ type Queue struct {
 // Keys implements keys.Described.
 func (f *Queue) Keys(k *keys.Set) {
 	f.Config.Keys(k)
-	k.Text(&f.ACLFile, "acl_file", "", "Who may connect to the NATS of this gateway, as `rewardloop queue acl` writes it.")
-	k.Text(&f.NKeyFile, "nkey_file", "", "This process's key for NATS: gateway.nk or worker.nk.")
-	k.Text(&f.CredsFile, "creds_file", "", "This process's credentials, where NATS knows its users by JWT.")
-	k.Text(&f.TLSCA, "tls_ca", "", "CA file (PEM) by which the certificates of NATS and of gateways are checked. Empty: the system's.")
-	k.Text(&f.TLSCert, "tls_cert", "", "Certificate file (PEM): that of nats_listen, and what NATS and gateways that ask for one are shown.")
+	k.Text(&f.ACLFile, "acl_file", "", "File with the users that may connect to the NATS of this gateway, written by `rewardloop queue acl`.")
+	k.Text(&f.NKeyFile, "nkey_file", "", "File with the NATS key of this process: gateway.nk or worker.nk.")
+	k.Text(&f.CredsFile, "creds_file", "", "File with the NATS credentials of this process, where NATS identifies users by JWT.")
+	k.Text(&f.TLSCA, "tls_ca", "", "CA file (PEM) by which the certificates of NATS and of gateways are checked. Empty: the system's certificates.")
+	k.Text(&f.TLSCert, "tls_cert", "", "Certificate file (PEM) of nats_listen, also shown to NATS servers and gateways that ask for a client certificate.")
 	k.Text(&f.TLSKey, "tls_key", "", "Private key file (PEM) of tls_cert.")
-	k.Bool(&f.TLSClients, "tls_clients", "nats_listen takes only those who show a certificate that tls_ca has signed.")
-	k.Text(&f.Advertise, "advertise", "", "Where workers reach this gateway, such as ws://10.0.0.5:8080. Empty: it follows from server.listen.")
-	k.Texts(&f.Rewards, "rewards", "Rewards that the workers of this process serve, by the names of their sections. Empty: all of this file.")
-	k.Duration(&f.ClaimTTL, "claim_ttl", 2*time.Minute, "How long a ticket entitles a worker of another process to claim its sample.").Min(time.Second)
+	k.Bool(&f.TLSClients, "tls_clients", "Has nats_listen accept only peers with a certificate that tls_ca has signed.")
+	k.Text(&f.Advertise, "advertise", "", "Address at which workers reach this gateway, such as ws://10.0.0.5:8080. Empty: derived from server.listen.")
+	k.Texts(&f.Rewards, "rewards", "Rewards that the workers of this process serve, by the names of their sections. Empty: all rewards of this file.")
+	k.Duration(&f.ClaimTTL, "claim_ttl", 2*time.Minute, "Lifetime of a ticket: the time that a worker of another process has to claim the sample.").Min(time.Second)
 	f.Spool.Keys(k)
 	k.Check(f.checkAccess)
 	k.Check(f.checkSpool)

@@ -63,28 +63,25 @@ type Config struct {
 
 // Keys implements keys.Described: the section loop.
 func (c *Config) Keys(k *keys.Set) {
-	k.Size(&c.MaxBytes, "max_bytes", 1<<30, "Bytes of samples in flight and of credit not yet used, all clients together. "+
-		"A quarter of it is never granted as credit, so that samples from HTTP requests find room.").Min(1 << 20)
-	k.Size(&c.MessageBytes, "message_bytes", 128<<20, "The largest sample. At most max_bytes.").Min(1 << 10)
-	k.Int(&c.CreditSamples, "credit_samples", 0, "Samples one connection may send ahead of those whose buffers are free again. "+
-		"0: 256, or twice what live workers can use of its profile at a time, whichever is more.").Max(1_000_000)
-	k.Size(&c.CreditBytes, "credit_bytes", 64<<20, "Bytes one connection may send ahead. At most max_bytes.").Min(1 << 10)
-	k.Int(&c.MaxAttempts, "max_attempts", 3, "How many workers may fail a sample by a fault of their own, or vanish with it, before it fails.").Between(1, 100)
-	k.Duration(&c.SampleTimeout, "sample_timeout", 900*time.Second, "From arrival to result, for samples of the websocket that name no deadline.").Min(time.Second)
-	k.Duration(&c.MaxSampleTimeout, "max_sample_timeout", time.Hour, "The longest deadline a client may ask for.").Min(time.Second)
-	k.Duration(&c.StepTimeout, "step_timeout", 1800*time.Second, "How long a step may take from its first message or sample on. Of several steps the one whose time is over first is scored first.").Min(time.Second)
+	k.Size(&c.MaxBytes, "max_bytes", 1<<30, "Most bytes of samples in flight and of unused credit, over all clients. A quarter is never granted as credit, so that samples of HTTP requests find room.").Min(1 << 20)
+	k.Size(&c.MessageBytes, "message_bytes", 128<<20, "Size of the largest sample. At most max_bytes.").Min(1 << 10)
+	k.Int(&c.CreditSamples, "credit_samples", 0, "Credit of one connection in samples (flow control). 0: 256, or twice the number of samples of the profile that live workers can score at a time, whichever is more.").Max(1_000_000)
+	k.Size(&c.CreditBytes, "credit_bytes", 64<<20, "Credit of one connection in bytes (flow control). At most max_bytes.").Min(1 << 10)
+	k.Int(&c.MaxAttempts, "max_attempts", 3, "Number of workers that may fail a sample by their own fault, or vanish with it, before the sample fails.").Between(1, 100)
+	k.Duration(&c.SampleTimeout, "sample_timeout", 900*time.Second, "Time from arrival to result for samples of the websocket without a deadline of their own.").Min(time.Second)
+	k.Duration(&c.MaxSampleTimeout, "max_sample_timeout", time.Hour, "Longest deadline that a client may set.").Min(time.Second)
+	k.Duration(&c.StepTimeout, "step_timeout", 1800*time.Second, "Time limit of a step from its first message or sample on. Of several steps, the step with the earliest deadline is scored first.").Min(time.Second)
 	k.Choice(&c.OnStepDeadline, "on_step_deadline", []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall},
-		"What a declared step's rewards are when its time is over with samples missing, if its client does not say: those rows masked, an error, or the step without them.")
-	k.Size(&c.StepBytes, "step_bytes", 256<<20, "Bytes of the rows of steps that trainers read as a whole, all runs together. The oldest rows go first.").Min(1 << 10)
-	k.Duration(&c.StepAge, "step_age", 30*time.Minute, "How long rows of steps are kept for trainers that read them as a whole.").Min(time.Second)
-	k.Int(&c.NumExamine, "num_examine", 0, "Samples of each step that are printed with their rewards.").Max(10_000)
-	k.Duration(&c.ClaimTimeout, "claim_timeout", 600*time.Second, "How long a worker may keep a sample before another gets it. At least the longest component.").Min(time.Second)
-	k.Duration(&c.UnavailableAfter, "unavailable_after", 0, "How long a sample waits, all its waits together, while no worker takes samples of its profile because an engine or a service "+
-		"is down or no worker is there, before it fails. 0: until 5 s, or a tenth of its time if that is less, before its deadline.")
-	k.Weights(&c.Weights, "run_weights", "Shares of training runs under load by name, such as {ocr: 2}; a run not named has 1.")
-	k.Int(&c.KeepResults, "results_kept", 100_000, "Results of a run kept for a client that comes back.").Between(1, 10_000_000)
-	k.Size(&c.KeepBytes, "results_bytes", 64<<20, "Bytes of the results of a run that are kept for a client that comes back.").Min(1 << 10)
-	k.Duration(&c.KeepFor, "results_age", 10*time.Minute, "How long results are kept for a client that comes back.").Min(time.Second)
+		"Rewards of a declared step at its deadline, if samples are missing and the client does not say: rows masked, an error, or the step without the rows.")
+	k.Size(&c.StepBytes, "step_bytes", 256<<20, "Most bytes of the rows of steps that trainers read as a whole, over all runs. The oldest rows are deleted first.").Min(1 << 10)
+	k.Duration(&c.StepAge, "step_age", 30*time.Minute, "Time for which rows of a step are kept for trainers that read whole steps.").Min(time.Second)
+	k.Int(&c.NumExamine, "num_examine", 0, "Number of samples of each step that are printed with their rewards.").Max(10_000)
+	k.Duration(&c.ClaimTimeout, "claim_timeout", 600*time.Second, "Time for which a worker may hold a sample before another worker gets the sample. At least the longest component timeout.").Min(time.Second)
+	k.Duration(&c.UnavailableAfter, "unavailable_after", 0, "Longest wait of a sample, in all, while no worker takes samples of its profile: engine down, no worker. Then the sample fails. 0: until 5 s or a tenth of its time before its deadline.")
+	k.Weights(&c.Weights, "run_weights", "Weights of training runs under load, by name, such as {ocr: 2}. A run without a weight has 1.")
+	k.Int(&c.KeepResults, "results_kept", 100_000, "Number of results of a run that are kept for a client that reconnects.").Between(1, 10_000_000)
+	k.Size(&c.KeepBytes, "results_bytes", 64<<20, "Most bytes of the results of a run that are kept for a client that reconnects.").Min(1 << 10)
+	k.Duration(&c.KeepFor, "results_age", 10*time.Minute, "Time for which results are kept for a client that reconnects.").Min(time.Second)
 	k.Duration(&c.ResumeGrace, "resume_grace", time.Minute, "Time for which samples wait for a client of their run to connect again, or to fetch rewards, before they are cancelled. "+
 		"Samples of declared steps are not cancelled.").Min(time.Second)
 	k.Section("dispatch", "Which worker gets a sample, and when a second one does.", &c.Dispatch)
@@ -93,7 +90,7 @@ func (c *Config) Keys(k *keys.Set) {
 
 // Keys implements keys.Described: keys of the section loop.workers.
 func (b *Breaker) Keys(k *keys.Set) {
-	k.Int(&b.Failures, "breaker_failures", 5, "Failures in a row of one worker at one profile, blamed on the worker, after which it gets no samples of that profile for 1 s to 30 s.").Between(1, 65536)
+	k.Int(&b.Failures, "breaker_failures", 5, "Failures in a row of one worker at one profile, blamed on the worker, after which the circuit breaker gives the worker no samples of the profile for 1 s to 30 s.").Between(1, 65536)
 }
 
 // WithDefaults returns a copy with the defaults filled in.

@@ -96,8 +96,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	return &metrics{
 		outcomes: set.Counters("samples_total", "Samples that got their final result, by outcome: scored, failed, rejected, expired, cancelled or lost.", outcome),
 		refused:  set.Counters("refused_total", "Samples that the gateway refused before it accepted them, by class of the fault.", metric.By("class")),
-		failures: set.Counters("failures_total", "Failures in final results of samples, by reward, component and class. A sample with two failed components counts twice, "+
-			"and a failed component of a scored sample counts as well; the component is empty where the sample failed as a whole.",
+		failures: set.Counters("failures_total", "Failures in final results, by reward, component and class. Each failed component counts, also of scored samples; the component is empty where the sample failed as a whole.",
 			metric.By("reward", names...), metric.By("component", ""), metric.By("class", string(rewards.Expired))),
 		stage: set.Histograms("sample_seconds", "Time in seconds from a sample's arrival at the gateway to its first claim by a worker (stage queue) and to its final result (stage total).",
 			seconds, metric.By("stage")),

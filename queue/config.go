@@ -83,15 +83,13 @@ func (c Config) Networked() bool { return len(c.URLs) > 0 || c.Listen != "" }
 
 // Keys implements keys.Described: the section of NATS.
 func (c *Config) Keys(k *keys.Set) {
-	k.Texts(&c.URLs, "nats", "Servers of the NATS that all share, such as [nats://a:4222, nats://b:4222]; tls:// for TLS.")
-	k.Text(&c.Listen, "nats_listen", "", "Address and port at which this gateway's own NATS takes workers and other gateways, instead of nats. "+
-		"One that others can reach needs acl_file; without it one of the loopback takes processes of the same user.")
-	k.Text(&c.Dir, "nats_dir", "", "Folder for the files of this gateway's own NATS. Empty: a temporary one.")
-	k.Text(&c.Name, "name", "", "Name of this process; another one for each. Empty: host and process number.")
-	k.Duration(&c.Lease, "lease", 15*time.Second, "How long a worker may be silent before its samples go to others.").Min(time.Second)
-	k.Int(&c.Replicas, "replicas", 1, "Servers of a NATS cluster that each keep the tickets.").Between(1, 5)
-	k.Bool(&c.Durable, "durable", "A sample that this gateway has acknowledged is scored although its process dies; tickets are kept on disk, too. "+
-		"Off: samples live in memory, and their clients send them again.")
+	k.Texts(&c.URLs, "nats", "Servers of the NATS that all processes share, such as [nats://a:4222, nats://b:4222]; tls:// for TLS.")
+	k.Text(&c.Listen, "nats_listen", "", "Address of this gateway's own NATS for workers and other gateways, in place of nats. A public address needs acl_file; on loopback without acl_file, processes of the same user may connect.")
+	k.Text(&c.Dir, "nats_dir", "", "Folder for the files of this gateway's own NATS. Empty: a temporary folder.")
+	k.Text(&c.Name, "name", "", "Unique name of this process. Empty: host and process number.")
+	k.Duration(&c.Lease, "lease", 15*time.Second, "Time without a heartbeat after which a worker's samples go to other workers.").Min(time.Second)
+	k.Int(&c.Replicas, "replicas", 1, "Number of servers of a NATS cluster that each keep the tickets.").Between(1, 5)
+	k.Bool(&c.Durable, "durable", "Keeps acknowledged samples and tickets on disk, so that samples are scored although the gateway process dies. Off: samples live in memory, and clients send them again.")
 	k.Check(func(r keys.Report) {
 		if len(c.URLs) > 0 && c.Listen != "" {
 			r.Fault("nats_listen", "%s names a NATS that runs by itself, and this starts one: leave one of them out", r.Path("nats"))

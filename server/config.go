@@ -75,12 +75,12 @@ type Config struct {
 
 // Keys implements keys.Described: the section server.
 func (c *Config) Keys(k *keys.Set) {
-	k.Text(&c.Listen, "listen", "127.0.0.1:8080", "Address and port. One that others can reach needs token_file.")
-	k.Text(&c.TokenFile, "token_file", "", "File with the token that clients send as Authorization: Bearer, or with several in lines of name:token. It is read again when it changes.")
+	k.Text(&c.Listen, "listen", "127.0.0.1:8080", "Address and port on which the server listens. An address that other machines can reach needs token_file.")
+	k.Text(&c.TokenFile, "token_file", "", "File with the token that clients send as Authorization: Bearer, or with several tokens in lines of name:token. The file is read again when it changes.")
 	k.Text(&c.TLSCert, "tls_cert", "", "Certificate file (PEM); with tls_key. The server then speaks TLS 1.2 and 1.3 only.")
 	k.Text(&c.TLSKey, "tls_key", "", "Private key file (PEM); with tls_cert.")
-	k.Text(&c.ClientCA, "client_ca", "", "Only clients with a certificate signed by this CA file (PEM); with tls_cert.")
-	k.Size(&c.JSONBytes, "body_bytes", 128<<20, "The largest HTTP request body; a pickled one has 64 MiB at most.").Min(1 << 10)
+	k.Text(&c.ClientCA, "client_ca", "", "CA file (PEM) whose certificates clients have to show; with tls_cert.")
+	k.Size(&c.JSONBytes, "body_bytes", 128<<20, "Size of the largest HTTP request body. A pickled body has at most 64 MiB.").Min(1 << 10)
 	k.Check(func(r keys.Report) {
 		if (c.TLSCert == "") != (c.TLSKey == "") {
 			given, missing := "tls_cert", "tls_key"
@@ -106,8 +106,8 @@ func (c *Config) Keys(k *keys.Set) {
 
 // SampleKeys adds the keys of the section loop that HTTP requests have for themselves.
 func (c *Config) SampleKeys(k *keys.Set) {
-	k.Duration(&c.SampleTimeout, "http_sample_timeout", 110*time.Second, "From the arrival of an HTTP request to the answer for its samples; flow_grpo's clients give up at 120 s.").Min(time.Second)
-	k.Duration(&c.ComputeTimeout, "compute_timeout", 55*time.Second, "From the arrival of a POST /compute to the answer for its samples; Flow-Factory's client gives up at 60 s.").Min(time.Second)
+	k.Duration(&c.SampleTimeout, "http_sample_timeout", 110*time.Second, "Time from the arrival of an HTTP request to its answer. Clients of flow_grpo give up at 120 s.").Min(time.Second)
+	k.Duration(&c.ComputeTimeout, "compute_timeout", 55*time.Second, "Time from the arrival of a POST /compute to its answer. The client of Flow-Factory gives up at 60 s.").Min(time.Second)
 	k.AtMost("http_sample_timeout", "max_sample_timeout")
 	k.AtMost("compute_timeout", "max_sample_timeout")
 }

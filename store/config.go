@@ -28,12 +28,10 @@ type Config struct {
 
 // Keys implements keys.Described.
 func (c *Config) Keys(k *keys.Set) {
-	k.Choice(&c.Keep, "keep", []string{KeepThumbnails, KeepFull, KeepResults, KeepOff}, "thumbnails: results with their samples, and small JPEGs of pictures and videos, as many as a "+
-		"hundredth of the CPUs can make. full: all bytes of media besides, so that rewardloop replay can score the samples again. results: no media. off: nothing.")
-	k.Text(&c.Path, "path", "", "The SQLite file, another one for each server. Empty: PORT.db, by the port of server.listen, in the folder REWARDLOOP_STORE, else in rewardloop/store of "+
-		"XDG_STATE_HOME, else of ~/.local/state. REWARDLOOP_STORE=off switches that file off; so does port 0.")
-	k.Size(&c.Bytes, "bytes", 2<<30, "Size of the file; the oldest results are deleted beyond it.").Min(1 << 20)
-	k.Duration(&c.Age, "age", 30*24*time.Hour, "How long results are kept.").Between(time.Minute, 10*365*24*time.Hour)
+	k.Choice(&c.Keep, "keep", []string{KeepThumbnails, KeepFull, KeepResults, KeepOff}, "Data that is kept. thumbnails: results, samples and small JPEGs, made with a hundredth of the CPUs. full: also the media, which rewardloop replay scores again. results: no media. off: nothing.")
+	k.Text(&c.Path, "path", "", "SQLite file of one server. Empty: PORT.db (port of server.listen) in REWARDLOOP_STORE, else in rewardloop/store below XDG_STATE_HOME or ~/.local/state. REWARDLOOP_STORE=off or port 0: no file.")
+	k.Size(&c.Bytes, "bytes", 2<<30, "Largest size of the file. Beyond this size the oldest results are deleted.").Min(1 << 20)
+	k.Duration(&c.Age, "age", 30*24*time.Hour, "Time for which results are kept.").Between(time.Minute, 10*365*24*time.Hour)
 }
 
 // WithDefaults returns a copy with the defaults filled in.

@@ -32,9 +32,9 @@ type Config struct {
 
 // Keys implements keys.Described: what is remembered of an engine's answers, and what they cost.
 func (c *Config) Keys(k *keys.Set) {
-	k.Size(&c.CacheBytes, "cache_bytes", 64<<20, "Answers that are remembered by model, text, pictures and parameters. 0: none.")
-	k.Float(&c.PromptPrice, "prompt_price", 0, "What a million tokens of requests cost, for the metrics.")
-	k.Float(&c.CompletionPrice, "completion_price", 0, "What a million tokens of answers cost, for the metrics.")
+	k.Size(&c.CacheBytes, "cache_bytes", 64<<20, "Size of the cache of answers, by model, text, pictures and parameters. 0: no cache.")
+	k.Float(&c.PromptPrice, "prompt_price", 0, "Price of a million request tokens, for the metrics of cost.")
+	k.Float(&c.CompletionPrice, "completion_price", 0, "Price of a million answer tokens, for the metrics of cost.")
 }
 
 // WithDefaults returns a copy with the defaults filled in.

@@ -25,12 +25,10 @@ type Config struct {
 
 // Keys implements keys.Described: the section telemetry.
 func (c *Config) Keys(k *keys.Set) {
-	k.Text(&c.Endpoint, "otlp_endpoint", "", "Collector that takes traces by OTLP over HTTP, such as http://collector:4318; /v1/traces is added where the address does not end with it. "+
-		"Empty: nothing is traced. The variable OTEL_EXPORTER_OTLP_ENDPOINT is not read by itself: write ${oc.env:OTEL_EXPORTER_OTLP_ENDPOINT}.")
-	k.Float(&c.SampleRatio, "sample_ratio", 1, "Part of the samples that are traced, of those that come without a traceparent; one that comes with it is traced if its trainer records the trace. "+
-		"Gateways decide, and workers of other processes follow.").Between(0, 1)
-	k.Text(&c.HeadersFile, "headers_file", "", "File with headers of the requests to the collector, a line `Name: value` each, such as a key; empty lines and lines with # at the beginning are passed over.")
-	k.Text(&c.ServiceName, "service_name", "rewardloop", "service.name of the traces.")
+	k.Text(&c.Endpoint, "otlp_endpoint", "", "Collector of traces by OTLP over HTTP, such as http://collector:4318; /v1/traces is added. Empty: no traces. Write ${oc.env:OTEL_EXPORTER_OTLP_ENDPOINT} to use that variable.")
+	k.Float(&c.SampleRatio, "sample_ratio", 1, "Fraction of samples without a traceparent that are traced. A sample with a traceparent is traced if its trainer records the trace. The gateway decides for all workers.").Between(0, 1)
+	k.Text(&c.HeadersFile, "headers_file", "", "File with headers of the requests to the collector, one line `Name: value` each, such as a key. Empty lines and lines that begin with # are ignored.")
+	k.Text(&c.ServiceName, "service_name", "rewardloop", "Value of service.name in the traces.")
 	k.Check(func(r keys.Report) {
 		if c.Endpoint == "" {
 			if c.HeadersFile != "" {

@@ -100,8 +100,7 @@ func Start(o Options) (*Exporter, error) {
 	}
 	set := metric.For(o.Metrics, "telemetry")
 	e.sent = set.Counter("spans_sent_total", "Spans of traces that the collector has taken.")
-	e.dropped = set.Counters("spans_dropped_total", "Spans of traces that were dropped, by reason: full (the collector is slower than the spans come), "+
-		"unreachable (it did not answer with success in time), refused (it does not want them), stopped (the process ended before they were sent).",
+	e.dropped = set.Counters("spans_dropped_total", "Spans of traces that were dropped, by reason: full (collector too slow), unreachable (no answer of the collector in time), refused (by the collector), stopped (process ended first).",
 		metric.By("reason", reasonFull, reasonUnreachable, reasonRefused, reasonStopped))
 	e.tracer = tracing.New(o.SampleRatio, e.add)
 	ctx, stop := context.WithCancel(context.Background())

@@ -30,10 +30,9 @@ type Policy struct {
 
 // Keys implements keys.Described: the section outbound.
 func (p *Policy) Keys(k *keys.Set) {
-	k.Texts(&p.Allow, "allow", "Hosts, addresses or networks, such as [10.0.0.7, judge.local], that may be asked although they "+
-		"lead to this machine. What an address in this file names itself may be; link-local addresses never.")
-	k.Text(&p.Proxy, "proxy", "", "Proxy for all of it, such as http://proxy:3128. The environment's is not used.")
-	k.Text(&p.CAFile, "ca_file", "", "Certificates (PEM) that are trusted besides the system's.")
+	k.Texts(&p.Allow, "allow", "Hosts or networks, such as [10.0.0.7, judge.local], that may be called although they lead to this machine. Addresses in this file need no entry; link-local addresses are always refused.")
+	k.Text(&p.Proxy, "proxy", "", "Proxy for all outgoing HTTP, such as http://proxy:3128. Proxy variables of the environment are not used.")
+	k.Text(&p.CAFile, "ca_file", "", "File with certificates (PEM) that are trusted besides the system's certificates.")
 }
 
 func (p Policy) proxy() (*url.URL, error) {

@@ -50,6 +50,7 @@ func newPolicy(name string) policy {
 // policyDoc says for people what each policy does.
 func policyDoc() string {
 	var b strings.Builder
+	b.WriteString("Dispatch policy. ")
 	for _, e := range all() {
 		fmt.Fprintf(&b, "%s: %s. ", e.name, e.doc)
 	}

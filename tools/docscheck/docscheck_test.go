@@ -248,3 +248,27 @@ func TestEveryExcuseHasAReason(t *testing.T) {
 		assert.NotEmpty(t, why, command)
 	}
 }
+
+// The help of a metric and the text of a key are read alone, in Grafana and in grep.
+func TestAHelpThatIsLongOrBeginsWithAPronounIsRefused(t *testing.T) {
+	t.Parallel()
+	root, bin := repository(t, map[string]string{
+		"docs/metrics.md": "| metric | type | labels | unit | what it tells | what to do |\n|---|---|---|---|---|---|\n" +
+			"| `rewardloop_live_places` | gauge | – | places | Those that live workers have. | – |\n" +
+			"| `rewardloop_places` | gauge | – | places | Places " + strings.Repeat("ä", mostHelp-8) + ". | – |\n",
+		"docs/configuration.md": "| `lease` | 15s | at least 1s | Time without a heartbeat, `a\\|b`. |\n" +
+			"| `age` | 1h | – | Time " + strings.Repeat("x", mostHelp) + ". |\n| `name` | – | – | It has no effect. |\n",
+	})
+	var out strings.Builder
+	code, err := run(t.Context(), []string{"-root", root, "-bin", bin}, &out)
+	require.NoError(t, err)
+	assert.NotZero(t, code)
+	for _, part := range []string{
+		"docs/metrics.md:3: the help of `rewardloop_live_places` begins with \"Those\"", "docs/configuration.md:2: the text of `age` has 206 characters, and 200 is the most",
+		"docs/configuration.md:3: the text of `name` begins with \"It\"",
+	} {
+		assert.Contains(t, out.String(), part)
+	}
+	assert.NotContains(t, out.String(), "rewardloop_places` has", "200 characters, of two bytes each")
+	assert.NotContains(t, out.String(), "`lease`")
+}

@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	}
 	c := &checker{tree: t, needed: map[string]bool{}}
 	for _, check := range []func(context.Context) error{
-		c.links, c.spans, c.commands, c.blocks, c.settings, c.runs, c.metrics,
+		c.links, c.spans, c.commands, c.blocks, c.settings, c.runs, c.metrics, c.helps,
 	} {
 		if err := check(ctx); err != nil {
 			return 2, err
