@@ -4,5 +4,5 @@ package models
 
 import "os/exec"
 
-// inOwnGroup does nothing here: the end of a command's context kills it alone.
-func inOwnGroup(*exec.Cmd) {}
+// InOwnGroup does nothing here: the end of a command's context kills it alone.
+func InOwnGroup(*exec.Cmd) {}

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// inOwnGroup has the end of a command's context kill what it started, too: pip
+// InOwnGroup has the end of a command's context kill what the command started, too: pip or torch
 // starts programs of its own, and one that lives on would hold its output open.
-func inOwnGroup(cmd *exec.Cmd) {
+func InOwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {
 		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)

@@ -90,7 +90,7 @@ func (p *puller) python(caller context.Context, requirement string) (string, err
 	for _, name := range p.Pythons {
 		cmd := exec.CommandContext(ctx, name, "-m", "pip", "--version")
 		cmd.WaitDelay = time.Second
-		inOwnGroup(cmd)
+		InOwnGroup(cmd)
 		if cmd.Run() == nil {
 			return name, nil
 		}
@@ -114,7 +114,7 @@ func (p *puller) pip(ctx context.Context, f File, python, dir, requirement strin
 	cmd := exec.CommandContext(ctx, python, args...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	cmd.WaitDelay = 5 * time.Second
-	inOwnGroup(cmd)
+	InOwnGroup(cmd)
 	said := &boundedBuffer{limit: pipSays}
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {

@@ -43,7 +43,7 @@ func (s *Server) protocols() []compat.Protocol {
 
 // routes is what the server answers to.
 func (s *Server) routes() http.Handler {
-	gin.SetMode(gin.ReleaseMode)
+	releaseMode()
 	r := gin.New()
 	r.RedirectTrailingSlash = false // a redirected POST loses its body with some clients
 	r.HandleMethodNotAllowed = true

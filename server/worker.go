@@ -19,7 +19,7 @@ func NewWorker(o Options) (*Server, error) { return build(o, (*Server).workerRou
 
 // workerRoutes is what a worker's process answers to.
 func (s *Server) workerRoutes() http.Handler {
-	gin.SetMode(gin.ReleaseMode)
+	releaseMode()
 	r := gin.New()
 	r.HandleMethodNotAllowed = true
 	r.Use(s.observe, s.guard)

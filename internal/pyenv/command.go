@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/rewardloop/rewardloop/models"
 )
 
 // job is one run of a program that a maker waits for.
@@ -30,7 +32,7 @@ func (j job) run(ctx context.Context, program string, args ...string) (string, e
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // who makes the environment names it
 	cmd.Dir, cmd.Env = j.dir, environment(j.temp)
 	cmd.WaitDelay = 5 * time.Second
-	inOwnGroup(cmd)
+	models.InOwnGroup(cmd)
 	if j.held != nil {
 		cmd.ExtraFiles = []*os.File{j.held}
 	}

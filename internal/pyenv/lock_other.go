@@ -5,12 +5,9 @@ package pyenv
 import (
 	"errors"
 	"os"
-	"os/exec"
 )
 
 // tryLock needs flock, which the kernel ends with the process.
 func (s Store) tryLock(string) (*os.File, error) {
 	return nil, errors.New("environments: this system has no lock that ends with its process; make the environment by hand and name its Python as interpreter")
 }
-
-func inOwnGroup(*exec.Cmd) {}

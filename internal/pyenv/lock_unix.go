@@ -5,7 +5,6 @@ package pyenv
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 )
@@ -35,16 +34,4 @@ func (s Store) tryLock(name string) (*os.File, error) {
 		return nil, nil
 	}
 	return nil, err
-}
-
-// inOwnGroup has the end of a command's context kill what it started, too.
-func inOwnGroup(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error {
-		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		if errors.Is(err, syscall.ESRCH) {
-			return os.ErrProcessDone
-		}
-		return err
-	}
 }

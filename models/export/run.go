@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/rewardloop/rewardloop/internal/pyenv"
+	"github.com/rewardloop/rewardloop/models"
 )
 
 const (
@@ -38,7 +39,7 @@ func (e *exporting) run(ctx context.Context) error {
 	cmd.Env = e.variables(work)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.ExtraFiles = []*os.File{e.into.Lock} // held until the last of the group has ended
-	inOwnGroup(cmd)
+	models.InOwnGroup(cmd)
 	out := &lines{show: e.o.Output}
 	cmd.Stdout, cmd.Stderr = out, out
 	err = cmd.Run()

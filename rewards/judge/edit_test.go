@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -148,7 +149,18 @@ func TestAnAnswerAboutAnEditThatIsNotTwoRatingsIsAFailureAndNeverAScore(t *testi
 			require.ErrorContains(t, err, why, answer)
 		}
 	}
-	e := saying("no", "no", `{"score": [8, 8]}`)
+	// Both questions are sent at once: "no" is what each gets the first time.
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	e := &engine{answer: func(_ int, q asked) string {
+		mu.Lock()
+		defer mu.Unlock()
+		if question := fmt.Sprint(q.Body); !seen[question] {
+			seen[question] = true
+			return says("no")
+		}
+		return says(`{"score": [8, 8]}`)
+	}}
 	got, err := score(t, e, "edit_score", `{}`, edited())
 	require.NoError(t, err, "it is asked again")
 	assert.InDelta(t, 8, got.Value, 1e-12)

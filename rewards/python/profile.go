@@ -90,10 +90,14 @@ func (p *processes) profileLate(pl *place) {
 	if !pr.of(pl.number) {
 		return
 	}
-	p.wg.Go(func() { // ends with the process, or after profileTime
+	said, err := pl.conn.askProfile(pr.request(p.opts, pl.number)) // before its first call
+	p.wg.Go(func() {                                               // ends with the process, or after profileTime
 		ctx, cancel := context.WithTimeout(context.Background(), profileTime)
 		defer cancel()
-		if _, err := pl.conn.profile(ctx, pr.request(p.opts, pl.number)); err != nil {
+		if err == nil {
+			_, err = pl.conn.awaitProfile(ctx, said)
+		}
+		if err != nil {
 			p.cfg.Log.Warn("a profile of a Python function did not begin", "function", p.opts.label(), "error", err)
 		}
 	})
@@ -101,19 +105,35 @@ func (p *processes) profileLate(pl *place) {
 
 // profile tells a process and waits for its answer.
 func (c *conn) profile(ctx context.Context, what call) ([]string, error) {
+	said, err := c.askProfile(what)
+	if err != nil {
+		return nil, err
+	}
+	return c.awaitProfile(ctx, said)
+}
+
+// askProfile tells a process, after what it was told before. A nil channel: it has ended.
+func (c *conn) askProfile(what call) (said chan reply, err error) {
 	head, err := encodeFrame(what, 0)
 	if err != nil {
 		return nil, err
 	}
-	said := make(chan reply, 1)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.closed {
-		c.mu.Unlock()
 		return nil, nil
 	}
+	said = make(chan reply, 1)
 	c.profiles = append(c.profiles, said)
 	c.put(&frame{head: head, deadline: time.Now().Add(profileTime), done: make(chan struct{})})
-	c.mu.Unlock()
+	return said, nil
+}
+
+// awaitProfile waits for the answer to askProfile.
+func (c *conn) awaitProfile(ctx context.Context, said chan reply) ([]string, error) {
+	if said == nil {
+		return nil, nil
+	}
 	select {
 	case r := <-said:
 		return r.profile(c.label)
