@@ -110,7 +110,7 @@ func (m *Manager) complain(ctx context.Context, t wire.Ticket, err error) {
 	if now.Sub(m.complained) < complainEvery {
 		return
 	}
-	m.log.WarnContext(ctx, "queue did not take a ticket; it stays queued", "sample_id", t.ID, "run", t.Run, "error", err, "since_last_said", m.untaken)
+	m.log.WarnContext(ctx, "the queue did not accept a ticket; the gateway keeps the sample and retries", "sample_id", t.ID, "run", t.Run, "error", err, "since_last_said", m.untaken)
 	m.complained, m.untaken = now, 0
 }
 

@@ -227,7 +227,7 @@ func (m *Manager) apply(fx effects) {
 	}
 	for _, key := range fx.revoked {
 		if err := m.queue.Revoke(context.Background(), key); err != nil {
-			m.log.Debug("queue did not revoke", "sample_id", key.ID, "error", err)
+			m.log.Debug("a ticket of an ended attempt was not revoked in the queue", "sample_id", key.ID, "error", err)
 		}
 	}
 	if len(fx.results) > 0 || len(fx.released) > 0 {
@@ -239,11 +239,11 @@ func (m *Manager) apply(fx effects) {
 		m.tell(b)
 	}
 	for _, s := range fx.strangers {
-		m.log.Warn("a worker has another configuration of a reward than this gateway, and gets none of its samples; give both the same",
+		m.log.Warn("a worker's configuration of a reward differs from this gateway's; the worker gets no samples of the reward until both are the same",
 			"worker", s.worker, "reward", shown(s.profile))
 	}
 	for _, fault := range fx.faults {
-		m.log.Error("the gateway's table is not what it must be; please report this", "fault", fault)
+		m.log.Error("an invariant of the gateway's sample table is broken; please report this", "fault", fault)
 	}
 	for _, p := range fx.progress {
 		m.tellProgress(p)

@@ -254,6 +254,6 @@ func TestAWorkerOfAnotherConfigurationGetsNothingAndIsNamed(t *testing.T) {
 		pending, _ := s.Manager.Pending(9)
 		require.Equal(t, "queued", pending[0].Stage)
 		require.Contains(t, pending[0].Waits, "worker w serves a profile \"default\" of another configuration")
-		require.Equal(t, 1, strings.Count(log.String(), "another configuration of a reward"))
+		require.Equal(t, 1, strings.Count(log.String(), "configuration of a reward differs"))
 	})
 }

@@ -226,13 +226,13 @@ func (m *Manager) tellProgress(p Progress) {
 	}
 	switch {
 	case p.State == Progressing && p.Why != "":
-		m.log.Warn("a worker cannot score samples of a reward; others do", with...)
+		m.log.Warn("a worker cannot score samples of a reward; other workers can", with...)
 	case p.State == Progressing:
 		m.log.Info("samples of a reward are scored again", with...)
 	case p.State == Failing:
 		m.log.Warn("all samples of a reward fail", with...)
 	case p.State == Slow:
-		m.log.Warn("samples of a reward are held up", with...)
+		m.log.Warn("samples of a reward wait too long for results", with...)
 	default:
 		m.log.Warn("samples of a reward cannot be scored", with...)
 	}

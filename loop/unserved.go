@@ -81,10 +81,10 @@ func (m *Manager) tell(b breakerChange) {
 	case !b.Open:
 		m.log.Info("a worker gets samples of a profile again", "worker", b.Worker, "reward", shown(b.Profile))
 	case b.Permanent:
-		m.log.Error("a worker cannot score a profile and gets no more samples of it until it is restarted",
+		m.log.Error("a worker cannot score a profile; the worker gets no samples of the profile until the worker is restarted",
 			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason)
 	default:
-		m.log.Warn("a worker fails a profile; one sample tries it after a pause",
+		m.log.Warn("a worker fails all samples of a profile; after a pause one sample probes the worker",
 			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason, "until", b.Until)
 	}
 }

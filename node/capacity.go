@@ -61,7 +61,7 @@ func (p *parts) Capacities() []Capacity {
 // logCapacities says them, one line each.
 func (p *parts) logCapacities(ctx context.Context) {
 	for _, why := range p.scorers.Readers.Replaced() {
-		p.log.WarnContext(ctx, "Tesseract reads the text of pictures instead of PP-OCR, and scores differ from PP-OCR's; write reader: tesseract at the reward if that is meant",
+		p.log.WarnContext(ctx, "Tesseract reads the text of pictures instead of PP-OCR, so scores differ from PP-OCR's; set reader: tesseract at the reward to choose Tesseract",
 			"reason", why)
 	}
 	p.logCards(ctx)

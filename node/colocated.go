@@ -111,14 +111,14 @@ func (c *colocated) settle(ctx context.Context) error {
 		c.mu.Lock()
 		c.set(true)
 		c.mu.Unlock()
-		c.log.InfoContext(ctx, "the reward phase has begun: engines and models take their memory")
+		c.log.InfoContext(ctx, "the reward phase began: engines and models load into memory")
 	case !reward:
 		begun := time.Now()
 		if err := c.rest(ctx); err != nil {
 			return fmt.Errorf("%w: %w", rewards.Unavailable, err)
 		}
 		if was {
-			c.log.InfoContext(ctx, "the reward phase is over: engines and models have given their memory back", "after", time.Since(begun).Round(time.Millisecond))
+			c.log.InfoContext(ctx, "the reward phase ended: engines and models released their memory", "after", time.Since(begun).Round(time.Millisecond))
 		}
 	}
 	return nil
@@ -141,7 +141,7 @@ func (c *colocated) forget(ctx context.Context) {
 		case now := <-tick.C:
 			if c.gone(now) {
 				if err := c.settle(ctx); err != nil && ctx.Err() == nil {
-					c.log.ErrorContext(ctx, "a trainer has gone, and the memory is not given back", "error", err)
+					c.log.ErrorContext(ctx, "a trainer disconnected, and engines or models did not release their memory", "error", err)
 				}
 			}
 		case <-ctx.Done():
@@ -159,7 +159,7 @@ func (c *colocated) gone(now time.Time) (some bool) {
 		case c.connected(t.run, t.client):
 			said.seen = now
 		case now.Sub(said.seen) > c.grace:
-			c.log.Warn("a client has gone: its phase counts no longer", "run", t.run, "client", t.client, "phase", said.phase)
+			c.log.Warn("a client disconnected during its reward phase; the server no longer counts that phase", "run", t.run, "client", t.client, "phase", said.phase)
 			delete(c.clients, t)
 			some = true
 		}

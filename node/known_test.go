@@ -71,7 +71,7 @@ func TestAModuleThatAFunctionLacksIsNamedBeforeTheFirstSample(t *testing.T) {
 		return len(ready.Rewards) == 1 && ready.Rewards[0].State == "stopped"
 	}, 10*time.Second, 50*time.Millisecond, "%+v", ready)
 	require.Equal(t, cause, ready.Rewards[0].Why)
-	require.Contains(t, book.String(), "a reward function does not score a known sample")
+	require.Contains(t, book.String(), "a reward function failed to score the test sample")
 	require.Contains(t, book.String(), `means="install the module numpy`)
 	require.Contains(t, book.String(), cause)
 
@@ -140,5 +140,5 @@ def compute_score(solution_str, data_source):
     return 1
 `, "+reward.reward_functions.mine.probe=false")
 	require.Equal(t, rewards.Scored, waited(t, submitted(t, addr)).Outcome)
-	require.NotContains(t, book.String(), "known sample")
+	require.NotContains(t, book.String(), "test sample")
 }

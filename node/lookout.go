@@ -41,7 +41,7 @@ func (p *parts) lookOut(ctx context.Context) {
 func (p *parts) lookAtServers(ctx context.Context) {
 	for _, f := range p.scorers.Engines.Look(ctx, false) {
 		if f.Err != nil && ctx.Err() == nil {
-			p.log.WarnContext(ctx, "an engine or a service that the configuration names does not answer as it should",
+			p.log.WarnContext(ctx, "an engine or a reward service of the configuration failed its check",
 				"dependency", f.Upstream, "endpoint", f.Endpoint, "optional", Optional(p.managers, f.Upstream), "error", f.Err)
 		}
 	}
@@ -70,7 +70,7 @@ func (p *parts) callFunctions(ctx context.Context) {
 			tried := served[name].TryKnown(ctx)
 			for _, t := range tried {
 				if t.Err != nil && ctx.Err() == nil {
-					p.log.WarnContext(ctx, "a reward function does not score a known sample",
+					p.log.WarnContext(ctx, "a reward function failed to score the test sample",
 						"reward", name, "component", t.Component, "kind", t.Kind, "optional", t.Optional, "means", Means(t), "error", t.Err)
 				}
 			}

@@ -185,8 +185,8 @@ func (e *Engines) tell(x engine, s engines.Status) {
 // shortState is a server's state on one line.
 func shortState(kind engines.Kind, s engines.Status) string {
 	text := map[engines.State]string{
-		engines.Stopped: "is not started", engines.Starting: "starts and does not answer yet", engines.Silent: "does not answer any more and is ended",
-		engines.Asleep: "sleeps until the reward phase of the trainer", engines.Paused: "has ended and is started again", engines.Unable: "cannot do what is asked", engines.Ready: "is ready",
+		engines.Stopped: "is not started", engines.Starting: "is starting and does not answer yet", engines.Silent: "no longer answers and is stopped",
+		engines.Asleep: "sleeps until the reward phase of the trainer", engines.Paused: "exited and is restarted", engines.Unable: "lacks a feature that its judges need", engines.Ready: "is ready",
 	}[s.State]
 	text = fmt.Sprintf("the server %s (%s) %s", s.Name, kind, text)
 	if s.Why != "" && s.State != engines.Ready {
@@ -259,7 +259,7 @@ func (e *Engines) moved(name string, urls []string) {
 	for _, x := range e.engines {
 		if x.cfg.Name == name {
 			if err := e.transport.Replace(x.upstream, upstreamOf(x.cfg, urls)); err != nil {
-				e.log.Error("an engine has moved to another port, and is not asked there", "engine", name, "error", err)
+				e.log.Error("an engine moved to another port, and calls still go to the old port", "engine", name, "error", err)
 			}
 		}
 	}

@@ -280,9 +280,9 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 		dir, _ := acl.OwnDir() // openQueue has found it
 		joins = append(joins, "join", "rewardloop worker --join nats://"+n.queue.Address(), "nkey_file", filepath.Join(dir, acl.SeedFile(acl.Worker)))
 	}
-	n.log.InfoContext(ctx, "workers may join", joins...)
+	n.log.InfoContext(ctx, "workers can connect", joins...)
 	if !reachable {
-		n.log.WarnContext(ctx, "only workers on this machine reach it: write server.listen with an address of the network, or queue.advertise", "claims", at)
+		n.log.WarnContext(ctx, "only workers on this machine can connect; set server.listen or queue.advertise to an address of the network", "claims", at)
 	}
 	return addr, nil
 }
@@ -322,7 +322,7 @@ func (n *Node) Stop() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		if err := n.server.Stop(ctx); err != nil {
-			n.log.Warn("stopping the HTTP server", "error", err)
+			n.log.Warn("the HTTP server did not stop cleanly", "error", err)
 		}
 	}
 	if c := n.colocated; c != nil && c.stop != nil {
@@ -334,20 +334,20 @@ func (n *Node) Stop() {
 	}
 	if n.spool != nil {
 		if err := n.spool.Close(); err != nil {
-			n.log.Warn("closing the spool", "error", err)
+			n.log.Warn("the spool did not close cleanly", "error", err)
 		}
 	}
 	n.stopWorkers()
 	if n.recorder != nil {
 		if err := n.recorder.close(); err != nil {
-			n.log.Warn("closing the store", "error", err)
+			n.log.Warn("the store did not close cleanly", "error", err)
 		}
 	}
 	if n.others != nil {
 		n.others.Close()
 	}
 	if err := n.closeScorers(); err != nil {
-		n.log.Warn("closing the scorers", "error", err)
+		n.log.Warn("scorers did not close cleanly", "error", err)
 	}
 	if n.queue != nil {
 		n.queue.Close()

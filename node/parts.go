@@ -181,7 +181,7 @@ func (p *parts) startWorkers(ctx context.Context, connect func(worker string, qu
 		names[queues[name]] = true
 	}
 	for name, why := range p.lacking {
-		p.log.ErrorContext(ctx, "this process cannot score a reward until it is started again, because this machine lacks what the reward needs",
+		p.log.ErrorContext(ctx, "this process cannot score a reward, because this machine lacks what the reward needs; install what is missing and restart the process",
 			"reward", name, "reason", why)
 		profiles[name] = workers.Profile{Queue: queues[name], Missing: why.Error()}
 	}

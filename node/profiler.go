@@ -152,15 +152,15 @@ func (p *profiler) doEngines(begin bool, step int) {
 
 func (p *profiler) doPython(begin bool, step int) {
 	var pr *python.Profile
-	done, failed := "a profile of a Python reward is written", "a profile of a Python reward was not written"
+	done, failed := "a profile of a Python reward was written", "a profile of a Python reward was not written"
 	if cfg := p.of(step); begin {
 		folder, err := filepath.Abs(cfg.SavePath)
 		if err != nil {
-			p.engines.log.Error("the folder of the profiles cannot be named", "folder", cfg.SavePath, "error", err)
+			p.engines.log.Error("the path of the profile folder cannot be resolved", "folder", cfg.SavePath, "error", err)
 			return
 		}
 		pr = &python.Profile{Tool: string(cfg.Tool), All: cfg.All, Ranks: cfg.Ranks, Folder: folder, Step: step}
-		done, failed = "a profile of a Python reward has begun", "a profile of a Python reward did not begin"
+		done, failed = "a profile of a Python reward was started", "a profile of a Python reward was not started"
 	}
 	paths, err := p.python.Profile(context.Background(), pr)
 	for _, path := range paths {

@@ -78,7 +78,7 @@ func (p *parts) reload(ctx context.Context, requeue func(queues map[string]strin
 		return done, errors.Join(err, p.replaceEngines(&is, was, ch.Engines))
 	}
 	p.running = &is
-	p.log.InfoContext(ctx, "the configuration was read anew", "applied", ch.Applied, "needs_a_restart", ch.Restart)
+	p.log.InfoContext(ctx, "the configuration was reloaded", "applied", ch.Applied, "needs_a_restart", ch.Restart)
 	return server.Reloaded{Applied: ch.Applied, Restart: ch.Restart}, nil
 }
 

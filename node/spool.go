@@ -41,10 +41,10 @@ func (n *Node) newLoop(ctx context.Context, o loop.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	n.log.InfoContext(ctx, "taken in from the spool", "dir", n.cfg.Queue.Spool.Dir, "samples", got.Samples, "bytes", got.Bytes, "results", got.Results,
+	n.log.InfoContext(ctx, "samples were restored from the spool", "dir", n.cfg.Queue.Spool.Dir, "samples", got.Samples, "bytes", got.Bytes, "results", got.Results,
 		"runs", got.Runs, "dropped", got.Dropped, "skipped", n.spool.Stats().Skipped, "took", time.Since(begun).Round(time.Millisecond))
 	if got.Bytes > n.cfg.Loop.MaxBytes {
-		n.log.WarnContext(ctx, "samples of the last life exceed loop.max_bytes: clients get no credit before they are scored", "bytes", got.Bytes)
+		n.log.WarnContext(ctx, "samples restored from the spool exceed loop.max_bytes; clients get no credit until enough of these samples are scored", "bytes", got.Bytes)
 	}
 	return nil
 }

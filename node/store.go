@@ -52,7 +52,7 @@ func (p *parts) openStore(ctx context.Context, path string) *recorder {
 		}
 		var yaml strings.Builder
 		if err := p.cfg.Print(&yaml); err != nil {
-			p.log.WarnContext(ctx, "the store has no configuration beside its results", "error", err)
+			p.log.WarnContext(ctx, "the configuration was not written to the store", "error", err)
 		}
 		for name, profile := range p.cfg.Profiles {
 			s.Describe(store.Described{Digest: digest(profile), Reward: name, Version: p.version, YAML: yaml.String(), Hashes: p.hashes(profile)})
@@ -62,7 +62,7 @@ func (p *parts) openStore(ctx context.Context, path string) *recorder {
 		return nil
 	}
 	if err := try(ctx); err != nil {
-		p.log.WarnContext(ctx, "results are not kept: the store cannot be opened; rewards are not affected, and it is tried again, soon and then each minute", "error", err)
+		p.log.WarnContext(ctx, "results are not kept, because the store cannot be opened; rewards are not affected, and the server retries each minute", "error", err)
 		r.work.Go(func() { r.retry(try, p.log) }) // ends with close
 	}
 	return r

@@ -28,7 +28,7 @@ func (t *trial) err() error {
 	if t.lacks == nil {
 		return nil
 	}
-	return rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: engine %s cannot do what is asked: %w", rewards.Internal, t.at.Engine, t.lacks))
+	return rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: engine %s lacks a feature that its judges need: %w", rewards.Internal, t.at.Engine, t.lacks))
 }
 
 // set notes what a try has found, and reports whether it is another thing than before.
@@ -74,7 +74,7 @@ func (e *Engines) try(ctx context.Context, engine string, doer outbound.Doer) (u
 			all = append(all, lacks)
 		}
 		if t.set(lacks) && lacks != nil {
-			e.log.ErrorContext(ctx, "an engine cannot do what a scorer asks of it: the scorer's samples fail", "engine", engine, "asked_for", t.what, "error", lacks)
+			e.log.ErrorContext(ctx, "an engine lacks a feature that a scorer needs; all samples of the scorer fail", "engine", engine, "asked_for", t.what, "error", lacks)
 		}
 	}
 	if len(trials) > 0 && len(all) == len(trials) {

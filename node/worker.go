@@ -161,14 +161,14 @@ func (w *Worker) Stop() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		if err := w.server.Stop(ctx); err != nil {
-			w.log.Warn("stopping the process's HTTP face", "error", err)
+			w.log.Warn("the worker's HTTP server did not stop cleanly", "error", err)
 		}
 	}
 	if w.claims != nil {
 		w.claims.Close()
 	}
 	if err := w.closeScorers(); err != nil {
-		w.log.Warn("closing the scorers", "error", err)
+		w.log.Warn("scorers did not close cleanly", "error", err)
 	}
 	if w.member != nil {
 		w.member.Close()

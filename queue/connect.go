@@ -28,11 +28,11 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			b.counts.disconnected.Inc()
 			if err != nil {
-				log.WarnContext(ctx, "the connection to NATS is lost; looking for it again", "error", err)
+				log.WarnContext(ctx, "the connection to NATS was lost; reconnecting", "error", err)
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			log.InfoContext(ctx, "the connection to NATS is back", "server", nc.ConnectedUrlRedacted())
+			log.InfoContext(ctx, "the connection to NATS was restored", "server", nc.ConnectedUrlRedacted())
 			restored()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
@@ -71,7 +71,7 @@ func (b *bus) dial(ctx context.Context, url, name string, options []nats.Option)
 			return nil, err
 		}
 		if !warned {
-			b.cfg.Log.WarnContext(ctx, "NATS is not there yet; waiting for it", "within", b.cfg.Patience, "error", err)
+			b.cfg.Log.WarnContext(ctx, "NATS cannot be reached yet; retrying", "within", b.cfg.Patience, "error", err)
 		}
 		t := time.NewTimer(200 * time.Millisecond)
 		select {

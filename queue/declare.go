@@ -26,7 +26,7 @@ func (f *Queue) settle(ctx context.Context) error {
 			return err
 		}
 		said = err
-		f.cfg.Log.WarnContext(ctx, "NATS is not ready; trying again", "error", err)
+		f.cfg.Log.WarnContext(ctx, "NATS is not ready; retrying", "error", err)
 		t := time.NewTimer(retryAfter)
 		select {
 		case <-ctx.Done():

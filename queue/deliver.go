@@ -116,7 +116,7 @@ func (h *hub) open(m *nats.Msg) (*lease, bool) {
 		err = errors.New("no gateway has published it")
 	}
 	if err != nil {
-		h.bus.cfg.Log.Error("a ticket could not be read and was dropped", "ticket", string(m.Data), "error", err)
+		h.bus.cfg.Log.Error("a ticket could not be decoded and was dropped", "ticket", string(m.Data), "error", err)
 		_ = m.Term() // without an answer it lapses and comes again
 		return nil, false
 	}

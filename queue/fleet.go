@@ -149,7 +149,7 @@ func (f *Fleet) Join(group string, m outbound.Member) (leave func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.members[group] != nil {
-		f.cfg.Log.Warn("a group has joined the fleet already; another one gets a share of its own", "group", group)
+		f.cfg.Log.Warn("two upstreams with the same name and limits exist in this process; each gets a share of the fleet's limits", "group", group)
 		return func() {}
 	}
 	f.members[group] = m
@@ -256,7 +256,7 @@ func (f *Fleet) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 func (f *Fleet) miss(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil && !f.lost {
 		f.lost = true
-		f.cfg.Log.WarnContext(ctx, "the fleet is out of reach; limits are divided as last known", "bucket", fleetBucket, "error", err)
+		f.cfg.Log.WarnContext(ctx, "NATS cannot be reached; shares of the fleet's limits stay as they were", "bucket", fleetBucket, "error", err)
 	}
 }
 
@@ -265,7 +265,7 @@ func (f *Fleet) reach(ctx context.Context) {
 	f.echo = time.Now()
 	if f.lost {
 		f.lost = false
-		f.cfg.Log.InfoContext(ctx, "the fleet hears this process again", "bucket", fleetBucket)
+		f.cfg.Log.InfoContext(ctx, "NATS can be reached again; shares of the fleet's limits are up to date", "bucket", fleetBucket)
 	}
 }
 

@@ -106,10 +106,10 @@ func (k *keeper) want(wanted map[string]bool, w wire.WorkerInfo) {
 	for _, p := range w.Profiles {
 		switch {
 		case !isQueueName(p.Queue):
-			k.f.cfg.Log.Warn("a worker's queue cannot be a queue's name; it gets nothing", "worker", w.ID, "reward", p.Name, "queue", p.Queue)
+			k.f.cfg.Log.Warn("a worker asks for a queue with an invalid name; the worker gets no samples", "worker", w.ID, "reward", p.Name, "queue", p.Queue)
 		case !k.f.queues.lacks(p.Queue, now):
 		case k.f.queues.full() || len(wanted) > mostQueues:
-			k.f.cfg.Log.Error("workers take from more queues than a gateway makes; one gets nothing", "worker", w.ID, "reward", p.Name, "most", mostQueues)
+			k.f.cfg.Log.Error("workers ask for more queues than a gateway creates; one worker gets no samples", "worker", w.ID, "reward", p.Name, "most", mostQueues)
 			return
 		default:
 			wanted[p.Queue] = true
@@ -124,7 +124,7 @@ func (k *keeper) make(ctx context.Context, wanted map[string]bool) bool {
 	restored := wanted[""]
 	if restored {
 		if err := k.f.declare(ctx); err != nil {
-			log.WarnContext(ctx, "NATS is not ready for tickets; trying again", "error", err)
+			log.WarnContext(ctx, "the NATS stream of tickets is not ready; retrying", "error", err)
 			return false
 		}
 	}
@@ -133,7 +133,7 @@ func (k *keeper) make(ctx context.Context, wanted map[string]bool) bool {
 			continue
 		}
 		if err := k.f.ensure(ctx, queue); err != nil {
-			log.WarnContext(ctx, "tickets of a queue cannot be handed out; trying again", "queue", queue, "error", err)
+			log.WarnContext(ctx, "tickets of a queue cannot be delivered; retrying", "queue", queue, "error", err)
 			return false
 		}
 		delete(wanted, queue)

@@ -158,7 +158,7 @@ func (f *Queue) rouse(queue string) error {
 		return nil
 	}
 	if err := f.nc.Publish(wakeSubject+queue, strconv.AppendInt(nil, int64(f.presence.serving(queue)), 10)); err != nil {
-		f.cfg.Log.Debug("a queue was not roused", "queue", queue, "error", err)
+		f.cfg.Log.Debug("workers of a queue were not notified of new samples", "queue", queue, "error", err)
 	}
 	return nil
 }

@@ -188,8 +188,8 @@ func TestAQueueThatCannotBeMadeYetIsMadeOnceItCan(t *testing.T) {
 	require.NoError(t, js.DeleteStream(t.Context(), "RL_TICKETS"))
 	s := connect(t, join(t, queue.Config{URLs: []string{b.url()}}), "w", "p")
 	s.Announce(serving("odd", "A b"))
-	book.says(t, "a worker's queue cannot be a queue's name")
-	book.says(t, "tickets of a queue cannot be handed out; trying again")
+	book.says(t, "a worker asks for a queue with an invalid name")
+	book.says(t, "tickets of a queue cannot be delivered; retrying")
 	_, err = js.CreateStream(t.Context(), stream.CachedInfo().Config)
 	require.NoError(t, err)
 	first := ticketOf("gw", "a")
@@ -247,7 +247,7 @@ func TestANATSThatIsNotReadyIsAskedAgainForAsLongAsPatienceSays(t *testing.T) {
 	require.NoError(t, nc.Flush())
 	_, err = queue.Open(t.Context(), queue.Config{URLs: []string{b.url()}, Patience: 3 * time.Second, Log: book.log()})
 	require.ErrorContains(t, err, "temporarily unavailable")
-	require.Contains(t, book.String(), "NATS is not ready; trying again")
+	require.Contains(t, book.String(), "NATS is not ready; retrying")
 }
 
 func TestANATSThatComesBackWithoutAStoreIsAskedUntilItHasOne(t *testing.T) {
@@ -259,7 +259,7 @@ func TestANATSThatComesBackWithoutAStoreIsAskedUntilItHasOne(t *testing.T) {
 	b.stop()
 	b.plain = true
 	b.start()
-	book.says(t, "NATS is not ready for tickets; trying again")
+	book.says(t, "the NATS stream of tickets is not ready; retrying")
 	require.Empty(t, back)
 	b.stop()
 	b.plain = false

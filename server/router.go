@@ -96,7 +96,7 @@ func (s *Server) route(c *gin.Context, call *outbound.Call) {
 		err = fmt.Errorf("%w: the engine answered %d", rewards.Unavailable, a.Status)
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "no answer of an engine", "route", call.Path, "error", err)
+		s.log.WarnContext(ctx, "an engine did not answer", "route", call.Path, "error", err)
 		f := compat.Faultf(rewards.ClassOf(err), "%s", rewards.MessageOf(err))
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			f.Status = http.StatusServiceUnavailable // the time that this server gave it, or the server, has ended

@@ -229,7 +229,7 @@ func build(o Options, routes func(*Server) http.Handler, faults ...error) (*Serv
 		},
 	}
 	if others := readableByOthers(cfg.TokenFile, cfg.TLSKey); len(others) > 0 {
-		s.log.Warn("other users of this machine may read a secret of the server; take their rights away with chmod 600", "files", others)
+		s.log.Warn("other users of this machine can read a secret file of the server; run chmod 600 on the file", "files", others)
 	}
 	reg := o.Metrics
 	if s.gatherer == nil {

@@ -197,11 +197,11 @@ func (t *tokens) look(now time.Time) {
 	}
 	list, err := t.read()
 	if err != nil {
-		t.log.Error("the tokens have changed and cannot be used; those from before are still taken", "error", err)
+		t.log.Error("the token file changed and cannot be used; the server still accepts the previous tokens", "error", err)
 		return
 	}
 	t.current.Store(&list)
-	t.log.Info("the tokens were read again", "file", t.file, "tokens", len(list))
+	t.log.Info("the token file was reloaded", "file", t.file, "tokens", len(list))
 }
 
 // presented reports whether a request may come in, and the name of the token that it shows:

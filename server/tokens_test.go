@@ -122,7 +122,7 @@ func TestTokensChangeWithoutARestartAndABrokenFileKeepsTheOldOnes(t *testing.T) 
 	require.Eventually(t, func() bool { return in(tokenB) }, patience, 10*time.Millisecond)
 	assert.True(t, in(tokenC))
 	assert.False(t, in(tokenA))
-	assert.Contains(t, said.String(), "the tokens were read again")
+	assert.Contains(t, said.String(), "the token file was reloaded")
 
 	require.NoError(t, os.WriteFile(file, []byte("a:"+tokenA+"\na:"+tokenC), 0o600))
 	require.Eventually(t, func() bool { _ = in(tokenB); return strings.Contains(said.String(), "cannot be used") }, patience, 10*time.Millisecond)

@@ -226,7 +226,7 @@ func (s *Store) look(ctx context.Context) (lost int64, err error) {
 		lost = max(0, s.count.value()-written)
 	}
 	if lost > 0 {
-		s.log.WarnContext(ctx, "the last process ended before these results were in the store", "results", lost, "file", s.path)
+		s.log.WarnContext(ctx, "the store lacks results, because the previous process ended before it wrote them", "results", lost, "file", s.path)
 	}
 	s.count.set(written)
 	s.count.setFile(created)

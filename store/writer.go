@@ -201,7 +201,7 @@ func (s *Store) leaveOut(w work, err error) {
 		return
 	}
 	s.said = time.Now()
-	s.log.Warn("the store leaves out what cannot be written", "file", s.path, "what", what, "error", err)
+	s.log.Warn("the store cannot write a record and leaves the record out", "file", s.path, "what", what, "error", err)
 }
 
 // failed says once why nothing is written.
@@ -216,7 +216,7 @@ func (s *Store) failed(err error) {
 	first := s.fault == nil
 	s.fault = err
 	if first {
-		s.log.Warn("the store cannot write results; rewards are not affected, and it tries again", "file", s.path, "error", err, "waiting", len(s.queue))
+		s.log.Warn("the store cannot write results; rewards are not affected, and the store retries", "file", s.path, "error", err, "waiting", len(s.queue))
 	}
 }
 

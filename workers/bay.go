@@ -103,7 +103,7 @@ func (w *Worker) pull(ctx, work context.Context, b *bay) {
 			w.begin(work, b, of, l)
 		}
 		if err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "taking tickets failed; trying again", "worker", w.cfg.ID, "reward", b.name, "error", err)
+			w.log.WarnContext(ctx, "fetching tickets failed; retrying", "worker", w.cfg.ID, "reward", b.name, "error", err)
 			b.waitChange(ctx, 200*time.Millisecond)
 		}
 	}

@@ -335,7 +335,7 @@ func (w *Worker) handOver(j *job, res *wire.Result) {
 	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
 	defer cancel()
 	if err := w.gateway.Finish(ctx, j.ticket, res); err != nil && !errors.Is(err, wire.ErrGone) {
-		w.log.Warn("result not taken; the ticket goes back", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
+		w.log.Warn("the gateway did not accept a result; the ticket returns to the queue", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "error", err)
 		w.release(j, func() { j.lease.Return(time.Second) })
 		return
 	}
@@ -375,7 +375,7 @@ func (w *Worker) abandon(j *job) {
 	w.mu.Unlock()
 	w.ended()
 	w.metrics.abandoned.Inc()
-	w.log.Warn("scorer overran its deadline and still runs", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "reward", j.bay.name, "abandoned", n)
+	w.log.Warn("a scorer passed its deadline and is still running", "sample_id", j.ticket.ID, "worker", w.cfg.ID, "reward", j.bay.name, "abandoned", n)
 	w.announce()
 }
 

@@ -206,7 +206,7 @@ func (w *Worker) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	if err := w.Drain(ctx); err != nil {
-		w.log.Warn("samples did not end with their context and were left behind", "worker", w.cfg.ID, "error", err)
+		w.log.Warn("scorers did not stop within 2 s of their cancellation; the worker stops without their samples", "worker", w.cfg.ID, "error", err)
 	}
 	w.announce()
 }
@@ -284,7 +284,7 @@ func (w *Worker) extend(ctx context.Context, now time.Time) {
 	w.mu.Unlock()
 	for _, l := range leases {
 		if err := l.Extend(ctx); err != nil {
-			w.log.WarnContext(ctx, "lease not extended; another worker may get the sample", "sample_id", l.Ticket().ID, "worker", w.cfg.ID, "error", err)
+			w.log.WarnContext(ctx, "the lease of a sample was not extended; another worker may score the sample as well", "sample_id", l.Ticket().ID, "worker", w.cfg.ID, "error", err)
 		}
 	}
 }

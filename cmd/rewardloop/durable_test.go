@@ -50,7 +50,7 @@ func TestADurableGatewayKilledTwiceAnswersOnceAndScoresNothingTwiceThatHadItsRes
 			}
 			gateway.Kill9()
 			gateway.Start()
-			require.Contains(t, gateway.Log(), "taken in from the spool")
+			require.Contains(t, gateway.Log(), "samples were restored from the spool")
 		}
 		report := run.Wait()
 		t.Log(report)

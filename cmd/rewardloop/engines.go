@@ -22,7 +22,7 @@ starting  its command runs and does not answer the first question yet
 ready     it answers
 paused    its command has ended; it is started again after a pause
 silent    it does not answer any more and is being ended
-unable    it cannot do what is asked of it, and is not started again
+unable    it lacks a feature that its judges need of it, and is not started again
 stopped   its process ends, or has no workers
 
 Exits with 1 if a server is not ready. With --wait it waits until all are.`

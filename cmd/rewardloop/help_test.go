@@ -131,7 +131,7 @@ func joinExample(t *testing.T, dir, line string) {
 			"++server.tls_cert=server.pem", "++server.tls_key=server-key.pem")
 	}
 	gateway := start(t, dir, nil, nil, serve...)
-	gateway.stderr.await(t, "workers may join")
+	gateway.stderr.await(t, "workers can connect")
 	nats := regexp.MustCompile(`nats=(\S+)`).FindStringSubmatch(gateway.stderr.String())[1]
 	line = strings.NewReplacer("10.0.0.5:4222", nats, "nats.lab:4222", nats, ":9090", ":0").Replace(line)
 	p := start(t, dir, nil, nil, strings.Fields(line)[1:]...)

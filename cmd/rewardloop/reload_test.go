@@ -60,7 +60,7 @@ func TestReloadAndSIGHUPChangeTheWeightOfAServerThatRuns(t *testing.T) {
 	require.Contains(t, got.stderr, "weight")
 	require.Contains(t, got.stderr, "max_attempts", "all faults at once")
 	require.NoError(t, server.Process.Signal(syscall.SIGHUP))
-	server.stderr.await(t, "the configuration was not read anew")
+	server.stderr.await(t, "the configuration was not reloaded")
 	require.InDelta(t, 2*want, score(), 1e-9, "it serves on")
 
 	write("3", "loop: {max_attempts: 7}\n")

@@ -170,7 +170,7 @@ func TestTwentySecretsAreInNoOutput(t *testing.T) {
 	require.Contains(t, o["config print with NATS and a proxy"], `proxy: "http://h:3128"`)
 
 	worker := start(t, dir, nil, nil, "worker", "-c", cfg, "--join", "nats://nats-t0ken-1Ws@127.0.0.1:1", "--log-level", "debug", "++reward.custom_reward_function.reward_kwargs.api_key=k123456")
-	worker.stderr.await(t, "not there yet")
+	worker.stderr.await(t, "cannot be reached yet")
 	o["a worker's log"] = worker.stderr.String()
 	o.hold(t)
 }

@@ -170,12 +170,12 @@ func serveNode(ctx context.Context, e *env, r serveRun) error {
 	}
 	r.log.InfoContext(ctx, "serving", "address", addr.String(), "page", pageOf(r.cfg, addr.String()), "version", release(), "workers", r.cfg.NumWorkers, "ready_after", time.Since(start).Round(time.Millisecond))
 	if s := untilTold(ctx, signals, hangups, r.log, n.Reload); s != nil {
-		r.log.InfoContext(ctx, "draining: new samples are refused, those in flight finish; once more stops at once", "signal", s.String())
+		r.log.InfoContext(ctx, "draining: new samples are refused and samples in flight are finished; a second signal stops the server at once", "signal", s.String())
 	}
 	dctx, drained := untilSignal(context.WithoutCancel(ctx), signals)
 	defer drained()
 	if err := n.Drain(dctx); err != nil {
-		r.log.WarnContext(ctx, "stopped before all samples were answered", "error", err)
+		r.log.WarnContext(ctx, "the server stopped before all samples were answered", "error", err)
 		return failed(nil)
 	}
 	r.log.InfoContext(ctx, "every sample was answered; stopping")
@@ -195,7 +195,7 @@ func untilTold(
 			return nil
 		case <-hangups:
 			if _, err := reload(ctx); err != nil {
-				log.ErrorContext(ctx, "the configuration was not read anew; everything goes on as it was", "error", err)
+				log.ErrorContext(ctx, "the configuration was not reloaded; the server keeps its previous configuration", "error", err)
 			}
 		}
 	}

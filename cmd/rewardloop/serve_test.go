@@ -112,7 +112,7 @@ func TestAServerWhoseStarterIsGoneFinishesWhatIsInFlight(t *testing.T) {
 	c := dial(t, addr)
 	f := waiting(t, c, addr, 2*time.Second)
 	require.NoError(t, w.Close())
-	p.stderr.await(t, "the program that started this is gone")
+	p.stderr.await(t, "the program that started this process ended")
 	res, err := f.Wait(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, rewards.Scored, res.Outcome, res.Errors)

@@ -126,14 +126,14 @@ func runWorker(ctx context.Context, e *env, r workerRun) error {
 	if s == nil {
 		return nil // Stop gives back what it has
 	}
-	r.log.InfoContext(ctx, "draining: nothing more is taken; once more gives back what is here", "signal", s.String())
+	r.log.InfoContext(ctx, "draining: the worker accepts no more samples; a second signal returns its samples to the queue", "signal", s.String())
 	dctx, drained := untilSignal(ctx, signals)
 	defer drained()
 	if err := w.Drain(dctx); err != nil {
-		r.log.WarnContext(ctx, "stopped with samples unfinished; they go to other workers", "error", err)
+		r.log.WarnContext(ctx, "the worker stopped with unfinished samples; other workers score these samples", "error", err)
 		return nil
 	}
-	r.log.InfoContext(ctx, "everything taken was answered; stopping")
+	r.log.InfoContext(ctx, "every accepted sample was answered; stopping")
 	return nil
 }
 

@@ -35,7 +35,7 @@ func TestAWorkerSaysWhatItLacks(t *testing.T) {
 func TestAWorkerThatWaitsForItsQueueStopsWhenItIsTold(t *testing.T) {
 	t.Parallel()
 	p := start(t, "", nil, nil, "worker", "--join", "nats://127.0.0.1:1", "reward.custom_reward_function.path=builtin://length")
-	p.stderr.await(t, "waiting for it")
+	p.stderr.await(t, "cannot be reached yet")
 	begun := time.Now()
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	assert.Equal(t, exitFailure, p.code(t))
@@ -47,7 +47,7 @@ func TestANATSOfTheLoopbackTakesTheUsersOwnWorkersAndThoseThatHaveItsKey(t *test
 	t.Parallel()
 	const reward = "reward.custom_reward_function.path=builtin://length"
 	gateway := start(t, "", nil, nil, "serve", "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", reward, "reward.num_workers=0")
-	gateway.stderr.await(t, "workers may join")
+	gateway.stderr.await(t, "workers can connect")
 	said := gateway.stderr.String()
 	address := regexp.MustCompile(`nats=(\S+)`).FindStringSubmatch(said)[1]
 	assert.Contains(t, said, `join="rewardloop worker --join nats://`+address+`"`)
@@ -83,7 +83,7 @@ func TestAWorkerThatStartsBeforeTheNATSThatMakesItsKeyHasIt(t *testing.T) {
 	require.NoError(t, l.Close())
 	home := t.TempDir()
 	worker := startAt(t, home, "worker", "--join", "nats://"+address, reward)
-	worker.stderr.await(t, "waiting for it")
+	worker.stderr.await(t, "cannot be reached yet")
 	startAt(t, home, "serve", "--listen", "127.0.0.1:0", "--nats-listen", address, reward, "reward.num_workers=0")
 	worker.stderr.await(t, "taking samples")
 }
@@ -103,7 +103,7 @@ func TestAWorkerEndsWithItsStandardInput(t *testing.T) {
 	t.Parallel()
 	const reward = "reward.custom_reward_function.path=builtin://length"
 	gateway := start(t, "", nil, nil, "serve", "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", reward, "reward.num_workers=0")
-	gateway.stderr.await(t, "workers may join")
+	gateway.stderr.await(t, "workers can connect")
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer r.Close()
@@ -117,5 +117,5 @@ func TestAWorkerEndsWithItsStandardInput(t *testing.T) {
 	assert.NotEmpty(t, line.Listen)
 	require.NoError(t, w.Close())
 	assert.Equal(t, exitOK, child.code(t), child.stderr)
-	assert.Contains(t, child.stderr.String(), "the program that started this is gone")
+	assert.Contains(t, child.stderr.String(), "the program that started this process ended")
 }

@@ -37,7 +37,7 @@ const childPatience = 30 * time.Second
 
 // What the processes say once they serve.
 var (
-	saysJoin    = regexp.MustCompile(`workers may join" nats=(\S+)`)
+	saysJoin    = regexp.MustCompile(`workers can connect" nats=(\S+)`)
 	saysServing = regexp.MustCompile(`msg=serving address=(\S+)`)
 	saysTaking  = regexp.MustCompile(`msg="(taking samples)"`)
 )

@@ -195,7 +195,7 @@ func (e *Exporter) send(ctx context.Context, batch []*tracing.Span) {
 			return
 		}
 		if e.failing {
-			e.log.InfoContext(ctx, "the collector takes traces again", "spans_lost", e.lost)
+			e.log.InfoContext(ctx, "the trace collector accepts spans again", "spans_lost", e.lost)
 		}
 		e.failing, e.lost = false, 0
 	}
@@ -206,7 +206,7 @@ func (e *Exporter) drop(reason string, spans int, err error) {
 	e.dropped.WithLabelValues(reason).Add(float64(spans))
 	e.lost += spans
 	if !e.failing && err != nil {
-		e.log.Warn("spans of traces are lost, until the log says otherwise; scoring goes on without them", "reason", reason, "spans", spans, "error", err)
+		e.log.Warn("the trace collector does not accept spans, and spans are dropped; scoring is not affected", "reason", reason, "spans", spans, "error", err)
 		e.failing = true
 	}
 }

@@ -136,7 +136,7 @@ func TestWhatACollectorDoesNotTakeIsCountedAndSaidOnce(t *testing.T) {
 	e.Close(t.Context())
 	dropped(t, reg, "refused", 3)
 	assert.Equal(t, 1, strings.Count(said.String(), "level=WARN"), said)
-	assert.Equal(t, 1, strings.Count(said.String(), "takes traces again"), said)
+	assert.Equal(t, 1, strings.Count(said.String(), "accepts spans again"), said)
 	assert.Contains(t, said.String(), "spans_lost=3")
 }
 

@@ -129,7 +129,7 @@ func (s *Spool) fail(err error, need int64) error {
 	s.wakeUp()
 	if now := time.Now(); now.Sub(s.told) >= tellEvery {
 		s.told = now
-		s.log.Error("samples wait at their clients until the spool can be written again", "error", err)
+		s.log.Error("the spool cannot be written; clients keep their new samples until the spool can be written again", "error", err)
 	}
 	return err
 }

@@ -123,7 +123,7 @@ func (s *Spool) read(seg *segment) error {
 
 func (s *Spool) skipped(seg *segment, at, bytes int64, why error) {
 	s.stats.Skipped++
-	s.log.Warn("part of the spool is passed over", "file", seg.path, "at", at, "bytes", bytes, "error", why)
+	s.log.Warn("a damaged part of the spool was skipped", "file", seg.path, "at", at, "bytes", bytes, "error", why)
 }
 
 // active is the segment that is being written; one without a file if there is none.
@@ -320,7 +320,7 @@ func (s *Spool) reclaim(dead int64) bool {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if s.Trouble() == nil {
-			s.log.Error("spool could not be tidied", "file", old.path, "error", err)
+			s.log.Error("a file of the spool could not be removed", "file", old.path, "error", err)
 		}
 		return false
 	}

@@ -219,7 +219,7 @@ func (s *Spool) put(r Record) error {
 // put: while the queue cannot be written, Put fails as well.
 func (s *Spool) Later(r Record) {
 	if err := r.check(); err != nil { // names are bounded long before
-		s.log.Error("record not kept", "error", err)
+		s.log.Error("a record was not written to the spool", "error", err)
 		return
 	}
 	s.qmu.Lock()

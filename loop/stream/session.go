@@ -137,7 +137,7 @@ func (s *Session) greet(c Conn, g Greeting, credit wire.CreditTotals) {
 	w.Session, w.Epoch, w.Protocol, w.Credit = s.token, s.epoch, wire.Protocol, credit
 	b, err := wire.EncodeControl(&w)
 	if err != nil {
-		s.log.Error("welcome could not be encoded", "error", err)
+		s.log.Error("a welcome a message could not be encoded", "error", err)
 		return
 	}
 	s.write(b)
@@ -251,7 +251,7 @@ func (s *Session) sendResult(d *delivered) []byte {
 	}
 	b, err := EncodeResult(d.answer.Result, d.seq)
 	if err != nil {
-		s.log.Error("result could not be encoded", "sample_id", d.answer.Result.ID, "run", s.run, "error", err)
+		s.log.Error("a result could not be encoded", "sample_id", d.answer.Result.ID, "run", s.run, "error", err)
 		return nil
 	}
 	s.write(b)
@@ -275,7 +275,7 @@ func EncodeResult(of *wire.Result, seq uint64) ([]byte, error) {
 // outbox that is full has closed the connection: the client will come back.
 func (s *Session) write(b []byte) {
 	if err := s.conn.Send(b); err != nil {
-		s.log.Info("message not sent; the client has to resume", "run", s.run, "client", s.id.Client, "error", err)
+		s.log.Info("a message was not sent; the client must resume its session", "run", s.run, "client", s.id.Client, "error", err)
 	}
 }
 
@@ -310,7 +310,7 @@ func (s *Session) Acknowledge(id string) {
 		return // or somebody has asked the writer already
 	}
 	if err := c.SendLater(func() []byte { return s.takeAcks(c) }); err != nil {
-		s.log.Info("ack not sent; the client has to resume", "run", s.run, "client", s.id.Client, "error", err)
+		s.log.Info("an ack was not sent; the client must resume its session", "run", s.run, "client", s.id.Client, "error", err)
 	}
 }
 
@@ -330,7 +330,7 @@ func (s *Session) takeAcks(c Conn) []byte {
 	}
 	b, err := wire.EncodeControl(&wire.Ack{IDs: ids})
 	if err != nil {
-		s.log.Error("ack could not be encoded", "error", err)
+		s.log.Error("an ack could not be encoded", "error", err)
 		return nil
 	}
 	return b
@@ -342,7 +342,7 @@ func (s *Session) takeAcks(c Conn) []byte {
 func (s *Session) tell(c Conn, total wire.Credit) {
 	b, err := wire.EncodeControl(&total)
 	if err != nil {
-		s.log.Error("credit could not be encoded", "error", err)
+		s.log.Error("a credit message could not be encoded", "error", err)
 		return
 	}
 	s.mu.Lock()
@@ -358,7 +358,7 @@ func (s *Session) tell(c Conn, total wire.Credit) {
 func (s *Session) sendOver(c Conn, v any) {
 	b, err := wire.EncodeControl(v)
 	if err != nil {
-		s.log.Error("message could not be encoded", "error", err)
+		s.log.Error("a message could not be encoded", "error", err)
 		return
 	}
 	s.mu.Lock()

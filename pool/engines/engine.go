@@ -122,7 +122,7 @@ func (e *Engine) Start(cards [][]string) error {
 		return fmt.Errorf("engine %s: cards are given for %d of %d servers", e.cfg.Name, len(cards), len(e.servers))
 	}
 	if err := os.MkdirAll(e.cfg.Folder, 0o700); err != nil { // the last words are kept in memory all the same
-		e.cfg.Log.Warn("an engine has no log, because the folder for it cannot be made", "engine", e.cfg.Name, "error", err)
+		e.cfg.Log.Warn("an engine's output is not logged, because the log folder cannot be created", "engine", e.cfg.Name, "error", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel

@@ -84,14 +84,14 @@ func (s *server) own(ctx context.Context) {
 		case errors.Is(err, errSleeps): // its command has ended, and it is asleep
 		case errors.Is(err, ErrUnable):
 			s.happened(refused, err.Error())
-			cfg.Log.ErrorContext(ctx, "an engine cannot do what it is asked for and is not started again", "engine", cfg.Name, "server", s.name, "error", err, "log", out.path)
+			cfg.Log.ErrorContext(ctx, "an engine lacks a feature that its judges need; the engine is stopped and not restarted", "engine", cfg.Name, "server", s.name, "error", err, "log", out.path)
 			<-ctx.Done()
 		default:
 			if ready >= cfg.PauseMax {
 				pause = cfg.PauseMin
 			}
 			s.happened(ended, err.Error())
-			cfg.Log.WarnContext(ctx, "a server of an engine has ended and is started again", "engine", cfg.Name, "server", s.name, "error", err, "pause", pause, "log", out.path)
+			cfg.Log.WarnContext(ctx, "a server of an engine exited and is restarted", "engine", cfg.Name, "server", s.name, "error", err, "pause", pause, "log", out.path)
 			if awake, other := s.engine.orders(); awake {
 				select {
 				case <-time.After(pause):
@@ -113,7 +113,7 @@ func (s *server) happened(e event, why string) {
 	s.engine.note(func() {
 		to, err := s.said.State.after(e)
 		if err != nil { // a fault of this package, which says so and goes on
-			s.engine.cfg.Log.Error("engines: the table of states", "server", s.name, "error", err)
+			s.engine.cfg.Log.Error("a state change of an engine's server is not in the table of states; please report this", "server", s.name, "error", err)
 			return
 		}
 		if to != s.said.State {
@@ -159,7 +159,7 @@ func (s *server) doze(ctx context.Context, p *process, out *output) error {
 		return errSleeps
 	}
 	if err := s.engine.post(ctx, address(s.port)+cfg.Kind.sleep(), cfg.SleepTimeout); err != nil {
-		cfg.Log.WarnContext(ctx, "a server of an engine does not sleep and is ended", "engine", cfg.Name, "server", s.name, "error", err)
+		cfg.Log.WarnContext(ctx, "a server of an engine did not go to sleep and is stopped", "engine", cfg.Name, "server", s.name, "error", err)
 		return errSleeps
 	}
 	s.happened(slept, "")
@@ -269,7 +269,7 @@ func (s *server) settle() error {
 	if err != nil {
 		return err
 	}
-	s.engine.cfg.Log.Warn("the port of a server is taken; it gets another one", "engine", s.engine.cfg.Name, "server", s.name, "port", s.port, "new", port)
+	s.engine.cfg.Log.Warn("the port of an engine's server is in use; the server gets another port", "engine", s.engine.cfg.Name, "server", s.name, "port", s.port, "new", port)
 	s.port = port
 	s.engine.note(func() { s.said.URL = address(port) })
 	if s.engine.cfg.Moved != nil {
@@ -303,7 +303,7 @@ func (s *server) rise(ctx context.Context, out *output) error {
 		case <-ctx.Done():
 			return err
 		case <-tell.C:
-			cfg.Log.InfoContext(ctx, "a server of an engine still starts", "engine", cfg.Name, "server", s.name, "for", time.Since(begun).Round(time.Second),
+			cfg.Log.InfoContext(ctx, "a server of an engine is still starting", "engine", cfg.Name, "server", s.name, "for", time.Since(begun).Round(time.Second),
 				"within", cfg.StartTimeout, "says", out.lastLine(), "log", out.path)
 		case <-time.After(wait):
 		}

@@ -123,7 +123,7 @@ def parent(pid: int) -> int:
 def serve_without_workers() -> tuple[Server, str]:
     """A server that others have to work for, and where they join it: at a port that nobody else has."""
     server = harness.serve("reward.num_workers=0", "--nats-listen", "127.0.0.1:0")
-    [nats] = [said["nats"] for said in map(json.loads, server.log) if said["msg"] == "workers may join"]
+    [nats] = [said["nats"] for said in map(json.loads, server.log) if said["msg"] == "workers can connect"]
     return server, f"nats://{nats}"
 
 

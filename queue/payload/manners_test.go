@@ -258,7 +258,7 @@ func TestAnotherSubProtocolIsRefusedWithBothReleasesOnBothSides(t *testing.T) {
 	ticket.Claim = "ws" + strings.TrimPrefix(later.URL, "http")
 	w := newWorker(t, func(o *payload.ClientOptions) { o.Version = "1.8" })
 	_, _, err = w.Claim(t.Context(), ticket, "worker-1")
-	require.ErrorIs(t, err, wire.ErrUnreachable, "the ticket goes back")
+	require.ErrorIs(t, err, wire.ErrUnreachable, "the ticket returns to the queue")
 	err = w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1))
 	for _, word := range []string{"rewardloop/1.8", "rewardloop.claim.v1", "rewardloop/9.0", "rewardloop.claim.v2"} {
 		require.ErrorContains(t, err, word, "a result does not wait for ever")

@@ -226,7 +226,7 @@ func (s *Server) expire(sess *session) {
 		return
 	}
 	s.metrics.lost.Add(float64(len(names)))
-	s.log.Warn("a worker process is gone; others get its samples", "workers", names)
+	s.log.Warn("a worker process disconnected; its samples go to other workers", "workers", names)
 	if s.opt.Lost != nil {
 		s.opt.Lost(names)
 	}

@@ -314,7 +314,7 @@ func (p *processes) judge(pl *place, held []*entry, blamed *entry, foreign bool,
 		if len(p.deadly) == deadlyRow {
 			p.held++
 			p.rest(p.held)
-			p.cfg.Log.Warn("a Python function is held back", "function", label, "reason", p.reason(), "waiting", p.queue.Len(), "until", p.pause)
+			p.cfg.Log.Warn("a Python function is paused, because several samples ended its process", "function", label, "reason", p.reason(), "waiting", p.queue.Len(), "until", p.pause)
 		}
 	default:
 		p.suspect(held, how)

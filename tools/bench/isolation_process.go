@@ -166,7 +166,7 @@ func rewardloopProgram(root string) (string, error) {
 // What the programs say when they serve.
 var (
 	saysServing = regexp.MustCompile(`msg=serving address=(\S+)`)
-	saysJoin    = regexp.MustCompile(`msg="workers may join" nats=(\S+)`)
+	saysJoin    = regexp.MustCompile(`msg="workers can connect" nats=(\S+)`)
 	saysReady   = regexp.MustCompile(`"event":"(ready)"`)
 )
 
