@@ -110,5 +110,5 @@ fi
 if grep -F "SKIPPED" "$log"; then die "something was left out, though this is the place for it"; fi
 
 say "the model behind the server beside the same model alone, in a short form"
-scripts/tool.sh bench -suite pymodels -rows 'vision/' -n 1 -t 5s | tee -a "$log"
+scripts/tool.sh bench -suite pymodels -rows 'vision/' -n 3 -t 10s | tee -a "$log"
 if grep -F "SKIPPED" "$log"; then die "the bench has no torch"; fi
