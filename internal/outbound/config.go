@@ -66,9 +66,9 @@ type UpstreamConfig struct {
 // Keys implements keys.Described: how the servers of an engine are asked.
 func (c *UpstreamConfig) Keys(k *keys.Set) {
 	k.Text(&c.KeyFile, "key_file", "", "File with the key that is sent as Authorization: Bearer. The file is read again when a server answers 401.")
-	k.Int(&c.Concurrency, "concurrency", 256, "Most requests in flight, over all servers and all processes together.").Between(1, 65536)
-	k.Float(&c.RPM, "requests_per_minute", 0, "Most requests in a minute, retries included. 0: no limit.")
-	k.Float(&c.TPM, "tokens_per_minute", 0, "Most tokens in a minute, sent and requested. 0: no limit.")
+	k.Int(&c.Concurrency, "concurrency", 256, "Maximum requests in flight, over all servers and all processes together.").Between(1, 65536)
+	k.Float(&c.RPM, "requests_per_minute", 0, "Maximum requests per minute, retries included. 0: no limit.")
+	k.Float(&c.TPM, "tokens_per_minute", 0, "Maximum tokens per minute, sent and requested. 0: no limit.")
 	k.Duration(&c.Timeout, "timeout", 2*time.Minute, "Time limit for one request. The component's timeout limits all requests of a sample together.").Between(time.Millisecond, 24*time.Hour)
 	k.Int(&c.Attempts, "attempts", 3, "Number of times that a request is sent when it fails with a transient error.").Between(1, 20)
 }
