@@ -1,5 +1,5 @@
-// Package distribution says how numbers are spread: mean, quantiles, bins, and how two columns
-// go together, in memory that does not grow with how many there are.
+// Package distribution computes mean, quantiles, histograms and correlations of columns of numbers
+// in bounded memory.
 package distribution
 
 import (
