@@ -140,8 +140,8 @@ func managerKeys(s *keys.Section) {
 
 func modelKeys(s *keys.Section) {
 	s.Bool(new(bool), "enable", "Has the judges of this reward call the model.")
-	s.Bool(new(bool), "enable_resource_pool", "Reserves a pool of n_gpus_per_node cards of this machine for models with device: cuda.")
-	s.Int(new(int), "n_gpus_per_node", defaultPerNode, "Number of cards of each machine in the pool.")
+	s.Bool(new(bool), "enable_resource_pool", "Reserves a pool of n_gpus_per_node GPUs of this machine for models with device: cuda.")
+	s.Int(new(int), "n_gpus_per_node", defaultPerNode, "Number of GPUs of each machine in the pool.")
 	s.Int(new(int), "nnodes", 0, "Number of machines in the pool. A process has to be started on each machine.")
 	s.Other("model_path", "", "a name", "Name of the model at the engine; with name: onnx, the name or the folder of the model.")
 	s.Keys = append(s.Keys, unset(target)...)
@@ -153,7 +153,7 @@ func modelKeys(s *keys.Section) {
 func rolloutKeys(s *keys.Section) {
 	s.Other("name", "", "external, onnx, vllm, sglang or transformers", "Engine. external: servers that run already. onnx: the model runs in this process's pool. Other engines are started by each process with workers.")
 	for _, name := range parallelKeys() {
-		s.Int(new(int), name, 1, "Number of cards over which one server of the engine is spread.").Between(1, math.MaxInt16)
+		s.Int(new(int), name, 1, "Number of GPUs over which one server of the engine is spread.").Between(1, math.MaxInt16)
 	}
 	s.Find(parallelKeys()[0]).Default = defaultTensor
 	for name := range strings.FieldsSeq(`
@@ -191,8 +191,8 @@ func baseURLs(k *keys.Set) {
 }
 
 func localModel(k *keys.Set) {
-	k.Other("device", "cpu", "cpu, cuda or cuda:<n>", "Device of a model that runs in this process's pool. cuda: every card of the pool.")
-	k.Other("fraction", "", "more than 0, at most 1", "Share of each card that the model gets, from 0 to 1.")
+	k.Other("device", "cpu", "cpu, cuda or cuda:<n>", "Device of a model that runs in this process's pool. cuda: every GPU of the pool.")
+	k.Other("fraction", "", "more than 0, at most 1", "Share of each GPU's memory that the model gets, from 0 to 1.")
 }
 
 // engineSection is what stands below engines.<name>.

@@ -47,7 +47,7 @@ func childMetrics(reg prometheus.Registerer, children func() map[string]subproce
 		metric.Count("children_restarts_total", "Child processes that were started in place of another one, by what they run.", func(s subprocess.Stats) uint64 { return s.Restarts }),
 		metric.Count("children_crashes_total", "Child processes that died at work or answered garbage, by what they run.", func(s subprocess.Stats) uint64 { return s.Crashes }),
 		metric.Count("children_timeouts_total", "Child processes that were killed because a deadline had passed, by what they run.", func(s subprocess.Stats) uint64 { return s.Timeouts }),
-		metric.Gauge("children_quarantined", "1 while the card of the child processes is not used because they failed 5 times within 10 minutes, else 0, by what they run.",
+		metric.Gauge("children_quarantined", "1 while the GPU of the child processes is not used because the processes failed 5 times within 10 minutes, else 0, by what the processes run.",
 			func(s subprocess.Stats) bool { return s.Quarantine != nil }),
 	)
 }
