@@ -31,7 +31,7 @@ func shared() []grant {
 		{"$JS.API.DIRECT.GET.KV_RL_FLEET.$KV.RL_FLEET.>", "read a key"},
 		{"$JS.API.CONSUMER.CREATE.KV_RL_FLEET.>", "begin to watch the bucket"},
 		{"$JS.API.CONSUMER.DELETE.KV_RL_FLEET.*", "end watching"},
-		{"$JS.FC.KV_RL_FLEET.>", "go on after a pause, watching"},
+		{"$JS.FC.KV_RL_FLEET.>", "resume watching after a pause of flow control"},
 	}
 }
 
