@@ -157,7 +157,7 @@ func (m *ClaimResult) check() (f faults) {
 	return f
 }
 
-// ClaimOK answers a ClaimResult: the gateway answers for the sample from here on.
+// ClaimOK answers a ClaimResult: from here on the gateway is responsible for the sample.
 type ClaimOK struct {
 	N uint64 `json:"n"`
 }

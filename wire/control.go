@@ -88,7 +88,7 @@ type Step struct {
 	Split    rewards.Split `json:"split,omitempty"` // empty: train
 	Step     int64         `json:"step"`
 	Expected int64         `json:"expected"`
-	// Total says that Expected counts the whole run's samples; without it the
+	// Total says that Expected counts the step's samples from all clients of the run; without it the
 	// counts of the run's clients add up.
 	Total bool `json:"total,omitempty"`
 	// IDs are names of samples to come, so that one that never does can be named;
@@ -260,7 +260,7 @@ func (m *Credit) check() (f faults) {
 // Yield; a server that hears none takes all of the unused credit back.
 type Reclaim struct{}
 
-// Ack says that this gateway process answers for the samples.
+// Ack says that this gateway process has accepted the samples and guarantees a result for each.
 type Ack struct {
 	IDs []string `json:"ids"`
 }
