@@ -347,7 +347,7 @@ func TestARepositoryThatIsClosedSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for fault, parts := range map[string][]string{
 		"GatedRepo":    {"403", "agree on the repository's page", "HF_TOKEN", "hf auth login"},
-		"RepoNotFound": {"401", "no such repository, or it is private", "HF_TOKEN"},
+		"RepoNotFound": {"401", "the repository does not exist or is private", "HF_TOKEN"},
 	} {
 		h := newStubHub(t)
 		h.fault = fault

@@ -58,7 +58,7 @@ func TestModelsExportMakesAModelOnceAndTheOthersKnowIt(t *testing.T) {
 	got := modelsIn(t.Context(), vars, args...)
 	require.Equal(t, exitFailure, got.code)
 	require.Regexp(t, `yuvalkirstain/PickScore_v1 +12345 bytes +apache-2.0`, got.stderr, "what would come is said all the same")
-	require.Contains(t, got.stderr, "run the command again with --yes to agree")
+	require.Contains(t, got.stderr, "run it again with --yes to agree")
 	require.NoDirExists(t, filepath.Join(dir, "pickscore-v1"))
 
 	got = modelsIn(t.Context(), vars, append(args, "--yes")...)
@@ -83,7 +83,7 @@ func TestModelsExportMakesAModelOnceAndTheOthersKnowIt(t *testing.T) {
 	put(t, dir, "pickscore-v1/model.onnx", []byte("damaged"))
 	got = modelsIn(t.Context(), vars, "verify")
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "`rewardloop models export` with --again makes it anew")
+	require.Contains(t, got.stderr, "`rewardloop models export` with --again exports it again")
 	require.Equal(t, exitOK, modelsIn(t.Context(), vars, append(args, "--yes", "--again")...).code)
 	require.Equal(t, exitOK, modelsIn(t.Context(), vars, "verify").code)
 }

@@ -40,7 +40,7 @@ func TestARequirementsFileIsReadWithWhatItIncludes(t *testing.T) {
 	round := put("round.txt", "-r round.txt\n")
 	require.ErrorContains(t, s.ReadFile(round), "include each other")
 	require.ErrorIs(t, s.ReadFile(filepath.Join(dir, "none.txt")), pyenv.ErrSpec)
-	require.ErrorContains(t, s.ReadFile(dir), "are no file")
+	require.ErrorContains(t, s.ReadFile(dir), "are not a file")
 	require.ErrorContains(t, s.ReadFile(put("noise.txt", "a\x00b")), "are no text")
 	big := put("big.txt", "")
 	require.NoError(t, os.Truncate(big, 2<<20))

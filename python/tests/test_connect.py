@@ -105,7 +105,7 @@ class HintTest(Case):
                 self.assertRegex(str(err), "nothing listens there; is `rewardloop serve` running, and is it this port")
 
     async def test_an_unknown_host(self) -> None:
-        self.assertIn("host name is not known", str(await refusal("ws://nowhere.invalid:1")))
+        self.assertIn("host name is unknown", str(await refusal("ws://nowhere.invalid:1")))
 
     async def test_a_server_that_says_nothing(self) -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -172,10 +172,10 @@ class HintTest(Case):
             await ws.wait_closed()
 
         for handler, subprotocols, words in (
-            (nonsense, ["rewardloop.v1"], "first message is no welcome"),
+            (nonsense, ["rewardloop.v1"], "first message is not a welcome"),
             (mute, ["rewardloop.v1"], "no welcome within 3 s"),
-            (chatty, ["rewardloop.v1"], "first message is no welcome"),
-            (mute, None, "does not speak rewardloop.v1"),
+            (chatty, ["rewardloop.v1"], "first message is not a welcome"),
+            (mute, None, "does not support rewardloop.v1"),
         ):
             async with ws_serve(handler, "127.0.0.1", 0, subprotocols=subprotocols) as server:  # type: ignore[arg-type]
                 port = next(iter(server.sockets)).getsockname()[1]
@@ -303,7 +303,7 @@ class TLSTest(Case):
         tls = (f"++server.tls_cert={self.file('server.crt')}", f"++server.tls_key={self.file('server.key')}")
         with serve(*tls) as server:
             secure = server.url.replace("ws://", "wss://")
-            self.assertRegex(str(await refusal(server.url)), "it may speak TLS: say wss://")
+            self.assertRegex(str(await refusal(server.url)), "the server may use TLS: use wss://")
             self.assertRegex(str(await refusal(secure)), "certificate is not trusted .*; name its CA file with tls_ca=")
             ca = self.file("server.crt")
             err = await refusal(secure.replace("127.0.0.1", "localhost"), tls_ca=ca)
@@ -317,7 +317,7 @@ class TLSTest(Case):
     async def test_a_server_without_tls(self) -> None:
         with serve() as server:
             err = await refusal(server.url.replace("ws://", "wss://"))
-            self.assertRegex(str(err), "TLS failed .*; if the server speaks no TLS, say ws://")
+            self.assertRegex(str(err), "TLS failed .*; if the server does not use TLS, use ws://")
 
     async def test_a_server_that_wants_a_certificate(self) -> None:
         ca = self.file("server.crt")

@@ -162,7 +162,7 @@ class Steps(unittest.TestCase):
             spread(rows, settings.stop_ids)
 
     def test_where_a_row_has_one_number_stop_ids_are_refused(self) -> None:
-        with self.assertRaisesRegex(InputError, "stop_ids: a reward function gives one score"):
+        with self.assertRaisesRegex(InputError, "stop_ids: a reward function returns one score"):
             asyncio.run(compute_score(url=WHERE, stop_ids=[STOP]))
         self.assertEqual((9,), Settings(url=WHERE, stop_ids=9).stop_ids)  # type: ignore[arg-type]
         self.assertEqual((9, 8), Settings(url=WHERE, stop_ids=[9, 8]).stop_ids)  # type: ignore[arg-type]
