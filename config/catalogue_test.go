@@ -155,5 +155,5 @@ func TestFaultsOfAnEntryOfTheCatalogueSayWhatToDo(t *testing.T) {
 	require.Empty(t, c.Environments())
 	err = config.Check(t.Context(), c, nil, new(rewards.Registry), true)
 	require.ErrorContains(t, err, "`rewardloop env make` cannot make the environment of scorer://videoalign: run `git clone https://github.com/KwaiVGI/VideoAlign && ")
-	require.ErrorContains(t, err, "write interpreter: and the path of its Python beside the path")
+	require.ErrorContains(t, err, "add interpreter: with the path of its Python to the entry")
 }

@@ -181,7 +181,7 @@ func TestOfflineTakesWhatTheCacheHasAndNamesWhatItLacks(t *testing.T) {
 	s := h.cachedStore(t)
 	s.Offline = "HF_HUB_OFFLINE=1"
 	want(t, s.Pull(t.Context(), ofHub("main"), models.Options{}), models.ErrOffline,
-		"HF_HUB_OFFLINE=1", s.Hub.Dir, "onnx/model.bin@main", "config.json@main", "unset it")
+		"HF_HUB_OFFLINE=1", s.Hub.Dir, "onnx/model.bin@main", "config.json@main", "unset the variable")
 	require.Empty(t, h.requests(""))
 
 	s.Offline = ""

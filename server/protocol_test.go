@@ -326,7 +326,7 @@ func TestLatentBodiesAreRefusedByName(t *testing.T) {
 		"an empty axis":      {tensors("latents", "F32", []int{1, 0, 1, 1}, []byte{}), "integer from 1"},
 		"a huge shape":       {header(`{"latents":{"dtype":"F32","shape":[2147483647,2147483647,2147483647,2147483647],"data_offsets":[0,4]}}`, 4), "does not have"},
 		"an overlap":         {header(`{"latents":{"dtype":"F16","shape":[1,1,1,1],"data_offsets":[0,2]},"b":{"dtype":"F16","shape":[1],"data_offsets":[1,3]}}`, 3), "begins at 1"},
-		"two of one name":    {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]},"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}`, 2), "twice"},
+		"two of one name":    {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]},"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}`, 2), "duplicate name"},
 		"an unknown field":   {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2],"x":1}}`, 2), "unknown key"},
 		"three offsets":      {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,1,2]}}`, 2), "more than two"},
 		"a field too few":    {header(`{"latents":{"dtype":"F16","shape":[1]}}`, 2), "needs dtype"},

@@ -115,7 +115,7 @@ func TestModelsExportSaysWhatIsAskedWrongly(t *testing.T) {
 		"offered in ONNX":                    {"smolvlm-256m"},
 		"unknown model \"pickscore\"":        {"pickscore"},
 		"exclude each other: a checkpoint":   {"pickscore-v1", "--family", "clip"},
-		"wants --name":                       {"--family", "clip", "--model", "owner/name"},
+		"needs --name":                       {"--family", "clip", "--model", "owner/name"},
 		"go with --family":                   {"pickscore-v1", "--model", "owner/name"},
 		"--interpreter and --python exclude": {"pickscore-v1", "--interpreter", "a", "--python", "3.11"},
 		"--timeout must be above 0":          {"pickscore-v1", "--timeout", "0s"},

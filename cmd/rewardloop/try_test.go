@@ -135,7 +135,7 @@ queue: {nats_listen: "127.0.0.1:0"}
 		"builtin://gsm8 ":            `unknown scorer "gsm8"`,
 		"math --timeout -1s":         "want more than 0",
 		"math --extra-info 3":        "extra_info: want a JSON object",
-		"math --ground-truth {":      "begins as JSON and is none",
+		"math --ground-truth {":      "begins like JSON but is not valid JSON",
 		"math --sample nowhere.json": "--sample: open nowhere.json",
 		"math --sample . --prompt a": "leave out",
 		"math --sample .":            "is a folder",
