@@ -1,6 +1,5 @@
-// Package rewardloop is a reward server for people who train diffusion and
-// multimodal models with reinforcement learning, inside of a program of theirs:
-// with scorers written in Go that the program brings.
+// Package rewardloop embeds the reward server in a Go program, together with scorers written in Go
+// that the program registers.
 //
 // The life of such a program: main calls RunChild; New reads the configuration
 // and builds the rewards, its own scorers among them; Run listens, scores what

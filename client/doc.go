@@ -1,5 +1,5 @@
-// Package client is what a generator written in Go imports: it streams finished
-// samples to a reward loop and hands their results out.
+// Package client streams finished samples to a reward loop and returns their results; generators
+// written in Go import it.
 //
 // The life of a Client: Dial connects and says hello. Submit encodes a sample once,
 // without copying its pixels, and returns a Future; it blocks only while the

@@ -14,7 +14,7 @@ const mostConcurrency = 65536
 const auto = "auto"
 
 // concurrencyDoc is the comment beside a profile's concurrency.
-const concurrencyDoc = "Capacity: number of samples of the reward that this process scores at a time, as far as each component has a place. auto: the largest concurrency of the components."
+const concurrencyDoc = "Capacity: maximum number of samples of the reward that this process scores at a time; the concurrency of each component applies as well. auto: the largest concurrency of the components."
 
 // concurrency reads one; 0 is auto.
 func (r *reader) concurrency(o *object) int {

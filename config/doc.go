@@ -1,4 +1,4 @@
-// Package config reads the one YAML file of a rewardloop process.
+// Package config reads the YAML configuration file of a rewardloop process.
 //
 // The life of a configuration:
 //

@@ -142,7 +142,7 @@ const (
 
 // Keys implements keys.Described.
 func (m *Managed) Keys(k *keys.Set) {
-	k.Int(&m.Servers, "replicas", 0, "Number of servers that each process with workers starts. 0: as many as fit on the pool of cards, or one without a pool or a card.").Max(256)
+	k.Int(&m.Servers, "replicas", 0, "Number of servers that each process with workers starts. 0: as many as fit on the GPU pool, or one without a pool or a GPU.").Max(256)
 	k.Text(&m.Interpreter, "interpreter", "", "Python interpreter with the engine, such as envs/vllm/bin/python. Left out: the engine's command on PATH.")
 	k.Duration(&m.StartTimeout, "start_timeout", startTime, "Time limit of a start, from the command to the answer to the first request.").Min(time.Second)
 }

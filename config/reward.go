@@ -430,7 +430,7 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 func (o *Overlong) bufferKeys(k *keys.Set, enable *bool) {
 	k.Bool(enable, "enable", "Switches the penalty on.")
 	k.Int(&o.Len, "len", 0, "Length in tokens of the last part of the longest response, in which the penalty grows.")
-	k.Float(&o.PenaltyFactor, "penalty_factor", 1, "Largest penalty.")
+	k.Float(&o.PenaltyFactor, "penalty_factor", 1, "Maximum penalty.")
 	k.Bool(&o.Log, "log", "Adds the columns overlong_reward and overlong.")
 }
 

@@ -24,7 +24,7 @@ func target(k *keys.Set) { k.Other("_target_", "", "", "") }
 // rewardSection is what stands below reward, and below rewards.<name>.
 func rewardSection() *keys.Section {
 	s := &keys.Section{Name: "reward", Doc: "The reward of samples that name none, in verl-omni's keys."}
-	s.Int(new(int), "num_workers", 8, "Number of workers of this process, for all rewards together. With a reward_model on a pool of cards the default is one for each engine that fits on the cards of a machine.").Max(4096)
+	s.Int(new(int), "num_workers", 8, "Number of reward-loop workers inside this process, for all rewards. 0: none. Default with a reward_model on a GPU pool: the number of engines that fit on the GPUs of a machine.").Max(4096)
 	s.Other("concurrency", auto, concurrencyForm(), concurrencyDoc)
 	one := s.Section("custom_reward_function", "The only function of a reward.")
 	pathKeys(&one.Set)
@@ -40,7 +40,7 @@ func rewardSection() *keys.Section {
 	s.Other("aggregation", string(rewards.WeightedSum), "weighted_sum, weighted_mean, min, max or product", "Rule that combines the values of several functions into one reward. verl-omni supports weighted_sum only.")
 	s.Other("on_sample_failure", string(rewards.PolicyNone), "none, zero, group_mean or value:<number>", "Number that a trainer gets for a failed sample, beside its null score.")
 	managerKeys(s.Section("reward_manager", "The reward manager of a recipe of verl. It may be left out: one function or several are told apart by themselves."))
-	s.Other("models", "", "engines by name", "Engines by name, each with the keys of reward.models.<name>. A function calls the engine of its own name, or the engine that its key model names.")
+	s.Other("models", "", "engines by name", "Engines by name, each with the keys of reward.models.<name>. A function calls the engine of its own name, or the engine named by the function's `model` key.")
 	modelKeys(s.Section("reward_model", "The model that judges of this reward ask: on servers that are started here or run already, or in this process."))
 	sandbox := s.Section("sandbox_fusion", "The sandbox that runs code of this reward.")
 	sandbox.Other("url", "", "an address", "Address of the code sandbox. Without an address the other keys of the sandbox have no effect.")
@@ -55,7 +55,7 @@ func rewardSection() *keys.Section {
 		target(k)
 	})...)
 	over := s.Section("reward_kwargs", "The penalty of verl's dapo manager for responses near their limit.")
-	over.Other("max_resp_len", "", "1 or more", "Longest response, in tokens.")
+	over.Other("max_resp_len", "", "1 or more", "Maximum length of a response, in tokens.")
 	over.Section("overlong_buffer_cfg", "The penalty itself.", keys.Func(func(k *keys.Set) { new(Overlong).bufferKeys(k, new(bool)) })).Set.Unset()
 	over.Set.Unset()
 	over.Unset = true
@@ -77,26 +77,26 @@ func pathKeys(k *keys.Set) {
 	k.Text(new(string), "name", defaultFunction, "Name of the function or class in the Python file or module.")
 }
 
-const stepsDoc = "Declares that the scorer returns step scores (process rewards)."
+const stepsDoc = "Declares that the scorer returns a score for each reasoning or denoising step of a sample (process rewards)."
 
 // functionKeys adds what every function of a reward may say besides its path and the options of
 // its scorer.
 func functionKeys(k *keys.Set, t *ComponentConfig) {
 	k.Duration(&t.Timeout, "timeout", rewards.DefaultComponentTimeout, "Time limit for one sample, retries included. Left out: loop.component_timeout. At most loop.claim_timeout.").Min(time.Millisecond)
-	k.Int(&t.Retries, "retries", 0, "Number of further calls after a failure of the function, or of a service that the function calls.").Max(20)
-	k.Other("concurrency", auto, concurrencyForm(), "Number of calls of the scorer that this process executes at a time; of a Python function, the calls of one of its processes. auto: as many as the executor can run.")
+	k.Int(&t.Retries, "retries", 0, "Number of retries after a failure of the function, or of a service that the function calls.").Max(20)
+	k.Other("concurrency", auto, concurrencyForm(), "Maximum number of concurrent calls of the scorer in this process; for a Python function, in each of its processes. auto: as many as the CPUs, processes or engine behind the scorer can run.")
 	k.Other("invalid_values", "", "numbers", "Scores that mean failure, such as [-999, -1].")
 	k.Other("when", "", "texts", "Samples that the function scores, by the value of reward_fn_key. Left out: all samples.")
 	k.Other("clip", "", "[least, largest]", "Bounds of the scorer's value, before scale.")
 	k.Other("scale", "1", numberForm+" that is not 0", "Factor applied to the value, after clip.")
-	k.Other("min_members", "2", "1 or more, or all", "Least number of members of a prompt group that a scorer of whole groups needs.")
+	k.Other("min_members", "2", "1 or more, or all", "Minimum number of members of a prompt group that a scorer of whole groups needs.")
 	k.Other("extra_keys", "", "number, bool or string by name", "Names and types of the scalars that a Python function returns besides the score. Left out: the scalars of the first successful call.")
 	k.Other("pixels", "auto", "auto, numpy, torch, pil or path", "Form of pictures and videos for a Python function. auto: torch if the module has imported torch, else NumPy. path: a PNG, AVI, WAV or NPY file, removed after the call.")
 	k.Other("frames", "all", "all, first, every:<n>, fps:<rate> or uniform:<n>", "Frames of a video that a Python function gets; other scorers have a frames option of their own.")
 	k.Other("memory", "", "a size", "Limit on resident memory of a process of a Python function with its child processes. Left out: pool.python.memory.")
 	k.Other("env", "", "names of variables", "Environment variables that a Python function sees. Left out: all except the ones that this file reads as secrets.")
 	k.Other(signatureKey, "", "one of "+strings.Join(python.Signatures(), ", "), "Calling form of a Python function: whole prompt groups, or batches with batch: true. Left out: one sample a call, or groups where the class has score_group.")
-	k.Other("reference", "", "ground_truth, or a path below ground_truth or extra_info", "Field of the sample with the reference answer, for a Python function that scores whole prompt groups in validation, such as extra_info.y.0.content.")
+	k.Other("reference", "", "ground_truth, or a path below ground_truth or extra_info", "Field of the sample with the reference answer that a Python function of whole prompt groups compares with in validation, where a prompt has one sample. Example: extra_info.y.0.content.")
 	k.Other("interpreter", "", "a program", "Python interpreter of the function, such as envs/hpsv3/bin/python of an environment of its own. Left out: pool.python.interpreter.")
 	k.Other("environment", "", "{python, requirements, system_site_packages}", "Python environment of the function, in place of interpreter: python (version or path), requirements (file or list), system_site_packages. `rewardloop env make -c FILE` makes the environment.")
 	k.Other("probe", "true", "true, false or kinds of sample", "Known samples that a Python function is called with at start. true: the samples that the parameters of the function need.")
@@ -140,8 +140,8 @@ func managerKeys(s *keys.Section) {
 
 func modelKeys(s *keys.Section) {
 	s.Bool(new(bool), "enable", "Has the judges of this reward call the model.")
-	s.Bool(new(bool), "enable_resource_pool", "Reserves a pool of n_gpus_per_node cards of this machine for models with device: cuda.")
-	s.Int(new(int), "n_gpus_per_node", defaultPerNode, "Number of cards of each machine in the pool.")
+	s.Bool(new(bool), "enable_resource_pool", "Reserves a pool of n_gpus_per_node GPUs of this machine for models with device: cuda.")
+	s.Int(new(int), "n_gpus_per_node", defaultPerNode, "Number of GPUs of each machine in the pool.")
 	s.Int(new(int), "nnodes", 0, "Number of machines in the pool. A process has to be started on each machine.")
 	s.Other("model_path", "", "a name", "Name of the model at the engine; with name: onnx, the name or the folder of the model.")
 	s.Keys = append(s.Keys, unset(target)...)
@@ -153,7 +153,7 @@ func modelKeys(s *keys.Section) {
 func rolloutKeys(s *keys.Section) {
 	s.Other("name", "", "external, onnx, vllm, sglang or transformers", "Engine. external: servers that run already. onnx: the model runs in this process's pool. Other engines are started by each process with workers.")
 	for _, name := range parallelKeys() {
-		s.Int(new(int), name, 1, "Number of cards over which one server of the engine is spread.").Between(1, math.MaxInt16)
+		s.Int(new(int), name, 1, "Number of GPUs over which one server of the engine is spread.").Between(1, math.MaxInt16)
 	}
 	s.Find(parallelKeys()[0]).Default = defaultTensor
 	for name := range strings.FieldsSeq(`
@@ -191,8 +191,8 @@ func baseURLs(k *keys.Set) {
 }
 
 func localModel(k *keys.Set) {
-	k.Other("device", "cpu", "cpu, cuda or cuda:<n>", "Device of a model that runs in this process's pool. cuda: every card of the pool.")
-	k.Other("fraction", "", "more than 0, at most 1", "Share of each card that the model gets, from 0 to 1.")
+	k.Other("device", "cpu", "cpu, cuda or cuda:<n>", "Device of a model that runs in this process's pool. cuda: every GPU of the pool.")
+	k.Other("fraction", "", "more than 0, at most 1", "Share of each GPU's memory that the model gets, from 0 to 1.")
 }
 
 // engineSection is what stands below engines.<name>.

@@ -80,7 +80,7 @@ func (p *Pool) Keys(k *keys.Set) {
 	k.Choice(&p.Isolation, "isolation", []string{string(ort.Process), string(ort.Inline)},
 		"Isolation of native code. process: engines that can crash run in child processes. inline: in this process, for debugging.")
 	k.Text(&p.ModelsDir, "models_dir", "", "Folder of model files. Empty: REWARDLOOP_MODELS, else the clone's .cache/models, else rewardloop/models in the user's cache folder.")
-	k.Bool(&p.Colocated, "colocated", "Engines and models share cards with one trainer: scoring waits, and card memory is free, until the trainer begins its reward phase (`loop.phase(\"reward\")`). For a gateway with its own workers only.")
+	k.Bool(&p.Colocated, "colocated", "Engines and models share GPUs with one trainer: scoring waits, and GPU memory is free, until the trainer begins its reward phase (`loop.phase(\"reward\")`). For a gateway with its own workers only.")
 	k.Section("onnx", "ONNX Runtime, which runs models such as PP-OCR.", &p.ONNX)
 	k.Section("tesseract", "The text reader of builtin://ocr.", &p.Tesseract)
 	k.Section("python", "Processes that run Python reward functions (Linux only).", &p.Python)

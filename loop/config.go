@@ -63,24 +63,24 @@ type Config struct {
 
 // Keys implements keys.Described: the section loop.
 func (c *Config) Keys(k *keys.Set) {
-	k.Size(&c.MaxBytes, "max_bytes", 1<<30, "Most bytes of samples in flight and of unused credit, over all clients. A quarter is never granted as credit, so that samples of HTTP requests find room.").Min(1 << 20)
+	k.Size(&c.MaxBytes, "max_bytes", 1<<30, "Maximum bytes of samples in flight and of unused credit, over all clients. A quarter is never granted as credit, so that samples of HTTP requests find room.").Min(1 << 20)
 	k.Size(&c.MessageBytes, "message_bytes", 128<<20, "Size of the largest sample. At most max_bytes.").Min(1 << 10)
 	k.Int(&c.CreditSamples, "credit_samples", 0, "Credit of one connection in samples (flow control). 0: 256, or twice the number of samples of the profile that live workers can score at a time, whichever is more.").Max(1_000_000)
 	k.Size(&c.CreditBytes, "credit_bytes", 64<<20, "Credit of one connection in bytes (flow control). At most max_bytes.").Min(1 << 10)
 	k.Int(&c.MaxAttempts, "max_attempts", 3, "Number of workers that may fail a sample by their own fault, or vanish with it, before the sample fails.").Between(1, 100)
 	k.Duration(&c.SampleTimeout, "sample_timeout", 900*time.Second, "Time from arrival to result for samples of the websocket without a deadline of their own.").Min(time.Second)
-	k.Duration(&c.MaxSampleTimeout, "max_sample_timeout", time.Hour, "Longest deadline that a client may set.").Min(time.Second)
+	k.Duration(&c.MaxSampleTimeout, "max_sample_timeout", time.Hour, "Maximum deadline that a client may set.").Min(time.Second)
 	k.Duration(&c.StepTimeout, "step_timeout", 1800*time.Second, "Time limit of a step from its first message or sample on. Of several steps, the step with the earliest deadline is scored first.").Min(time.Second)
 	k.Choice(&c.OnStepDeadline, "on_step_deadline", []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall},
 		"Rewards of a declared step at its deadline, if samples are missing and the client does not say: rows masked, an error, or the step without the rows.")
-	k.Size(&c.StepBytes, "step_bytes", 256<<20, "Most bytes of the rows of steps that trainers read as a whole, over all runs. The oldest rows are deleted first.").Min(1 << 10)
-	k.Duration(&c.StepAge, "step_age", 30*time.Minute, "Time for which rows of a step are kept for trainers that read whole steps.").Min(time.Second)
+	k.Size(&c.StepBytes, "step_bytes", 256<<20, "Maximum bytes of memory for results of steps that trainers fetch with one request for each step, over all runs. The oldest results are deleted first.").Min(1 << 10)
+	k.Duration(&c.StepAge, "step_age", 30*time.Minute, "Time for which results of a step are kept for trainers that fetch a whole step with one request.").Min(time.Second)
 	k.Int(&c.NumExamine, "num_examine", 0, "Number of samples of each step that are printed with their rewards.").Max(10_000)
 	k.Duration(&c.ClaimTimeout, "claim_timeout", 600*time.Second, "Time for which a worker may hold a sample before another worker gets the sample. At least the longest component timeout.").Min(time.Second)
-	k.Duration(&c.UnavailableAfter, "unavailable_after", 0, "Longest wait of a sample, in all, while no worker takes samples of its profile: engine down, no worker. Then the sample fails. 0: until 5 s or a tenth of its time before its deadline.")
+	k.Duration(&c.UnavailableAfter, "unavailable_after", 0, "Maximum total wait of a sample while no worker can score its reward (engine down, no worker). Then the sample fails. 0: until shortly before its deadline (a tenth of its timeout, at most 5 s).")
 	k.Weights(&c.Weights, "run_weights", "Weights of training runs under load, by name, such as {ocr: 2}. A run without a weight has 1.")
 	k.Int(&c.KeepResults, "results_kept", 100_000, "Number of results of a run that are kept for a client that reconnects.").Between(1, 10_000_000)
-	k.Size(&c.KeepBytes, "results_bytes", 64<<20, "Most bytes of the results of a run that are kept for a client that reconnects.").Min(1 << 10)
+	k.Size(&c.KeepBytes, "results_bytes", 64<<20, "Maximum bytes of the results of a run that are kept for a client that reconnects.").Min(1 << 10)
 	k.Duration(&c.KeepFor, "results_age", 10*time.Minute, "Time for which results are kept for a client that reconnects.").Min(time.Second)
 	k.Duration(&c.ResumeGrace, "resume_grace", time.Minute, "Time for which samples wait for a client of their run to connect again, or to fetch rewards, before they are cancelled. "+
 		"Samples of declared steps are not cancelled.").Min(time.Second)

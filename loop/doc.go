@@ -1,5 +1,5 @@
-// Package loop is the gateway: it accepts finished samples, decides which is next,
-// keeps the table of what is in flight, and answers each sample once.
+// Package loop is the gateway: it accepts finished samples, orders them, tracks samples in flight,
+// and answers each sample once.
 //
 // The life of a sample, and who owns it at each step:
 //

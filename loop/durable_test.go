@@ -501,7 +501,7 @@ func TestAFullSpoolSlowsClientsUntilThereIsRoom(t *testing.T) {
 		p.send(t, rig.Sample("y", 30_000))
 		require.Equal(t, rewards.Scored, p.result(t, "y").Outcome)
 		require.Empty(t, v.progresses(t, loop.Progressing).Why)
-		require.NotEmpty(t, log.lines("samples of a reward are scored again"))
+		require.NotEmpty(t, log.lines("scoring of a reward has resumed"))
 		fresh := v.connect(t, wire.Hello{Run: "fresh"})
 		defer fresh.drop()
 		fresh.send(t, rig.Sample("z", 30_000))

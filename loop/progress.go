@@ -228,13 +228,13 @@ func (m *Manager) tellProgress(p Progress) {
 	case p.State == Progressing && p.Why != "":
 		m.log.Warn("a worker cannot score samples of a reward; other workers can", with...)
 	case p.State == Progressing:
-		m.log.Info("samples of a reward are scored again", with...)
+		m.log.Info("scoring of a reward has resumed", with...)
 	case p.State == Failing:
 		m.log.Warn("all samples of a reward fail", with...)
 	case p.State == Slow:
-		m.log.Warn("samples of a reward wait too long for results", with...)
+		m.log.Warn("samples of a reward have waited too long for results", with...)
 	default:
-		m.log.Warn("samples of a reward cannot be scored", with...)
+		m.log.Warn("no sample of a reward can be scored at present", with...)
 	}
 }
 

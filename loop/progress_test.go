@@ -116,7 +116,7 @@ func TestWhyNothingComesOfAProfileIsSaid(t *testing.T) {
 				}
 				require.Equal(t, loop.Progressing, s.progress(t, "bad").State)
 				require.Empty(t, s.progress(t, "bad").Why)
-				require.NotEmpty(t, log.lines("samples of a reward are scored again"))
+				require.NotEmpty(t, log.lines("scoring of a reward has resumed"))
 			})
 		})
 	}

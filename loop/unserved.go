@@ -79,12 +79,12 @@ func (m *Manager) Breakers() []BreakerInfo {
 func (m *Manager) tell(b breakerChange) {
 	switch {
 	case !b.Open:
-		m.log.Info("a worker gets samples of a profile again", "worker", b.Worker, "reward", shown(b.Profile))
+		m.log.Info("a worker gets samples of a reward again", "worker", b.Worker, "reward", shown(b.Profile))
 	case b.Permanent:
-		m.log.Error("a worker cannot score a profile; the worker gets no samples of the profile until the worker is restarted",
+		m.log.Error("a worker cannot score a reward; the worker gets no samples of the reward until the worker is restarted",
 			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason)
 	default:
-		m.log.Warn("a worker fails all samples of a profile; after a pause one sample probes the worker",
+		m.log.Warn("a worker fails all samples of a reward; after a pause one sample probes the worker",
 			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason, "until", b.Until)
 	}
 }

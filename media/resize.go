@@ -46,3 +46,13 @@ func Resize(p *rewards.Pixels, width, height int, f Filter) *rewards.Pixels {
 	}
 	return out
 }
+
+// Fit returns the size in pixels with the same proportions whose longer side is at most the given number of pixels. A smaller
+// picture keeps its size; no side is shorter than 1.
+func Fit(width, height, most int) (w, h int) {
+	longer := max(width, height)
+	if longer <= most {
+		return width, height
+	}
+	return max(1, width*most/longer), max(1, height*most/longer)
+}

@@ -1,4 +1,4 @@
-// Package models knows the model files that rewards need and brings them here.
+// Package models knows the model files that rewards need, downloads them and checks them.
 //
 // A Model of the catalogue names its files, each with its size, its SHA-256,
 // its source and its licence. A Store is the folder that holds them. Pull looks

@@ -1,6 +1,5 @@
-// Package node puts one process together: it is the only place where the
-// configuration, the scorers, the queue, the workers, the gateway and the HTTP
-// server meet. cmd/rewardloop and the package rewardloop are its callers.
+// Package node assembles one process from the configuration, the scorers, the queue, the workers,
+// the gateway and the HTTP server; no other package knows all of them.
 //
 // The life of a node. New builds the rewards of every profile and refuses what
 // cannot work on this machine. Start brings up, in this order: the scorers' child

@@ -110,7 +110,7 @@ func (e *Engines) server(c *config.Config, cfg *config.Engine) (engine, error) {
 func upstreamOf(cfg *config.Engine, urls []string) outbound.UpstreamConfig {
 	g := cfg.UpstreamConfig
 	g.URLs = urls
-	g.MaxBytes, g.HealthPath = engineAnswer, "/v1/models"
+	g.HealthPath = "/v1/models"
 	return g
 }
 
@@ -134,9 +134,6 @@ func (e *Engines) replace(cfg *config.Engine) error {
 	}
 	return nil
 }
-
-// engineAnswer bounds an answer: 4,096 tokens with 20 log probabilities each take 9 MB.
-const engineAnswer = 16 << 20
 
 // rank puts the engines of reward models before the others.
 func rank(e engine) int {
@@ -219,7 +216,7 @@ func (e *Engines) client(x engine, at chat.Endpoint) (*chat.Client, error) {
 		return c, nil
 	}
 	cfg := x.cfg.Chat
-	cfg.Model, cfg.MaxAnswerBytes = at.Model, engineAnswer
+	cfg.Model = at.Model
 	if cfg.CacheBytes == 0 {
 		cfg.CacheEntries = -1
 	}

@@ -58,7 +58,7 @@ func (e *Engines) run(c *config.Config, cfg *config.Engine) (*engines.Engine, er
 		Python: m.Interpreter, Device: device, Args: args, Env: env, Asleep: c.Pool.Colocated && m.Frees, Sleeps: sleeps, Folder: engineLogs(), StartTimeout: m.StartTimeout,
 		Log: e.log,
 		Canary: func(ctx context.Context, url string) error {
-			doer, err := side.Upstream(outbound.UpstreamConfig{Name: cfg.Name, URLs: []string{url}, Attempts: 1, Timeout: time.Minute, MaxBytes: engineAnswer})
+			doer, err := side.Upstream(outbound.UpstreamConfig{Name: cfg.Name, URLs: []string{url}, Attempts: 1, Timeout: time.Minute})
 			if err != nil {
 				return err
 			}

@@ -47,7 +47,7 @@ func childMetrics(reg prometheus.Registerer, children func() map[string]subproce
 		metric.Count("children_restarts_total", "Child processes that were started in place of another one, by what they run.", func(s subprocess.Stats) uint64 { return s.Restarts }),
 		metric.Count("children_crashes_total", "Child processes that died at work or answered garbage, by what they run.", func(s subprocess.Stats) uint64 { return s.Crashes }),
 		metric.Count("children_timeouts_total", "Child processes that were killed because a deadline had passed, by what they run.", func(s subprocess.Stats) uint64 { return s.Timeouts }),
-		metric.Gauge("children_quarantined", "1 while the card of the child processes is not used because they failed 5 times within 10 minutes, else 0, by what they run.",
+		metric.Gauge("children_quarantined", "1 while the GPU of the child processes is not used because the processes failed 5 times within 10 minutes, else 0, by what the processes run.",
 			func(s subprocess.Stats) bool { return s.Quarantine != nil }),
 	)
 }
@@ -65,7 +65,7 @@ func deviceMetrics(reg prometheus.Registerer, stats func() pool.Stats) {
 		metric.Gauge("queued", "Items that wait for the device, for room in its queue, or for leave to be made ready.", func(d device) int { return d.Queued + d.Waiting + d.AtIngress }),
 		metric.Count("open_failures_total", "Tries to open the device that failed.", func(d device) uint64 { return d.OpenFailures }),
 		metric.Gauge("memory_budget_bytes", "Bytes of the device's memory that models may take; 0 where nothing bounds them.", func(d device) int64 { return d.Budget }),
-		metric.Gauge("memory_bytes", "Bytes of the device's memory that models take, as the runtime says or, where it does not say, estimated at twice the models' files.", func(d device) int64 { return d.Taken }),
+		metric.Gauge("memory_bytes", "Bytes of device memory that loaded models use, as ONNX Runtime reports, or estimated as twice the size of the model files.", func(d device) int64 { return d.Taken }),
 		metric.Count("evictions_total", "Models that were unloaded from the device to make room for others.", func(d device) uint64 { return d.Evictions }),
 		metric.Count("memory_restarts_total", "Times that the device's processes were started anew because an item lacked memory and nothing was left to unload.", func(d device) uint64 { return d.Restarts }),
 	)
@@ -87,7 +87,7 @@ func deviceMetrics(reg prometheus.Registerer, stats func() pool.Stats) {
 					put(float64(n), end)
 				}
 			}),
-		metric.Count("batches_total", "Batches of the model that the device ran well.", func(m model) uint64 { return m.Total.Batches }),
+		metric.Count("batches_total", "Batches of the model that the device completed without an error.", func(m model) uint64 { return m.Total.Batches }),
 		metric.Count("faults_total", "Runs of the model on the device that failed, and rows of its answers that held NaN or an infinity.", func(m model) uint64 { return m.Total.Faults }),
 		metric.Count("splits_total", "Runs of the model on the device that lacked memory and were halved.", func(m model) uint64 { return m.Total.Splits }),
 		metric.Count("retries_total", "Items of the model that the device ran again.", func(m model) uint64 { return m.Total.Retries }),

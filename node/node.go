@@ -282,7 +282,7 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	}
 	n.log.InfoContext(ctx, "workers can connect", joins...)
 	if !reachable {
-		n.log.WarnContext(ctx, "only workers on this machine can connect; set server.listen or queue.advertise to an address of the network", "claims", at)
+		n.log.WarnContext(ctx, "only workers on this machine can connect; set server.listen or queue.advertise to an address that other machines can reach", "claims", at)
 	}
 	return addr, nil
 }

@@ -20,11 +20,11 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 			yield(s, s.Name)
 		}
 	},
-		metric.Count("calls_total", "Calls of this process to the upstream.", func(s upstream) int64 { return s.Calls }),
+		metric.Count("calls_total", "Calls of this process to the upstream, each counted once however often it was retried.", func(s upstream) int64 { return s.Calls }),
 		metric.Gauge("waiting", "Calls of this process that wait for a place at the upstream, for its rate or for one of its servers.", func(s upstream) int { return s.Waiting }),
 		metric.Gauge("unanswered_seconds", "Time in seconds since the upstream answered anything, or since the oldest request there was sent; 0 while no request is there.",
 			func(s upstream) float64 { return s.Unanswered.Seconds() }),
-		metric.Count("retries_denied_total", "Further attempts at calls to the upstream that its retry budget refused.", func(s upstream) int64 { return s.RetriesDenied }),
+		metric.Count("retries_denied_total", "Retries of calls to the upstream that its retry budget did not allow.", func(s upstream) int64 { return s.RetriesDenied }),
 		metric.Gauges("limit", "Limit of calls to the upstream for all processes of the fleet together, in the unit of the limit.", "limit", func(s upstream, put func(float64, ...string)) {
 			for _, l := range s.Shares {
 				put(l.Whole, l.Limit)
@@ -36,7 +36,7 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 			}
 		}),
 		metric.Gauge("fleet_processes", "Processes that share the limits of the upstream; 0 while this process is alone.", func(s upstream) int { return s.Processes }),
-		metric.Gauge("fleet_partitioned", "1 while this process does not hear the processes that share the limits of the upstream, else 0.", func(s upstream) bool { return s.Partitioned }),
+		metric.Gauge("fleet_partitioned", "1 while this process cannot reach the processes that share the limits of the upstream and keeps its last known share, else 0.", func(s upstream) bool { return s.Partitioned }),
 	)
 
 	type server = outbound.EndpointStats

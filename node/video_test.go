@@ -28,22 +28,12 @@ func TestAClipHasTheScoresOfItsRawFrames(t *testing.T) {
 	}
 	const frames, height, width = 81, 480, 832
 	component := "+reward.reward_functions."
-	cfg, err := config.Load("", []string{
-		"++server.listen=127.0.0.1:0", "++loop.sample_timeout=10m",
+	c := dialNode(t, []string{
+		"++loop.sample_timeout=10m",
 		component + "pair.path=builtin://clipscore", component + "pair.model=" + tiny(t, "tiny-clip"), component + "pair.frames=every:4", component + "pair.timeout=5m",
 		component + "text.path=builtin://ocr", component + "text.no_target=prompt", component + "text.frames=uniform:4", component + "text.timeout=5m",
 		component + "size.path=builtin://jpeg_incompressibility", component + "size.frames=fps:2", component + "size.timeout=5m",
-	}, nil)
-	require.NoError(t, err)
-	n, err := node.New(node.Options{Config: cfg})
-	require.NoError(t, err)
-	require.NoError(t, n.Start(t.Context()))
-	defer n.Stop()
-	addr, err := n.Listen(t.Context())
-	require.NoError(t, err)
-	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr.String(), Run: "videos"})
-	require.NoError(t, err)
-	defer c.Close()
+	})
 
 	file := clip.MP4(t, width, height, frames)
 	raw := clip.Raw(t, file, "mp4")
@@ -70,6 +60,23 @@ func TestAClipHasTheScoresOfItsRawFrames(t *testing.T) {
 	assert.Equal(t, extra[0], extra[1])
 }
 
+// dialNode starts a node with these overrides and connects a client; both end with the test.
+func dialNode(t *testing.T, overrides []string) *client.Client {
+	t.Helper()
+	cfg, err := config.Load("", append(overrides, "++server.listen=127.0.0.1:0"), nil)
+	require.NoError(t, err)
+	n, err := node.New(node.Options{Config: cfg})
+	require.NoError(t, err)
+	require.NoError(t, n.Start(t.Context()))
+	t.Cleanup(n.Stop)
+	addr, err := n.Listen(t.Context())
+	require.NoError(t, err)
+	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr.String(), Run: "videos"})
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
 // Python functions and model classes get the frames that their entry chooses, of files as of raw videos, and sounds as samples.
 func TestPythonGetsTheFramesThatItsEntryChoosesAndSoundsAsSamples(t *testing.T) {
 	t.Parallel()
@@ -93,22 +100,12 @@ class Sound:
         return [{"score": float(s.waveform[0].shape[1]), "rate": s.waveform[1], "frames": len(s.video)} for s in samples]
 `)
 	component := "+reward.reward_functions."
-	cfg, err := config.Load("", []string{
-		"++server.listen=127.0.0.1:0", "++pool.python.interpreter=" + numpyPython(t),
+	c := dialNode(t, []string{
+		"++pool.python.interpreter=" + numpyPython(t),
 		component + "seen.path=" + function, component + "seen.frames=every:4", component + "seen.required=true",
 		component + "heard.path=" + model, component + "heard.name=Sound", component + "heard.frames=first", component + "heard.devices=cpu", component + "heard.required=true",
 		component + "heard.extra_keys={rate: number, frames: number}",
-	}, nil)
-	require.NoError(t, err)
-	n, err := node.New(node.Options{Config: cfg})
-	require.NoError(t, err)
-	require.NoError(t, n.Start(t.Context()))
-	defer n.Stop()
-	addr, err := n.Listen(t.Context())
-	require.NoError(t, err)
-	c, err := client.Dial(t.Context(), client.Config{URL: "ws://" + addr.String(), Run: "frames"})
-	require.NoError(t, err)
-	defer c.Close()
+	})
 	const frames, height, width = 9, 48, 64
 	file := clip.MP4(t, width, height, frames)
 	wav := clip.Make(t, "a.wav", "-f", "lavfi", "-i", "sine=d=1:r=8000")

@@ -1,7 +1,7 @@
-// Package queue is NATS: it brings tickets from gateways to free places over NATS
-// JetStream, in one process or between machines. A gateway's side, Queue, implements
-// loop.Queue and loop.Presence; the side of a process that has workers alone is Member;
-// the Source of each worker implements workers.Source.
+// Package queue carries tickets from gateways to workers with free places over NATS JetStream, in
+// one process or between machines. A gateway's side, Queue, implements loop.Queue and
+// loop.Presence; the side of a process that has workers alone is Member; the Source of each worker
+// implements workers.Source.
 //
 // A process has one way to NATS, its bus: a server inside the process that opens no port
 // (25 MB, no disk), one that listens (Config.Listen), or the addresses of others

@@ -106,10 +106,10 @@ func (k *keeper) want(wanted map[string]bool, w wire.WorkerInfo) {
 	for _, p := range w.Profiles {
 		switch {
 		case !isQueueName(p.Queue):
-			k.f.cfg.Log.Warn("a worker asks for a queue with an invalid name; the worker gets no samples", "worker", w.ID, "reward", p.Name, "queue", p.Queue)
+			k.f.cfg.Log.Warn("a worker requested a queue with an invalid name; the worker gets no samples", "worker", w.ID, "reward", p.Name, "queue", p.Queue)
 		case !k.f.queues.lacks(p.Queue, now):
 		case k.f.queues.full() || len(wanted) > mostQueues:
-			k.f.cfg.Log.Error("workers ask for more queues than a gateway creates; one worker gets no samples", "worker", w.ID, "reward", p.Name, "most", mostQueues)
+			k.f.cfg.Log.Error("workers requested more queues than a gateway creates; this worker gets no samples of the reward", "worker", w.ID, "reward", p.Name, "most", mostQueues)
 			return
 		default:
 			wanted[p.Queue] = true
@@ -133,7 +133,7 @@ func (k *keeper) make(ctx context.Context, wanted map[string]bool) bool {
 			continue
 		}
 		if err := k.f.ensure(ctx, queue); err != nil {
-			log.WarnContext(ctx, "tickets of a queue cannot be delivered; retrying", "queue", queue, "error", err)
+			log.WarnContext(ctx, "tickets (one for each waiting sample) cannot be delivered to workers of a queue; retrying", "queue", queue, "error", err)
 			return false
 		}
 		delete(wanted, queue)

@@ -1,6 +1,5 @@
-// Package rewards owns the vocabulary of the project: what a Sample is, how a
-// Scorer turns it into a Score, and how a Manager makes one reward of several
-// components.
+// Package rewards defines the vocabulary of the project: what a Sample is, how a Scorer turns it
+// into a Score, and how a Manager combines several components into one reward.
 //
 // The life of a reward, in the order a reader meets it:
 //

@@ -58,7 +58,8 @@ func (m *Manager) unprepared(err error) Result {
 	}
 	r := m.describe(components)
 	r.Outcome = Failed
-	r.Errors = []ComponentError{{Class: ClassOf(err), Message: tell(m.cfg.Redact, MessageOf(err)), Attempts: 1}}
+	blame, permanent := BlameOf(err)
+	r.Errors = []ComponentError{{Class: ClassOf(err), Message: tell(m.cfg.Redact, MessageOf(err)), Blame: blame, Permanent: permanent, Attempts: 1}}
 	return r
 }
 

@@ -105,14 +105,19 @@ func TestASampleIsPreparedBeforeItsScorersSeeIt(t *testing.T) {
 func TestASampleWhosePreparationFailsIsNotScored(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		prepare rewards.PreparerFunc
-		class   rewards.Class
+		prepare   rewards.PreparerFunc
+		class     rewards.Class
+		blame     rewards.Blame
+		permanent bool
 	}{
 		"an error": {func(context.Context, *rewards.Sample) (*rewards.Sample, error) {
 			return nil, fmt.Errorf("%w: the database is away", rewards.Unavailable)
-		}, rewards.Unavailable},
-		"no class": {func(context.Context, *rewards.Sample) (*rewards.Sample, error) { return nil, errors.New("why not") }, rewards.Internal},
-		"a panic":  {func(context.Context, *rewards.Sample) (*rewards.Sample, error) { panic("at the disco") }, rewards.Panicked},
+		}, rewards.Unavailable, rewards.BlameDependency, false},
+		"a worker that lacks the tool": {func(context.Context, *rewards.Sample) (*rewards.Sample, error) {
+			return nil, rewards.Permanent(rewards.BlameWorker, fmt.Errorf("%w: no program sqlite3", rewards.Internal))
+		}, rewards.Internal, rewards.BlameWorker, true},
+		"no class": {func(context.Context, *rewards.Sample) (*rewards.Sample, error) { return nil, errors.New("why not") }, rewards.Internal, rewards.BlameReward, false},
+		"a panic":  {func(context.Context, *rewards.Sample) (*rewards.Sample, error) { panic("at the disco") }, rewards.Panicked, rewards.BlameReward, false},
 	} {
 		called := false
 		m := newManager(t, rewards.ManagerConfig{Prepare: c.prepare, Components: []rewards.Component{component("a", rewards.ScorerFunc(
@@ -123,6 +128,8 @@ func TestASampleWhosePreparationFailsIsNotScored(t *testing.T) {
 		r := score(t, m, alone)
 		require.Equal(t, rewards.Failed, r.Outcome, name)
 		require.Equal(t, c.class, r.Class(), name)
+		require.Equal(t, c.blame, r.Errors[0].Blame, name)
+		require.Equal(t, c.permanent, r.Errors[0].Permanent, name)
 		require.Contains(t, r.Extra, "reward/a", "the columns are there all the same")
 		require.False(t, called, name)
 	}

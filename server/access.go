@@ -30,7 +30,7 @@ type metrics struct {
 
 func newMetrics(s *Server, reg prometheus.Registerer) *metrics {
 	set := metric.For(reg, "http")
-	set.Gauge("body_bytes", "Bytes of memory that are booked for the bodies of HTTP requests.", func() float64 { return float64(s.bodies.inUse()) })
+	set.Gauge("body_bytes", "Bytes of memory that are reserved for the bodies of HTTP requests in progress.", func() float64 { return float64(s.bodies.inUse()) })
 	set.Gauge("requests_in_flight", "HTTP requests that wait for scores.", func() float64 { return float64(s.admission.count()) })
 	set.Gauge("connections", "Connections on which clients speak HTTP.", func() float64 { return float64(s.conns.Load()) })
 	set.Gauge("streams", "Websockets of clients that are open.", func() float64 { return float64(s.streams.count()) })
@@ -41,7 +41,7 @@ func newMetrics(s *Server, reg prometheus.Registerer) *metrics {
 			prometheus.ExponentialBuckets(0.001, 2, 18), metric.By("route")),
 		handshakes: set.Counter("tls_failures_total", "Connections that did not speak TLS or showed no certificate that is trusted."),
 		panics:     set.Counter("panics_total", "Panics of the handlers of HTTP requests."),
-		joined:     set.Counter("joined_requests_total", "HTTP requests that were answered by the scoring of another request with the same body."),
+		joined:     set.Counter("joined_requests_total", "HTTP requests that shared the result of an unfinished request with the same body, instead of being scored again."),
 	}
 }
 

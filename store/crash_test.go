@@ -27,7 +27,7 @@ func crash(t *testing.T, path string, rows int) (lost func(log string) int) {
 	cmd.Env = append(os.Environ(), crashPath+"="+path, crashRows+"="+strconv.Itoa(rows))
 	out, err := cmd.CombinedOutput()
 	require.ErrorContains(t, err, "killed", "%s", out)
-	said := regexp.MustCompile(`the store lacks results" results=(\d+)`)
+	said := regexp.MustCompile(`the store lacks results[^"]*" results=(\d+)`)
 	return func(log string) int {
 		m := said.FindStringSubmatch(log)
 		if m == nil {

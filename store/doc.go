@@ -1,4 +1,4 @@
-// Package store keeps every final result with its sample in an SQLite file, so that a training run can be looked at,
+// Package store keeps every final result with its sample in an SQLite file, so that a training run can be inspected,
 // exported and scored again after it has ended.
 //
 //	s, err := store.Open(cfg, store.Options{Path: "8080.db"})

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"image"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/distribution"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -250,48 +250,5 @@ func rankCorrelation(rows []*Row, a, b func(*Row) *float64) (rho float64, n int)
 			xs, ys = append(xs, *x), append(ys, *y)
 		}
 	}
-	return Spearman(xs, ys), len(xs)
-}
-
-// Spearman is the rank correlation of two columns of equal length; NaN where one does not vary.
-func Spearman(xs, ys []float64) float64 { return Pearson(ranksOf(xs), ranksOf(ys)) }
-
-// Pearson is the correlation of two columns of equal length; NaN where one does not vary.
-func Pearson(xs, ys []float64) float64 {
-	n := float64(len(xs))
-	var mx, my float64
-	for i := range xs {
-		mx += xs[i] / n
-		my += ys[i] / n
-	}
-	var xx, yy, xy float64
-	for i := range xs {
-		dx, dy := xs[i]-mx, ys[i]-my
-		xx, yy, xy = xx+dx*dx, yy+dy*dy, xy+dx*dy
-	}
-	if xx == 0 || yy == 0 {
-		return math.NaN()
-	}
-	return xy / math.Sqrt(xx*yy)
-}
-
-// ranksOf are the ranks of values from 1; equal ones have their mean.
-func ranksOf(values []float64) []float64 {
-	order := make([]int, len(values))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
-	ranks := make([]float64, len(values))
-	for i := 0; i < len(order); {
-		j := i
-		for j < len(order) && values[order[j]] == values[order[i]] {
-			j++
-		}
-		for _, at := range order[i:j] {
-			ranks[at] = float64(i+j+1) / 2
-		}
-		i = j
-	}
-	return ranks
+	return distribution.Spearman(xs, ys), len(xs)
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rewardloop/rewardloop/internal/distribution"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -301,14 +302,16 @@ const histogramBins = 30
 // Histograms returns those of a selection: of the reward, and of each component by its key.
 func (r *Reader) Histograms(ctx context.Context, q Query) (map[string]*Histogram, error) {
 	q.Limit = groupRows
-	values, failed := map[string][]float64{"reward": nil}, map[string]int{}
+	values, failed := map[string]*distribution.Column{"reward": {}}, map[string]int{}
 	add := func(name string, v *float64) {
+		if values[name] == nil {
+			values[name] = &distribution.Column{}
+		}
 		if v == nil {
 			failed[name]++
-			values[name] = slices.Clip(values[name])
 			return
 		}
-		values[name] = append(values[name], *v)
+		values[name].Add(*v)
 	}
 	for row, err := range r.Each(ctx, q) {
 		if err != nil {
@@ -323,24 +326,8 @@ func (r *Reader) Histograms(ctx context.Context, q Query) (map[string]*Histogram
 		}
 	}
 	out := map[string]*Histogram{}
-	for name, list := range values {
-		out[name] = histogramOf(list, failed[name])
+	for name, c := range values {
+		out[name] = &Histogram{Lo: c.Min(), Hi: c.Max(), Counts: c.Bins(histogramBins), N: c.Count(), Failed: failed[name]}
 	}
 	return out, nil
-}
-
-func histogramOf(values []float64, failed int) *Histogram {
-	h := &Histogram{Counts: make([]int, histogramBins), N: len(values), Failed: failed}
-	if len(values) == 0 {
-		return h
-	}
-	h.Lo, h.Hi = slices.Min(values), slices.Max(values)
-	for _, v := range values {
-		bin := 0
-		if h.Hi > h.Lo {
-			bin = min(int((v/2-h.Lo/2)/(h.Hi/2-h.Lo/2)*histogramBins), histogramBins-1) // halves: the whole may be more than a float64 has
-		}
-		h.Counts[bin]++
-	}
-	return h
 }

@@ -237,7 +237,7 @@ func (s *Store) register(reg prometheus.Registerer) {
 	m := metric.For(reg, "store")
 	s.metrics = storeMetrics{
 		written: m.Counter("results_written_total", "Results that were written into the store's file."),
-		lost:    m.Counter("results_lost_total", "Results that an earlier process had taken for the store and not written when it ended."),
+		lost:    m.Counter("results_lost_total", "Results that a previous process had queued for the store and not written before it ended; trainers did get these results."),
 		dropped: m.Counters("dropped_total", "Results, payloads and pictures that the store left out because its queue was full or its disk failed, by what they are.",
 			metric.By("what", "result", "payload", "picture")),
 		thumbnails: m.Counters("thumbnails_total", "Pictures and videos of which a thumbnail was made or could not be made, by outcome.", metric.By("outcome", "made", "failed")),

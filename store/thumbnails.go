@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rewardloop/rewardloop/media"
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
@@ -278,7 +279,7 @@ func stripOf(px *rewards.Pixels) *image.RGBA {
 	if px.Count > 1 {
 		side, shown = stripSide, spread(px.Count)
 	}
-	width, height := fit(px.Width, px.Height, side)
+	width, height := media.Fit(px.Width, px.Height, side)
 	strip := image.NewRGBA(image.Rect(0, 0, width*len(shown), height))
 	for k, f := range shown {
 		shrink(strip, image.Rect(k*width, 0, (k+1)*width, height), px.Frame(f), px.Width, px.Height)
@@ -305,13 +306,4 @@ func shrink(out *image.RGBA, at image.Rectangle, rgb []byte, width, height int) 
 			to[0], to[1], to[2], to[3] = byte((r+n/2)/n), byte((g+n/2)/n), byte((b+n/2)/n), 255 //nolint:gosec // means of bytes
 		}
 	}
-}
-
-// fit is a size with the same proportions whose longer side is no longer than most.
-func fit(width, height, most int) (w, h int) {
-	longer := max(width, height)
-	if longer <= most {
-		return width, height
-	}
-	return max(1, width*most/longer), max(1, height*most/longer)
 }

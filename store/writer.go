@@ -224,7 +224,7 @@ func (s *Store) recovered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fault != nil {
-		s.log.Info("the store writes results again", "file", s.path, "left_out", s.dropped)
+		s.log.Info("the store has resumed writing results", "file", s.path, "left_out", s.dropped)
 		s.fault = nil
 	}
 }

@@ -1,5 +1,5 @@
-// Package web holds the status page: what web/src builds to, embedded into the program. Its
-// script asks the server for everything that it shows, so that nothing here is secret.
+// Package web embeds the status page, which is built from web/src. Its script asks the server for
+// everything that it shows, so that nothing here is secret.
 //
 // `make web` builds dist anew; `make test-web` fails where it is not what the source builds to.
 package web

@@ -1,6 +1,5 @@
-// Package wire is what crosses between a client, the gateway and a worker: the
-// binary frame that carries one sample, and the control messages around it.
-// docs/wire.md is the specification; this package is its Go reader and writer.
+// Package wire defines the messages between clients, gateway and workers: the binary frame of a
+// sample, and the control messages.
 //
 // The life of a frame:
 //

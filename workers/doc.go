@@ -1,6 +1,5 @@
-// Package workers scores samples: a Worker takes tickets for its free places, claims
-// each payload, runs the reward's manager on it, hands the result over and only
-// then lets the lease go.
+// Package workers scores samples: a Worker takes tickets for its free places, claims each payload,
+// runs the reward's manager, returns the result and then releases the lease.
 //
 // The life of a sample on a worker is one goroutine, job.score, read from top to
 // bottom: claim, run, hand over, wait for scorers that overran, free the place.

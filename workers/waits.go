@@ -94,9 +94,9 @@ func (w *Worker) tell(b *bay, was, is string, d rewards.Dependency) {
 	switch {
 	case w.cfg.Index > 0:
 	case was == "" && is != "":
-		w.log.Warn("a dependency is down; samples of the profile wait in the gateway", "worker", w.cfg.ID, "reward", b.name, "dependency", d.Name, "error", d.Last)
+		w.log.Warn("a dependency is down; samples of the reward wait in the gateway", "worker", w.cfg.ID, "reward", b.name, "dependency", d.Name, "error", d.Last)
 	case was != "" && is == "":
-		w.log.Info("the profile takes samples again", "worker", w.cfg.ID, "reward", b.name)
+		w.log.Info("the worker takes samples of a reward again", "worker", w.cfg.ID, "reward", b.name)
 	}
 }
 

@@ -88,7 +88,7 @@ func TestAProfileWhoseEngineIsDownIsAnnouncedAtOnceAndTakesNothing(t *testing.T)
 			require.Equal(t, 4, f.said().Capacity)
 			require.Empty(t, f.said().Waits)
 		}
-		require.Equal(t, 1, strings.Count(log.String(), "takes samples again"))
+		require.Equal(t, 1, strings.Count(log.String(), "takes samples of a reward again"))
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rewardloop/rewardloop/rewards/ocr"
 	"github.com/rewardloop/rewardloop/rewards/ocr/tesseract"
 )
 
@@ -56,7 +57,7 @@ func TestAMachineThatRunsTheseTestsPassesTheDoctorAndReadsWithPPOCRWhereItIsHere
 	if checks["onnx runtime"].State == stateOK && checks["models"].State == stateOK {
 		require.Contains(t, checks["onnx runtime"].Detail, "CPUExecutionProvider")
 		require.Contains(t, checks["reading"].Detail, "PP-OCR")
-		require.Contains(t, checks["reading"].Detail, `read "`+canary+`"`)
+		require.Contains(t, checks["reading"].Detail, `read "`+ocr.CanaryText+`"`)
 	}
 }
 
@@ -67,7 +68,7 @@ func TestTheDoctorReadsAPictureThroughARealChild(t *testing.T) {
 		"reward.custom_reward_function.path=builtin://ocr", "+reward.custom_reward_function.reward_kwargs.reader=tesseract")
 	require.Equal(t, exitOK, got.code, got.stdout)
 	require.True(t, checks["tesseract"].Required)
-	require.Contains(t, checks["reading"].Detail, `read "`+canary+`"`)
+	require.Contains(t, checks["reading"].Detail, `read "`+ocr.CanaryText+`"`)
 	if len(tesseract.Kinds()) > 0 {
 		require.Contains(t, checks["reading"].Detail, "OMP_THREAD_LIMIT=1 in the child")
 	}

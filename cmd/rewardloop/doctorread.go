@@ -4,18 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"image"
-	"image/color"
-	"image/draw"
 	"os"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/image/font"
-	"golang.org/x/image/font/gofont/goregular"
-	"golang.org/x/image/font/opentype"
-	"golang.org/x/image/math/fixed"
 
 	"github.com/rewardloop/rewardloop/models"
 	"github.com/rewardloop/rewardloop/node"
@@ -159,7 +151,7 @@ func (x *exam) reading(ctx context.Context, o ocr.ReaderOptions) check {
 		}
 	}
 	started := time.Since(begun)
-	px, err := written(canary)
+	px, err := ocr.Canary()
 	if err != nil {
 		return fail(err)
 	}
@@ -175,9 +167,9 @@ func (x *exam) reading(ctx context.Context, o ocr.ReaderOptions) check {
 		latin = strings.Contains(x.cfg.Pool.Tesseract.Language, "eng") // other languages' data need not know its letters
 		c.Detail += "; " + threadLimit(readers.Children()["tesseract"].PIDs)
 	}
-	if latin && strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(canary, " ", "") {
+	if latin && strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(ocr.CanaryText, " ", "") {
 		c.State = stateWarn
-		c.Advice = fmt.Sprintf("the reader read %q from the known picture: check the reader's settings", canary)
+		c.Advice = fmt.Sprintf("the known picture contains %q, but the reader read another text: check the reader's settings", ocr.CanaryText)
 	} else if choice.Instead != nil {
 		c.State = stateWarn
 		c.Advice = "reader: auto took Tesseract, which makes more mistakes on pictures than PP-OCR: " + choice.Instead.Error()
@@ -203,29 +195,4 @@ func threadLimit(pids []int) string {
 		}
 	}
 	return name + "=1 in the child"
-}
-
-// canary is what the picture says that is read.
-const canary = "REWARD 42"
-
-// written draws black text on white.
-func written(text string) (*rewards.Pixels, error) {
-	parsed, err := opentype.Parse(goregular.TTF)
-	if err != nil {
-		return nil, fmt.Errorf("the font: %w", err)
-	}
-	face, err := opentype.NewFace(parsed, &opentype.FaceOptions{Size: 48, DPI: 72, Hinting: font.HintingFull})
-	if err != nil {
-		return nil, fmt.Errorf("the font: %w", err)
-	}
-	defer face.Close()
-	img := image.NewGray(image.Rect(0, 0, 384, 128))
-	draw.Draw(img, img.Bounds(), image.White, image.Point{}, draw.Src)
-	d := font.Drawer{Dst: img, Src: image.NewUniform(color.Black), Face: face, Dot: fixed.P(56, 80)}
-	d.DrawString(text)
-	px := &rewards.Pixels{Width: 384, Height: 128, Count: 1}
-	for _, v := range img.Pix {
-		px.RGB = append(px.RGB, v, v, v)
-	}
-	return px, nil
 }

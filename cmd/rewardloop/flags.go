@@ -150,7 +150,7 @@ func untilClosed(ctx context.Context, stdin io.Reader, log *slog.Logger) (contex
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // and not Ignore, which children would inherit
 	go func() {                                             // ends with standard input, or with the process
 		_, _ = io.Copy(io.Discard, stdin) // whatever ends it: nobody is there any more
-		log.WarnContext(ctx, "standard input was closed, because the program that started this process ended")
+		log.WarnContext(ctx, "the program that started this process ended and closed standard input; this process stops")
 		cut()
 	}()
 	return ctx, cut

@@ -95,7 +95,7 @@ func TestAStoreOnAFullDiskCostsNoResultAndComesBack(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(p.stderr.String(), said))
 	assert.Positive(t, metric(t, addr, `rewardloop_store_writes_failed_total{reason="full"}`), p.stderr)
 	require.NoError(t, os.Remove(others))
-	p.stderr.await(t, "the store writes results again")
+	p.stderr.await(t, "the store has resumed writing results")
 	rows := keptRows(t, file)
 	scoreTexts(t, c, "after", 20)
 	require.Eventually(t, func() bool { return keptRows(t, file) > rows || metric(t, addr, "rewardloop_store_queue_results") > 0 }, 30*time.Second, 20*time.Millisecond)

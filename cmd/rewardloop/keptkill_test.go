@@ -96,7 +96,7 @@ func keptThroughKills(t *testing.T, kills int) {
 			}
 		})
 	}
-	said := regexp.MustCompile(`the store lacks results" results=(\d+)`)
+	said := regexp.MustCompile(`the store lacks results[^"]*" results=(\d+)`)
 	lost, begin, without := 0, 0, 0
 	stored := map[string]bool{}
 	for k := 1; k <= kills; k++ {

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rewardloop/rewardloop/client"
+	"github.com/rewardloop/rewardloop/internal/distribution"
 	"github.com/rewardloop/rewardloop/node"
 	"github.com/rewardloop/rewardloop/rewards"
 	"github.com/rewardloop/rewardloop/store"
@@ -485,7 +486,7 @@ func (x *replaying) report(w io.Writer) {
 	}
 	if len(both) > 1 {
 		pairs, turned := turns(both)
-		fmt.Fprintf(w, "correlation %s, of ranks %s; %d of %d pairs within prompt groups changed their order\n", showR(store.Pearson(olds, news)), showR(store.Spearman(olds, news)), turned, pairs)
+		fmt.Fprintf(w, "correlation %s, of ranks %s; %d of %d pairs within prompt groups changed their order\n", showR(distribution.Pearson(olds, news)), showR(distribution.Spearman(olds, news)), turned, pairs)
 		x.components(w)
 	}
 	x.movers(w, both)
@@ -537,7 +538,7 @@ func (x *replaying) components(w io.Writer) {
 				olds, news = append(olds, *a), append(news, *b)
 			}
 		}
-		fmt.Fprintf(w, "  %s: correlation %s, of ranks %s over %s\n", name, showR(store.Pearson(olds, news)), showR(store.Spearman(olds, news)), rewards.Count(len(olds), "sample"))
+		fmt.Fprintf(w, "  %s: correlation %s, of ranks %s over %s\n", name, showR(distribution.Pearson(olds, news)), showR(distribution.Spearman(olds, news)), rewards.Count(len(olds), "sample"))
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package keys describes the keys of a configuration beside the fields that they set.
+// Package keys declares the keys of a configuration next to the fields that they set.
 //
 // A package with settings has a struct for them, Config by custom, and a method Keys that says
 // of each field which key of the configuration file sets it, in one line: the field, the key,

@@ -1,5 +1,5 @@
-// Package bundle packs files into parts small enough for places that refuse large ones, and
-// joins and checks them again where nothing is installed.
+// Package bundle packs files into parts of limited size, and joins and checks the parts on a
+// machine where nothing is installed.
 //
 // A bundle is a folder: bundle.json (the manifest) and parts NAME.000, NAME.001 and so on. The
 // contents of the files stand one behind the other in one zstd stream with a window of 128 MiB,

@@ -1,5 +1,5 @@
-// Package chat asks engines that speak OpenAI's chat completions (vLLM, SGLang and
-// hosted ones), with text and pictures.
+// Package chat sends text and pictures to engines with OpenAI's chat completions API (vLLM, SGLang,
+// hosted services).
 //
 // The life of a question: Chat checks the Request and digests it: model,
 // parameters, text and the bytes of the pictures. An answer that is remembered

@@ -1,7 +1,6 @@
-// Package cpu shares the CPUs of the process among what scorers compute in Go: as many
-// computations run at a time as there are CPUs, and the tenants take turns by weight. A flood
-// of one tenant's texts then delays another's by the computations that run, not by those that
-// wait.
+// Package cpu limits the computations of scorers in Go to the number of CPUs, and shares the CPUs
+// among tenants by weight. A flood of one tenant's texts then delays another's by the computations
+// that run, not by those that wait.
 package cpu
 
 import (

@@ -1,8 +1,9 @@
-// Package distribution says how numbers are spread: mean, quantiles, bins, and how two columns
-// go together, in memory that does not grow with how many there are.
+// Package distribution computes mean, quantiles, histograms and correlations of columns of numbers
+// in bounded memory.
 package distribution
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -140,4 +141,40 @@ func (c *Correlation) Pearson() (r float64, ok bool) {
 		return 0, false
 	}
 	return min(max(r, -1), 1), true
+}
+
+// Pearson is the correlation of two columns of equal length from -1 to 1; NaN where there is none.
+func Pearson(xs, ys []float64) float64 {
+	var c Correlation
+	for i := range xs {
+		c.Add(xs[i], ys[i])
+	}
+	if r, ok := c.Pearson(); ok {
+		return r
+	}
+	return math.NaN()
+}
+
+// Spearman is the correlation of the ranks of two columns of equal length; NaN where there is none.
+func Spearman(xs, ys []float64) float64 { return Pearson(ranksOf(xs), ranksOf(ys)) }
+
+// ranksOf are the ranks of values from 1; equal ones have their mean.
+func ranksOf(values []float64) []float64 {
+	order := make([]int, len(values))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(values[a], values[b]) })
+	ranks := make([]float64, len(values))
+	for i := 0; i < len(order); {
+		j := i
+		for j < len(order) && values[order[j]] == values[order[i]] {
+			j++
+		}
+		for _, at := range order[i:j] {
+			ranks[at] = float64(i+j+1) / 2
+		}
+		i = j
+	}
+	return ranks
 }

@@ -81,3 +81,11 @@ func TestCorrelationIsPearsonsAndAbsentWhereAColumnIsFlat(t *testing.T) {
 	_, ok = flat.Pearson()
 	require.False(t, ok)
 }
+
+func TestSpearmanIsTheCorrelationOfRanksAndAbsentWhereAColumnIsFlat(t *testing.T) {
+	t.Parallel()
+	require.InDelta(t, 1, distribution.Spearman([]float64{1, 2, 3, 4}, []float64{1, 10, 100, 1e9}), 1e-12)
+	require.InDelta(t, 0.9486832981, distribution.Spearman([]float64{1, 2, 2, 3}, []float64{1, 2, 3, 4}), 1e-9) // scipy.stats.spearmanr; equal values share a rank
+	require.True(t, math.IsNaN(distribution.Spearman([]float64{1, 1, 1}, []float64{1, 2, 3})))
+	require.True(t, math.IsNaN(distribution.Pearson(nil, nil)))
+}

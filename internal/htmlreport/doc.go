@@ -1,6 +1,6 @@
-// Package htmlreport writes a report of scored samples as one HTML file: how the reward is
-// spread, the best and the worst samples with their pictures, what failed and why, the
-// components, and, where they are given, prompt groups and the tracks of a step.
+// Package htmlreport writes a report of scored samples as one HTML file: distribution of the
+// reward, best and worst samples with pictures, failures, components and, where they are given,
+// prompt groups and the trace of the step.
 //
 // The file asks nobody for anything: it has no script, styles and pictures are inside of it, and
 // its policy (Content-Security-Policy) forbids the browser to load anything else. It can be sent

@@ -107,16 +107,8 @@ func thumbnail(ctx context.Context, decoder rewards.Decoder, m *rewards.Media, s
 
 // small is a frame of which no side is longer than side, as a JPEG file.
 func small(p *rewards.Pixels, frame, side int) ([]byte, error) {
-	width, height := fit(p.Width, p.Height, side)
+	width, height := media.Fit(p.Width, p.Height, side)
 	return media.EncodeJPEG(media.Resize(&rewards.Pixels{Width: p.Width, Height: p.Height, Count: 1, RGB: p.Frame(frame)}, width, height, media.Lanczos), 0, quality)
-}
-
-// fit is the size of a picture in a square, as wide as it is high in proportion.
-func fit(width, height, side int) (w, h int) {
-	if long := max(width, height); long > side {
-		return max(1, width*side/long), max(1, height*side/long)
-	}
-	return width, height
 }
 
 // jpegURL is a JPEG file inside of the page. It is made of pixels here, so that it is one.

@@ -1,5 +1,5 @@
-// Package imageproc makes of a picture what a vision model takes, as the Python image
-// processors of Hugging Face and open_clip do, to the byte.
+// Package imageproc turns a picture into the input of a vision model, byte for byte as the Python
+// image processors of Hugging Face and open_clip do.
 //
 // The life of a picture: a scorer has the frames of a sample as [rewards.Pixels] and, from
 // a model's folder, how the model wants them. For the CLIP family that is a [Recipe], read

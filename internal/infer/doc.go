@@ -1,7 +1,5 @@
-// Package infer is the language that scorers, the pool and the runtime speak
-// about models: tensors, one item for a model, a batch of them, what a model
-// says about itself, and the ways in which running it can fail. It holds types
-// only.
+// Package infer defines the interface between scorers, the pool and the runtime of models: tensors,
+// items and batches, descriptions of models, and errors of inference. It holds types only.
 //
 // The life of an item: a scorer makes a [Request] of tensors without a batch
 // axis and calls the one-method interface it declares itself; the pool puts

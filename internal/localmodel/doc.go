@@ -1,5 +1,5 @@
-// Package localmodel is what scorers that run models here share, whatever the models
-// are: rewards/preference, rewards/vlm and rewards/ocr/ppocr.
+// Package localmodel has what all scorers with models in this process share: rewards/preference,
+// rewards/vlm and rewards/ocr/ppocr.
 //
 // A scorer's work with its model goes through four hands:
 //

@@ -1,5 +1,4 @@
-// Package memory says how much memory the machine has, and how much of it this process may
-// have by its control group.
+// Package memory returns the memory of the machine and the limit of this process's control group.
 package memory
 
 // unknown is what a process is taken to have where nobody says.

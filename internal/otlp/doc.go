@@ -1,4 +1,4 @@
-// Package otlp hands spans to a collector of OpenTelemetry, by OTLP over HTTP.
+// Package otlp exports spans to an OpenTelemetry collector by OTLP over HTTP.
 //
 // The life of a span: whatever makes it gives it to the sink of the Tracer, which puts it into a queue of 8,192 places
 // and never blocks; a span that finds no place is counted and gone. One goroutine makes batches of up to 512, once a second

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -63,6 +64,9 @@ type attempt struct {
 // sends header and body with one system call, where both fit into its buffer of 4 KiB, and
 // of the caller's, which may have to be let go of in between, with two.
 const smallBody = 3 << 10
+
+// mostAnswer bounds the body of an answer to a call that names no bound of its own.
+const mostAnswer = 8 << 20
 
 func (a *attempt) request(e *endpoint, p *payload) (*http.Request, error) {
 	target, err := e.target(a.call.Path)
@@ -249,10 +253,7 @@ func (a *attempt) answer(resp *http.Response, e *endpoint) (*Answer, *failure) {
 		f.text = fmt.Sprintf("%s answered with Content-Encoding %q, want no encoding", a.at, resp.Header.Get("Content-Encoding"))
 		return nil, f
 	}
-	most := a.call.MaxBytes
-	if most <= 0 {
-		most = a.g.cfg.MaxBytes
-	}
+	most := cmp.Or(max(a.call.MaxBytes, 0), mostAnswer)
 	body, err := readBody(resp.Body, resp.ContentLength, most)
 	switch {
 	case errors.Is(err, errTooLong):

@@ -120,14 +120,14 @@ func TestTheBlameForACallToAServiceIsByTheTable(t *testing.T) {
 		},
 		{event: "an answer that is no HTTP", serve: raw("220 smtp.example.com ESMTP\r\n", false), class: rewards.Unavailable, blame: dependency},
 		{event: "an answer that is no JSON", serve: status(200, "<html>"), class: rewards.Unavailable, blame: dependency},
-		{event: "an answer beyond its bound", serve: status(200, strings.Repeat("x", 1000)), class: rewards.Internal, blame: dependency},
+		{event: "an answer beyond its bound", serve: status(200, strings.Repeat("x", 8<<20+1)), class: rewards.Internal, blame: dependency},
 		{event: "no score in an answer", serve: status(200, `{}`), class: rewards.InvalidScore, blame: reward},
 		{event: "the engine hangs past the component's timeout", serve: hang, timeout: 100 * time.Millisecond, class: rewards.Timeout, blame: dependency},
 		{event: "a body that drips past the component's timeout", serve: drip, timeout: 100 * time.Millisecond, class: rewards.Timeout, blame: dependency},
 	} {
 		t.Run(tt.event, func(t *testing.T) {
 			t.Parallel()
-			g := served(t, outbound.UpstreamConfig{MaxBytes: 500, BreakAfter: 100}, tt.serve)
+			g := served(t, outbound.UpstreamConfig{BreakAfter: 100}, tt.serve)
 			f := failure(t.Context(), t, g, tt.timeout, isScore)
 			assert.Equal(t, tt.class, f.Class, f.Message)
 			assert.Equal(t, tt.blame, f.Blame, f.Message)

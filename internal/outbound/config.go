@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -41,8 +42,6 @@ type UpstreamConfig struct {
 	// of calls that comes once a step the opening of as many connections. An idle
 	// connection costs some 15 KB.
 	IdleTimeout time.Duration
-	// MaxBytes bounds an answer's body; default 8 MiB.
-	MaxBytes int64
 	// BackoffMin and BackoffMax bound the pause before an attempt: a random part of
 	// BackoffMin, then of twice as much, up to BackoffMax; default 0.5 s and 30 s.
 	BackoffMin, BackoffMax time.Duration
@@ -67,9 +66,9 @@ type UpstreamConfig struct {
 // Keys implements keys.Described: how the servers of an engine are asked.
 func (c *UpstreamConfig) Keys(k *keys.Set) {
 	k.Text(&c.KeyFile, "key_file", "", "File with the key that is sent as Authorization: Bearer. The file is read again when a server answers 401.")
-	k.Int(&c.Concurrency, "concurrency", 256, "Most requests in flight, over all servers and all processes together.").Between(1, 65536)
-	k.Float(&c.RPM, "requests_per_minute", 0, "Most requests in a minute, retries included. 0: no limit.")
-	k.Float(&c.TPM, "tokens_per_minute", 0, "Most tokens in a minute, sent and requested. 0: no limit.")
+	k.Int(&c.Concurrency, "concurrency", 256, "Maximum requests in flight, over all servers and all processes together.").Between(1, 65536)
+	k.Float(&c.RPM, "requests_per_minute", 0, "Maximum requests per minute, retries included. 0: no limit.")
+	k.Float(&c.TPM, "tokens_per_minute", 0, "Maximum tokens per minute, sent and requested. 0: no limit.")
 	k.Duration(&c.Timeout, "timeout", 2*time.Minute, "Time limit for one request. The component's timeout limits all requests of a sample together.").Between(time.Millisecond, 24*time.Hour)
 	k.Int(&c.Attempts, "attempts", 3, "Number of times that a request is sent when it fails with a transient error.").Between(1, 20)
 }
@@ -85,7 +84,6 @@ func (c UpstreamConfig) WithDefaults() UpstreamConfig {
 	keys.Fill(&c)
 	def(&c.MaxWaiting, min(max(16_384, 64*c.Concurrency), 1<<20))
 	def(&c.IdleTimeout, 4*time.Second)
-	def(&c.MaxBytes, 8<<20)
 	def(&c.BackoffMin, 500*time.Millisecond)
 	def(&c.BackoffMax, max(30*time.Second, c.BackoffMin))
 	def(&c.RetryAfterMax, 30*time.Second)
@@ -133,7 +131,6 @@ func (c UpstreamConfig) Validate() error {
 	bad(c.KeyFile != "" && user, "a key file and a user in a URL; only one can be sent")
 	bad(c.MaxWaiting < 1 || c.MaxWaiting > 1<<20, "max waiting of %d, want 1 to 1048576", c.MaxWaiting)
 	bad(c.IdleTimeout < 0 || c.IdleTimeout > time.Hour, "idle timeout of %v, want up to 1h", c.IdleTimeout)
-	bad(c.MaxBytes < 1 || c.MaxBytes > 1<<30, "max bytes of %d, want 1 to 1073741824", c.MaxBytes)
 	// Longer pauses would only overflow the sums that are made of them.
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin || c.BackoffMax > 24*time.Hour, "backoff from %v to %v, want 0 to 24h, the shorter first", c.BackoffMin, c.BackoffMax)
 	bad(c.RetryAfterMax < 0 || c.RetryAfterMax > 24*time.Hour, "retry-after of at most %v, want up to 24h", c.RetryAfterMax)
@@ -178,17 +175,20 @@ func sameURL(u *url.URL) string {
 	return c.String()
 }
 
-// differs says what keeps two configurations from being one upstream. The name may
-// differ: it is the first one's.
+// keyOf are the keys that set the limits that upstreams of the same endpoints share.
+var keyOf = map[string]string{"Concurrency": "concurrency", "RPM": "requests_per_minute", "TPM": "tokens_per_minute", "Timeout": "timeout", "Attempts": "attempts"}
+
+// differs says what keeps two configurations from being one upstream. The name and the
+// health path may differ: the first one's are used.
 func (c UpstreamConfig) differs(other UpstreamConfig) error {
 	a, b := reflect.ValueOf(c), reflect.ValueOf(other)
 	var what []string
 	for i := range a.NumField() {
 		switch name := a.Type().Field(i).Name; name {
-		case "Name", "URLs", "KeyFile":
+		case "Name", "URLs", "KeyFile", "HealthPath":
 		default:
 			if x, y := a.Field(i).Interface(), b.Field(i).Interface(); x != y {
-				what = append(what, fmt.Sprintf("%s (%v there, %v here)", name, x, y))
+				what = append(what, fmt.Sprintf("%s (%v there, %v here)", cmp.Or(keyOf[name], name), x, y))
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package outbound is everything that leaves the process by HTTP: chat endpoints,
-// HTTP scorers, sandboxes, the engines behind the reward router.
+// Package outbound sends all HTTP requests of the process: to chat endpoints, HTTP scorers,
+// sandboxes and the engines behind the reward router.
 //
 // The life of a call:
 //

@@ -257,7 +257,7 @@ type Call struct {
 	// Tokens is what the call is booked with in the upstream's tokens per minute, an
 	// estimate; Spent corrects it. 0: the upstream has no such limit, or nobody knows.
 	Tokens int
-	// MaxBytes bounds the answer's body; 0: the upstream's own bound.
+	// MaxBytes bounds the answer's body; 0: mostAnswer.
 	MaxBytes int64
 	// Check says what is wrong with an answer of status 2xx, and is asked before
 	// anybody sees it: an error that blames the dependency, not permanently, makes the

@@ -77,14 +77,14 @@ func TestAnUpstreamIsTheSameForTheSameURLsAndKey(t *testing.T) {
 	key := keyFile(t, "secret")
 	first, err := tr.Upstream(outbound.UpstreamConfig{Name: "first", URLs: []string{"http://u:hunter2@a", "http://B:80/x/"}, Concurrency: 8})
 	require.NoError(t, err)
-	again, err := tr.Upstream(outbound.UpstreamConfig{Name: "again", URLs: []string{"http://b:80/x", "http://u:hunter2@a/"}, Concurrency: 8})
+	again, err := tr.Upstream(outbound.UpstreamConfig{Name: "again", URLs: []string{"http://b:80/x", "http://u:hunter2@a/"}, Concurrency: 8, HealthPath: "/v1/models"})
 	require.NoError(t, err)
 	assert.Same(t, first, again)
 	assert.Equal(t, "first", again.Stats().Name)
 
 	_, err = tr.Upstream(outbound.UpstreamConfig{Name: "second", URLs: []string{"http://b:80/x", "http://u:hunter2@a"}, RPM: 5, Timeout: time.Minute})
 	require.ErrorContains(t, err, "upstream second has the endpoints and key file of upstream first and must share its limits: "+
-		"make Concurrency (8 there, 256 here), RPM (0 there, 5 here), Timeout (2m0s there, 1m0s here) equal")
+		"make concurrency (8 there, 256 here), requests_per_minute (0 there, 5 here), timeout (2m0s there, 1m0s here) equal")
 	assert.NotContains(t, err.Error(), "hunter2")
 
 	for _, other := range []outbound.UpstreamConfig{
@@ -108,14 +108,14 @@ func TestAConfigurationNamesAllThatIsWrongWithIt(t *testing.T) {
 			"", "ftp://a", "http://", "http://me:hunter2@a:b", "http://a#x", "http://a:99999", "http://ok", "http://OK/", "http://me:hunter2@ok2",
 		},
 		KeyFile:     "key",
-		Concurrency: -1, MaxWaiting: -1, RPM: math.NaN(), TPM: math.Inf(1), Timeout: -1, Attempts: 21, MaxBytes: -1,
+		Concurrency: -1, MaxWaiting: -1, RPM: math.NaN(), TPM: math.Inf(1), Timeout: -1, Attempts: 21,
 		BackoffMin: 2, BackoffMax: 1, RetryAfterMax: -1, BreakAfter: -1, BreakMin: 2, BreakMax: 1,
 	}
 	err := cfg.Validate()
 	for _, want := range []string{
 		"URL 1:", "URL 2:", "URL 3: the URL names no host", "URL 4:", "URL 5:", "URL 6:", "URL 8 is URL 7 again",
 		"a key file and a user",
-		"concurrency: want 1…65536, got -1", "max waiting", "requests_per_minute: want 0 or more, got NaN", "tokens_per_minute: want 0 or more, got +Inf", "timeout", "attempts: want 1…20, got 21", "max bytes", "backoff", "retry-after", "break after", "break from",
+		"concurrency: want 1…65536, got -1", "max waiting", "requests_per_minute: want 0 or more, got NaN", "tokens_per_minute: want 0 or more, got +Inf", "timeout", "attempts: want 1…20, got 21", "backoff", "retry-after", "break after", "break from",
 	} {
 		require.ErrorContains(t, err, want)
 	}

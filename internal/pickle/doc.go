@@ -1,5 +1,5 @@
-// Package pickle reads and writes the few Python pickles that reward clients
-// send, and runs nothing.
+// Package pickle reads and writes the few Python pickles that reward clients send, without
+// executing anything.
 //
 // The life of a body: [Decode] is handed the whole body in memory. It walks the
 // opcodes once over a stack, a list of marks and a memo, as CPython's loader

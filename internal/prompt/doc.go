@@ -1,5 +1,5 @@
-// Package prompt makes the texts that a model is asked with: what the configuration
-// writes, with placeholders such as {prompt} in it, and what a sample puts in their place.
+// Package prompt fills templates of prompts: text of the configuration with placeholders such as
+// {prompt}, and the values of a sample.
 //
 // Parse cuts a text at its placeholders once, when a scorer is made, and refuses those
 // that the scorer does not know: a slip of the keyboard would be sent as it is. Fill puts

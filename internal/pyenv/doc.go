@@ -1,5 +1,5 @@
-// Package pyenv makes Python environments for reward models and keeps them: locked with hashes,
-// cached by their content, each usable by any number of processes.
+// Package pyenv creates and caches Python environments for reward models: locked with hashes,
+// addressed by their content, shared by any number of processes.
 //
 // The life of an environment:
 //

@@ -1,4 +1,4 @@
-// Package pywheel writes Python wheels, which pip and uv install without a network: for tests.
+// Package pywheel writes Python wheels for tests, which pip and uv install without a network.
 package pywheel
 
 import (

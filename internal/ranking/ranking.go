@@ -1,4 +1,5 @@
-// Package ranking is a binary heap that knows where its items are.
+// Package ranking is a binary heap whose items know their position, so that an item can be moved or
+// removed.
 package ranking
 
 import "container/heap"

@@ -1,8 +1,8 @@
-// Package redact decides what of a secret's surroundings people may read. All that prints
-// configuration, errors, log lines and answers asks it, so that there is one list of what is
-// harmless. It allows and does not forbid: of an address its scheme, its host and its path,
-// of a header a few names, of an option what cannot be a secret. Words adds what is known to
-// be secret in one process and cuts that out of every text.
+// Package redact removes secrets from texts that people may read. Whatever prints configuration,
+// errors, log lines and answers uses this package, so that there is one list of what is harmless.
+// The list allows and does not forbid: scheme, host and path of an address, a few names of headers,
+// and options that cannot be secret. Words adds the known secrets of a process and removes them
+// from every text.
 package redact
 
 import (

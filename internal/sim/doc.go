@@ -1,5 +1,5 @@
-// Package sim is the yardstick for the speed of a step: what the best possible
-// reward loop would have done with the same rollouts and the same rewards.
+// Package sim computes the best possible time of a step: what an ideal reward loop would have
+// needed for the same rollouts and rewards.
 //
 // The life of a figure: a run records a Trace, one Span per sample in seconds
 // since the step began. Measure takes from it when every sample was generated

@@ -1,6 +1,5 @@
-// Package spool keeps on disk what must outlive the process that has it in memory: the
-// samples a gateway has accepted and not answered, the results its clients have not
-// confirmed, and what it needs to know of prompt groups and runs.
+// Package spool keeps on disk what must survive a crash of the gateway: accepted samples without a
+// result, results that clients have not confirmed, and the state of prompt groups and runs.
 //
 // The life of a Spool: Open locks the folder, so that no second process writes there,
 // reads the heads of all records of earlier lives, and begins a new segment. Each hands

@@ -57,7 +57,7 @@ const (
 // Keys implements keys.Described: the keys of a durable gateway's folder.
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Dir, "spool_dir", "", "Folder of a durable gateway for acknowledged samples and their results. Each gateway needs its own folder.")
-	k.Size(&c.MaxBytes, "spool_bytes", 16<<30, "Most bytes of the files in spool_dir; further samples wait at the clients. At least 8/7 of loop.message_bytes.").Min(1 << 20)
+	k.Size(&c.MaxBytes, "spool_bytes", 16<<30, "Maximum bytes of the files in spool_dir; clients keep further samples until there is room. At least 8/7 of loop.message_bytes.").Min(1 << 20)
 	k.Choice(&c.Fsync, "spool_fsync", []string{FsyncNone, FsyncGroup}, "fsync policy of the spool. none: a power failure may lose acknowledged samples. group: one fsync every few milliseconds for all waiting samples; no acknowledged sample is lost.")
 }
 

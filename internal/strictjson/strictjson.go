@@ -1,6 +1,5 @@
-// Package strictjson reads JSON that strangers send: a name that is there twice, a name
-// in another case and bytes that are not UTF-8 are errors, and nothing is copied that
-// need not be.
+// Package strictjson reads JSON from untrusted clients: duplicate names, names in another case and
+// invalid UTF-8 are errors, and no value is copied without need.
 package strictjson
 
 import (

@@ -1,5 +1,5 @@
-// Package timing carries what a sample's way through this process took, from the places that
-// know to the one that tells.
+// Package timing carries the times that a sample spent in each stage of this process to the code
+// that reports them.
 //
 // The life of it: a worker puts Stages into the context under which it scores a sample;
 // whatever the sample passes (the decoder of pictures, a device's queue) adds its time

@@ -1,5 +1,5 @@
-// Package tracing says what became of a sample in the words of OpenTelemetry: spans of one trace
-// that a trainer began, or that begins here.
+// Package tracing describes the life of a sample as OpenTelemetry spans, in a trace of the trainer
+// or in one that begins here.
 //
 // The life of a trace: the gateway asks its Tracer once for each sample (Begin), with the W3C trace
 // context that came with it. The context that it is given travels in tickets to workers, also of

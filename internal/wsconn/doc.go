@@ -1,6 +1,5 @@
-// Package wsconn is a websocket connection with the manners this project needs.
-// It is the only package that imports gorilla/websocket and knows nothing of what
-// the messages mean.
+// Package wsconn is a websocket connection with bounded queues, deadlines and pings. It is the only
+// package that imports gorilla/websocket and knows nothing of what the messages mean.
 //
 // The life of a connection:
 //

@@ -1,6 +1,5 @@
-// Package dispatch decides which sample is next and which workers may have it: a queue for
-// each profile, the capacity that live workers have for it, how fast each worker is, and the
-// policies that choose.
+// Package dispatch selects the next sample and the workers that may have it: a queue for each
+// profile, the capacity of live workers, the speed of each worker, and the dispatch policies.
 //
 // Profiles are bulkheads: each has its queue, its places and its tickets, and takes nothing
 // from another. Within a profile the order of the samples is the same under every policy:

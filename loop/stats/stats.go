@@ -317,17 +317,17 @@ func Gauges(reg prometheus.Registerer, latest func() []Latest) {
 			}
 		}
 	},
-		metric.Gauge("values", "Samples of the latest ended step that have a value in the column.", func(s *ColumnStats) uint64 { return s.Count }),
-		metric.Gauge("failed", "Samples of the latest ended step without a value in the column, because the component or the sample failed.", func(s *ColumnStats) uint64 { return s.Failed }),
-		metric.Gauge("mean", "Mean of the column's values in the latest ended step.", func(s *ColumnStats) *float64 { return s.Mean }),
-		metric.Gauge("std", "Population standard deviation of the column's values in the latest ended step.", func(s *ColumnStats) *float64 { return s.Std }),
-		metric.Gauge("min", "Smallest of the column's values in the latest ended step.", func(s *ColumnStats) *float64 { return s.Min }),
-		metric.Gauge("max", "Largest of the column's values in the latest ended step.", func(s *ColumnStats) *float64 { return s.Max }),
-		metric.Gauge("groups", "Prompt groups of the latest ended step that have two values or more in the column.", func(s *ColumnStats) int { return s.Groups }),
-		metric.Gauge("zero_std_groups", "Prompt groups of the latest ended step that have two values or more in the column, all alike.", func(s *ColumnStats) int { return s.ZeroStdGroups }),
-		metric.Gauge("mean_group_std", "Mean over the prompt groups of the latest ended step of the population standard deviation of the column's values in a group.", func(s *ColumnStats) *float64 { return s.MeanGroupStd }),
-		metric.Gauge("drift", "Mean of the column in the latest ended step less the mean in the step before it, in standard deviations of the step before it.", func(s *ColumnStats) *float64 { return s.Drift }),
-		metric.Gauges("quantile", "Quantiles 0.1, 0.5 and 0.9 of the column's values in the latest ended step.", "q", func(s *ColumnStats, put func(float64, ...string)) {
+		metric.Gauge("values", "Samples of the latest finished step that have a value in the score column (reward or component).", func(s *ColumnStats) uint64 { return s.Count }),
+		metric.Gauge("failed", "Samples of the latest finished step without a value in the score column (reward or component), because the component or the sample failed.", func(s *ColumnStats) uint64 { return s.Failed }),
+		metric.Gauge("mean", "Mean of the values of the score column (reward or component) in the latest finished step.", func(s *ColumnStats) *float64 { return s.Mean }),
+		metric.Gauge("std", "Population standard deviation of the values of the score column (reward or component) in the latest finished step.", func(s *ColumnStats) *float64 { return s.Std }),
+		metric.Gauge("min", "Minimum of the values of the score column (reward or component) in the latest finished step.", func(s *ColumnStats) *float64 { return s.Min }),
+		metric.Gauge("max", "Maximum of the values of the score column (reward or component) in the latest finished step.", func(s *ColumnStats) *float64 { return s.Max }),
+		metric.Gauge("groups", "Prompt groups of the latest finished step that have two values or more in the score column (reward or component).", func(s *ColumnStats) int { return s.Groups }),
+		metric.Gauge("zero_std_groups", "Prompt groups of the latest finished step that have two values or more in the score column (reward or component), all equal.", func(s *ColumnStats) int { return s.ZeroStdGroups }),
+		metric.Gauge("mean_group_std", "Mean over prompt groups of the population standard deviation within a group, for the score column (reward or component) in the latest finished step.", func(s *ColumnStats) *float64 { return s.MeanGroupStd }),
+		metric.Gauge("drift", "Change of the mean of the score column (reward or component) from the previous step to the latest finished step, in standard deviations of the previous step.", func(s *ColumnStats) *float64 { return s.Drift }),
+		metric.Gauges("quantile", "Quantiles 0.1, 0.5 and 0.9 of the values of the score column (reward or component) in the latest finished step.", "q", func(s *ColumnStats, put func(float64, ...string)) {
 			for q, v := range map[string]*float64{"0.1": s.P10, "0.5": s.P50, "0.9": s.P90} {
 				if v != nil {
 					put(*v, q)

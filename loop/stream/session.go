@@ -275,7 +275,7 @@ func EncodeResult(of *wire.Result, seq uint64) ([]byte, error) {
 // outbox that is full has closed the connection: the client will come back.
 func (s *Session) write(b []byte) {
 	if err := s.conn.Send(b); err != nil {
-		s.log.Info("a message was not sent; the client must resume its session", "run", s.run, "client", s.id.Client, "error", err)
+		s.log.Info("a message was not sent, because the connection broke; the client resumes its session by itself", "run", s.run, "client", s.id.Client, "error", err)
 	}
 }
 
@@ -310,7 +310,7 @@ func (s *Session) Acknowledge(id string) {
 		return // or somebody has asked the writer already
 	}
 	if err := c.SendLater(func() []byte { return s.takeAcks(c) }); err != nil {
-		s.log.Info("an ack was not sent; the client must resume its session", "run", s.run, "client", s.id.Client, "error", err)
+		s.log.Info("an ack was not sent, because the connection broke; the client resumes its session by itself", "run", s.run, "client", s.id.Client, "error", err)
 	}
 }
 

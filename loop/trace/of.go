@@ -1,6 +1,6 @@
-// Package trace holds a step against what was possible: its spans, which are when every
-// sample arrived, began to be scored, was scored and answered, by whom and at which attempt,
-// and the report that internal/sim makes of them once the step is over.
+// Package trace records the spans of a step (when each sample arrived, was started, scored and
+// answered, by which worker and at which attempt), and compares the finished step with the best
+// possible one, which internal/sim computes.
 package trace
 
 import (

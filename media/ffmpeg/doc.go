@@ -1,4 +1,4 @@
-// Package ffmpeg runs ffmpeg on the file of a sample: bytes of strangers, in a process of its own that has nothing else.
+// Package ffmpeg runs ffmpeg on the file of a sample in a confined child process, because the file is untrusted.
 //
 // The life of a run: [Runner.Play] copies the file into sealed memory, which the process finds as descriptor 3, and
 // starts this binary as a child that confines itself (subprocess.ConfineCommand) and becomes ffmpeg: no environment,

@@ -1,5 +1,4 @@
-// Package export makes model folders of PyTorch checkpoints, by the Python programs beside it,
-// which travel in the binary.
+// Package export makes ONNX model folders of PyTorch checkpoints with embedded Python programs.
 //
 // One call of [Exporter.Export]:
 //

@@ -1,4 +1,4 @@
-// Package cards knows which NVIDIA cards this process may use, and which model has which.
+// Package cards finds the NVIDIA GPUs that this process may use and assigns models to them.
 //
 // [Find] lists the cards as CUDA numbers them for this process: those that
 // CUDA_VISIBLE_DEVICES names, in its order, else all. Instances of a card that is divided by

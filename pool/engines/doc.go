@@ -1,5 +1,5 @@
-// Package engines starts servers of models (vLLM, SGLang, transformers serve), which this project does not contain, and keeps
-// them running.
+// Package engines starts and supervises servers of models (vLLM, SGLang, transformers serve), which are not part of this
+// project.
 //
 // The life of a server, in the order a reader meets it:
 //

@@ -1,4 +1,4 @@
-// Package acl makes and reads the access to the bus that gateways and workers share.
+// Package acl creates and reads the NATS credentials of gateways and workers.
 //
 // The life of an access: Create makes a key for each of the two roles and writes it to
 // a file of its own, and beside them a fragment of a nats-server's configuration that

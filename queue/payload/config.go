@@ -112,7 +112,7 @@ func newServerMetrics(reg prometheus.Registerer) *serverMetrics {
 	return &serverMetrics{
 		claims:  set.Counter("claims_total", "Claims of workers in other processes that the gateway granted."),
 		results: set.Counter("results_total", "Results of workers in other processes that the gateway took."),
-		refused: set.Counters("refused_total", "Connections, claims and results of workers in other processes that the gateway refused, by reason.",
+		refused: set.Counters("refused_total", "Connections of workers in other processes, their requests for payloads (claims) and their results that the gateway refused, by reason.",
 			metric.By("reason", wire.RefusedToken, wire.RefusedExpired, wire.RefusedGone, wire.RefusedMalformed, wire.RefusedBusy, wire.RefusedFailed, wire.RefusedProtocol)),
 		bytes:  set.Counter("sent_bytes_total", "Payload bytes that the gateway sent to workers in other processes."),
 		resent: set.Counter("resent_total", "Payloads that the gateway sent to a worker again because they had not arrived whole."),

@@ -1,6 +1,5 @@
-// Package judge scores samples by what a model says of them: a vision language
-// model that reads, rates or answers with yes or no, or a reward model that
-// classifies.
+// Package judge scores samples with a model behind an engine: a vision language model that reads,
+// rates or answers yes or no, or a reward model that classifies.
 //
 // The life of a score: prepare makes the questions of a sample from its prompt,
 // response and ground truth, before a pixel is decoded. The frames are picked and

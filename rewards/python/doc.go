@@ -1,5 +1,5 @@
-// Package python runs reward functions that users write in Python, in child
-// processes that it starts, watches and replaces.
+// Package python runs users' Python reward functions in child processes that it starts, watches and
+// replaces.
 //
 // The life of it, in the order a reader meets it:
 //

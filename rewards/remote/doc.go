@@ -1,6 +1,5 @@
-// Package remote has the scorers that ask somebody else over HTTP: http, which
-// speaks the protocols of the reward services that exist, and sandbox_fusion,
-// verl's code reward over a SandboxFusion server.
+// Package remote has the scorers that call another HTTP service: http, with the protocols of
+// existing reward services, and sandbox_fusion, verl's code reward over a SandboxFusion server.
 //
 // The life of a score: [Specs] builds a scorer from its options and asks for the
 // upstream it will use, without connecting. Score turns the sample into

@@ -1,4 +1,4 @@
-// Package standard names every scorer that ships.
+// Package standard registers every scorer of this project.
 //
 // The life of it is one call at start: Register fills a registry with the scorers of the
 // packages rewards/*, each wired to what it needs from the process (Deps); the

@@ -1,5 +1,4 @@
-// Package text scores what a text rollout answered, by rules: is the answer the
-// right one, is it written as asked, is it too long or repeats itself.
+// Package text scores text rollouts by rules: correctness, format, length and repetition.
 //
 // The life of a score: a Spec of Specs decodes its options once, compiles what
 // there is to compile and gives a scorer. The scorer takes the sample's response,

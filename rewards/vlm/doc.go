@@ -1,5 +1,5 @@
-// Package vlm asks a vision language model that runs here, as ONNX, and not at an
-// engine behind HTTP.
+// Package vlm scores samples with a vision language model that runs in this process as ONNX,
+// without an engine behind HTTP.
 //
 // The life of a judge: a folder in the layout of transformers.js is opened (its
 // config.json says which family it is of). Before the first question it is loaded: the

@@ -1,7 +1,7 @@
-// Package compat has the protocols in which the clients of other systems ask for scores:
-// flow_grpo's pickles, UniRL's /score, verl-omni's /latent, OpenRLHF's /get_reward,
-// Flow-Factory's /compute and slime's /rm. Each is a row of the table in table.go, and a
-// file with its reader, named after the system.
+// Package compat implements the protocols in which clients of other systems request scores:
+// flow_grpo's pickles, UniRL's /score, verl-omni's /latent, OpenRLHF's /get_reward, Flow-Factory's
+// /compute and slime's /rm. Each is a row of the table in table.go, and a file with its reader,
+// named after the system.
 //
 // The package server serves the table and knows no protocol by name: routes, the form of
 // refusals, and the list of what there is come from the rows. A request goes this way:

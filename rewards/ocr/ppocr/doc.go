@@ -1,7 +1,6 @@
-// Package ppocr reads text with PP-OCR models: it finds the lines of a picture
-// with a detector, cuts them out, optionally turns those that stand on their
-// head, and reads each with a recogniser. It is written in Go alone: what runs
-// the models is behind the one-method interface [Inferer].
+// Package ppocr reads text with PP-OCR models: a detector finds the lines of a picture, a
+// classifier optionally finds lines that are upside down, and a recogniser reads each line. It is
+// written in Go alone: what runs the models is behind the one-method interface [Inferer].
 //
 // The life of a reading:
 //

@@ -33,7 +33,7 @@ type linked struct {
 }
 
 func newBackend(cfg Config) (backend, error) {
-	px, err := canary()
+	px, err := ocr.Canary()
 	if err != nil {
 		return nil, err
 	}

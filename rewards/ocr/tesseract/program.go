@@ -56,7 +56,7 @@ func newBackend(cfg Config) (backend, error) {
 
 // start reads the canary once: every look is a process of its own.
 func (p *program) start(ctx context.Context) error {
-	px, err := canary()
+	px, err := ocr.Canary()
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (p *program) again(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 	if !errors.Is(err, subprocess.ErrCrashed) || errors.Is(err, subprocess.ErrHost) {
 		return lines, err
 	}
-	px, cerr := canary()
+	px, cerr := ocr.Canary()
 	if cerr == nil {
 		_, cerr = p.look(ctx, greymap(nil, px.RGB, px.Width, px.Height))
 	}
