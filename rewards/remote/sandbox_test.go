@@ -148,7 +148,7 @@ func TestTestCasesThatCannotBeReadAreBadInput(t *testing.T) {
 		`{"inputs":[[1]],"outputs":["2"]}`:                               "input: bad_input: list, want text",
 		`{"inputs":["1"],"outputs":[1e3]}`:                               "exponent",
 		`{"inputs":["1","1","1","1"],"outputs":["","","",""]}`:           "4 cases, want 1 to max_cases = 3",
-		`{"inputs":["` + strings.Repeat("x", 101) + `"],"outputs":[""]}`: "max_case_bytes of 100",
+		`{"inputs":["` + strings.Repeat("x", 101) + `"],"outputs":[""]}`: "max_case_bytes = 100",
 		`{"inputs":["1"],"outputs":["2"],"fn_name":"f();import os"}`:     "fn_name",
 		`{"inputs":["1"],"outputs":["2"],"fn_name":3}`:                   "fn_name",
 	} {

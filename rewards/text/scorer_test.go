@@ -171,8 +171,8 @@ func TestMMK12SaysWhereNumericAnswersAreScored(t *testing.T) {
 	assert.InDelta(t, 10.0/13, value(t, "mmk12", `{}`, sample("A", `"A"`, options)), 1e-15)
 	assert.InDelta(t, 0, value(t, "mmk12", `{}`, sample("12", `"C"`, options)), 0)
 	refused(t, "mmk12", `{}`, sample("12", `"B"`, options), "not a text")
-	refused(t, "mmk12", `{}`, sample("12", `"B"`, `{"options": "[1]"}`), "no JSON object")
-	refused(t, "mmk12", `{}`, sample("12", `"B"`, `[]`), "no JSON object")
+	refused(t, "mmk12", `{}`, sample("12", `"B"`, `{"options": "[1]"}`), "not a JSON object")
+	refused(t, "mmk12", `{}`, sample("12", `"B"`, `[]`), "not a JSON object")
 }
 
 func TestRegexMatchesAPartTheWholeOrTheRightAnswer(t *testing.T) {
