@@ -228,7 +228,7 @@ def _tls(attempt: _Attempt, err: ssl.SSLError) -> ConnectError:
         return ConnectError(
             attempt.url,
             f"the server broke off the TLS handshake ({reason})",
-            "the server may require a client certificate:  tls_cert=, tls_key=",
+            "the server may require a client certificate: tls_cert=, tls_key=",
         )
     return ConnectError(attempt.url, f"TLS failed ({reason})", "if the server does not use TLS, use ws://")
 

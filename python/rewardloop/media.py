@@ -151,7 +151,7 @@ def frames(files: Sequence[bytes | bytearray | memoryview | Path], *, fps: float
         else:
             view = _bytes_view(file, field, copy)
         if _sniff(view) == "":
-            raise InputError(f"is neither a JPEG nor a PNG nor a WebP file{_container(view)}", field=field)
+            raise InputError(f"is not a JPEG, PNG or WebP file{_container(view)}", field=field)
         parts.append(view)
     return Media("video", "frames", "", "U8", (sum(p.nbytes for p in parts),), tuple(parts), fps=fps)
 
@@ -271,7 +271,7 @@ def read_file(path: Path, field: str, most: int = MAX_FILE) -> bytes:
     data = _read(path, field, most)
     if not _sniff(memoryview(data)):
         name = os.fspath(path)
-        raise InputError(f"{name!r} is neither a JPEG nor a PNG nor a WebP file{_container(memoryview(data))}", field=field)
+        raise InputError(f"{name!r} is not a JPEG, PNG or WebP file{_container(memoryview(data))}", field=field)
     return data
 
 
@@ -288,7 +288,7 @@ def _read(path: Path, field: str, most: int) -> bytes:
             data = file.read(most + 1)
     except IsADirectoryError:
         raise InputError(
-            f"{name!r} is a folder; to send its files as a video:  rewardloop.frames(sorted(pathlib.Path({name!r}).iterdir()))",
+            f"{name!r} is a folder; to send its files as a video: rewardloop.frames(sorted(pathlib.Path({name!r}).iterdir()))",
             field=field,
         ) from None
     except (OSError, ValueError) as err:  # ValueError: a null byte

@@ -420,7 +420,7 @@ def _addresses(join: str | Sequence[str]) -> str:
         raise InputError("is empty: give the address of the gateways' NATS", field="join")
     for address in addresses:
         if not re.fullmatch(r"(nats|tls)://\S+", address):
-            raise InputError(f"{address!r} is not the address of a NATS server: want  nats://host:4222 or tls://host:4222", field="join")
+            raise InputError(f"{address!r} is not the address of a NATS server: want nats://host:4222 or tls://host:4222", field="join")
     return ",".join(addresses)
 
 

@@ -42,7 +42,7 @@ class SettingsTest(unittest.TestCase):
         for words, settings in {
             "url: 'http://h:1', want ws": {"url": "http://h:1"},
             "url: '127.0.0.1:8080', want ws": {"url": "127.0.0.1:8080"},
-            "url: it holds credentials": {"url": "ws://me:secret@h:1"},
+            "url: the URL contains credentials": {"url": "ws://me:secret@h:1"},
             "url: Port": {"url": "ws://h:99999"},
             "url: want a string": {"url": None},
             "url: want a string or a list of strings": {"url": ["ws://h:1", 2]},
@@ -192,11 +192,11 @@ class HintTest(Case):
         same = "; install the same release on both sides$"
         async with ws_serve(other, "127.0.0.1", 0, subprotocols=["rewardloop.v1"]) as server:  # type: ignore[list-item]
             port = next(iter(server.sockets)).getsockname()[1]
-            self.assertRegex(str(await refusal(f"ws://127.0.0.1:{port}")), f"speaks 'rewardloop.v2', {here}{same}")
+            self.assertRegex(str(await refusal(f"ws://127.0.0.1:{port}")), f"uses 'rewardloop.v2', {here}{same}")
         said = b"this server (rewardloop/9.0) speaks rewardloop.v2"
         head = b"HTTP/1.1 400 Bad Request\r\nSec-WebSocket-Protocol: rewardloop.v2\r\nContent-Length: %d\r\n\r\n" % len(said)
         err = await refusal(await self.saying(head + said))
-        self.assertRegex(str(err), rf"speaks 'rewardloop.v2', {here} \(the server answered 400: {re.escape(said.decode())}\){same}")
+        self.assertRegex(str(err), rf"uses 'rewardloop.v2', {here} \(the server answered 400: {re.escape(said.decode())}\){same}")
 
     async def test_one_that_chooses_another_protocol_is_left(self) -> None:
         from websockets.asyncio.server import ServerConnection, serve as ws_serve

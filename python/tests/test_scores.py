@@ -170,7 +170,7 @@ class AdvantagesTest(unittest.TestCase):
 
     def test_what_does_not_fit_is_refused(self) -> None:
         for words, call in {
-            "nan in row 1; mask it": lambda: advantages([1, math.nan], [True, False], [0, 0]),
+            "nan in row 1; mask the row": lambda: advantages([1, math.nan], [True, False], [0, 0]),
             "inf in row 0": lambda: advantages([math.inf], None, [0]),
             "2 scores, 1 marks and 2 groups": lambda: advantages([1, 2], [True], [0, 0]),
             "failed: 'zero'": lambda: advantages([1], None, [0], failed="zero"),  # type: ignore[arg-type]
