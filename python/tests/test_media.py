@@ -109,10 +109,10 @@ class FileTest(unittest.TestCase):
             "sample_rate: a file has its own": lambda: rewardloop.audio(b"fLaC", sample_rate=16000),
             "layout: 'HWC' with encoding 'png'": lambda: rewardloop.image(self.put("b.png", png(2)), layout="HWC"),
             "encoding: 'jpeg', but the bytes are png": lambda: rewardloop.image(self.put("b.png", png(2)), encoding="jpeg"),
-            r"frames\[1\]: '.*a.gif' is neither": lambda: rewardloop.frames([JPEG, gif]),
+            r"frames\[1\]: '.*a.gif' is not a JPEG": lambda: rewardloop.frames([JPEG, gif]),
             "layout: 'THWC' of a list of files": lambda: rewardloop.video([gif], layout="THWC"),
             "layout: missing": lambda: Sample(media=[rewardloop.video(np.zeros((1, 2, 2, 3), np.uint8))]),
-            "image: '.*a.txt' is neither": lambda: Sample(media=[text]),
+            "image: '.*a.txt' is not a JPEG": lambda: Sample(media=[text]),
         }.items():
             with self.subTest(pattern), self.assertRaisesRegex(InputError, "^" + pattern):
                 make()

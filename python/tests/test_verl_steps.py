@@ -135,7 +135,7 @@ class Steps(unittest.TestCase):
         for answers, words in (
             ([scored(9, 0.5), FAILED, scored(2)], r"row 0. has 1 scores for the 2 places"),
             ([scored(9, 0.5, 1), FAILED, scored(2, 1, 1)], r"row 2. has 2 scores for the 1 places"),
-            ([scored(9, 0.5, 1e39), FAILED, scored(2)], r"row 0.: the step scores .* no finite float32"),
+            ([scored(9, 0.5, 1e39), FAILED, scored(2)], r"row 0.: the step scores .* not finite float32"),
         ):
             with self.subTest(words), self.assertRaisesRegex(RewardFailedError, words):
                 self.reward(answers)
