@@ -41,7 +41,7 @@ func TestARequirementsFileIsReadWithWhatItIncludes(t *testing.T) {
 	require.ErrorContains(t, s.ReadFile(round), "include each other")
 	require.ErrorIs(t, s.ReadFile(filepath.Join(dir, "none.txt")), pyenv.ErrSpec)
 	require.ErrorContains(t, s.ReadFile(dir), "are not a file")
-	require.ErrorContains(t, s.ReadFile(put("noise.txt", "a\x00b")), "are no text")
+	require.ErrorContains(t, s.ReadFile(put("noise.txt", "a\x00b")), "are not a text")
 	big := put("big.txt", "")
 	require.NoError(t, os.Truncate(big, 2<<20))
 	require.ErrorContains(t, s.ReadFile(big), "the limit is")
