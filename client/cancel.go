@@ -54,7 +54,7 @@ func (l *link) cancel(ids ...string) error {
 func (c *Client) takeBack(f *Future) {
 	c.settle(f, &wire.Result{
 		Type: "result", ID: f.ID, Outcome: rewards.OutcomeCancelled,
-		Errors: []rewards.ComponentError{{Class: rewards.Cancelled, Message: "the client took it back"}},
+		Errors: []rewards.ComponentError{{Class: rewards.Cancelled, Message: "the client cancelled the sample"}},
 	})
 }
 

@@ -79,7 +79,7 @@ var (
 	// ErrClosed is the cause of Futures that Close gave up.
 	ErrClosed = errors.New("client is closed")
 	// ErrLost is the cause of Futures whose connection could not be had again.
-	ErrLost = errors.New("connection lost for good")
+	ErrLost = errors.New("connection lost and not restored")
 	// ErrInFlight refuses an id that is in flight already.
 	ErrInFlight = errors.New("sample id is in flight")
 )
@@ -253,7 +253,7 @@ func (c *Client) control(l *link, v any) error {
 		return err
 	}
 	if l == nil {
-		return fmt.Errorf("client: not connected to %s; it is being dialled again", c.cfg.URL)
+		return fmt.Errorf("client: not connected to %s; the client is reconnecting", c.cfg.URL)
 	}
 	return l.conn.Send(b)
 }

@@ -55,7 +55,7 @@ func (c *Client) first(ctx context.Context) (*link, error) {
 		select {
 		case <-time.After(pause(round)):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("no other server came within %v: %w", c.cfg.DialTimeout, why)
+			return nil, fmt.Errorf("no other server accepted the connection within %v: %w", c.cfg.DialTimeout, why)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func release() string {
 }
 
 // errStopping is a server that takes no clients at the moment, and says when to ask again.
-var errStopping = errors.New("it is being stopped, or takes no more clients now")
+var errStopping = errors.New("the server is shutting down or accepts no more clients now")
 
 // hint adds what to do to an error of dialling.
 func hint(err error) error {
@@ -167,9 +167,9 @@ func hint(err error) error {
 	if he, ok := errors.AsType[*wsconn.HandshakeError](err); ok {
 		switch he.Status {
 		case 401, 403:
-			return fmt.Errorf("%w; give the server's token with TokenFile", err)
+			return fmt.Errorf("%w; set TokenFile to the file with the server's token", err)
 		case 404:
-			return fmt.Errorf("%w; is this the address of a reward loop?", err)
+			return fmt.Errorf("%w; check that this is the address of a rewardloop server", err)
 		case http.StatusServiceUnavailable:
 			if he.Header.Get("Retry-After") != "" {
 				return fmt.Errorf("%w; %w", err, errStopping)
@@ -177,7 +177,7 @@ func hint(err error) error {
 		}
 		return err
 	}
-	return fmt.Errorf("%w; is `rewardloop serve` running there?", err)
+	return fmt.Errorf("%w; check that `rewardloop serve` is running there", err)
 }
 
 // run keeps the client connected until it is closed or the connection cannot be had again.
@@ -217,7 +217,7 @@ type outage struct {
 }
 
 // errDrains is an outage that ended with a server that could be reached.
-var errDrains = errors.New("the server is draining, and no other has come in its place")
+var errDrains = errors.New("the server is draining, and no other server has accepted the connection")
 
 // redial connects again, with growing pauses, for as long as ReconnectFor.
 func (c *Client) redial(o *outage, fresh bool) (*link, error) {

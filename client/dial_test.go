@@ -31,9 +31,9 @@ func answering(t *testing.T, f http.HandlerFunc) string {
 func TestARefusedHandshakeSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{
-		http.StatusUnauthorized: "give the server's token with TokenFile",
-		http.StatusForbidden:    "give the server's token with TokenFile",
-		http.StatusNotFound:     "is this the address of a reward loop?",
+		http.StatusUnauthorized: "set TokenFile to the file with the server's token",
+		http.StatusForbidden:    "set TokenFile to the file with the server's token",
+		http.StatusNotFound:     "check that this is the address of a rewardloop server",
 		http.StatusBadGateway:   "502",
 	} {
 		url := answering(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
@@ -62,7 +62,7 @@ func TestAServerOfAnotherReleaseIsRefusedWithProtocolAndReleaseOfBothSides(t *te
 		}
 	})
 	_, err := client.Dial(t.Context(), client.Config{URL: url, Run: "r"})
-	require.ErrorContains(t, err, `the server speaks "rewardloop.v2", this client (rewardloop/`)
+	require.ErrorContains(t, err, `the server uses the protocol "rewardloop.v2", this client (rewardloop/`)
 	require.ErrorContains(t, err, `"rewardloop.v1": install the same release on both sides`)
 }
 
@@ -119,7 +119,7 @@ func TestAHelloThatIsRefusedFailsTheDialWithTheServersReason(t *testing.T) {
 	n := garbageNode(t)
 	_, err := client.Dial(t.Context(), client.Config{URL: n.url, Run: "_edge"})
 	require.ErrorIs(t, err, rewards.Malformed)
-	require.ErrorContains(t, err, "the server's own")
+	require.ErrorContains(t, err, "reserved for the server")
 	_, err = client.Dial(t.Context(), client.Config{URL: n.url, Run: "r", OnSampleFailure: "mean"})
 	require.ErrorContains(t, err, "on_sample_failure", "what no server would take is refused here")
 }

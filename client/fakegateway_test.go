@@ -185,7 +185,7 @@ func (c *fakeConn) scored(id string) {
 // refused answers a sample as a draining gateway does.
 func (c *fakeConn) refused(id string) {
 	c.say(&wire.Result{
-		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.Draining, Message: "the gateway accepts nothing new"}},
+		Type: "result", ID: id, Outcome: rewards.Rejected, Errors: []rewards.ComponentError{{Class: rewards.Draining, Message: "the gateway accepts no new samples"}},
 	})
 }
 

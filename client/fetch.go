@@ -16,8 +16,8 @@ import (
 
 var (
 	// ErrStepLost is a step whose record went with the gateway that had it.
-	ErrStepLost = errors.New("the gateway that assembled the step is gone, and its record with it; " +
-		"results that came are in their Futures: for Rewards declare and submit the step again")
+	ErrStepLost = errors.New("the gateway that assembled the step has stopped, and its rows of the step are lost; " +
+		"the results that arrived are in their Futures: to call Rewards, declare and submit the step again")
 	// ErrStepFailed is a step that missed its deadline under wire.DeadlineFail. The Rewards
 	// come beside it.
 	ErrStepFailed = errors.New("the step failed at its deadline")
@@ -132,7 +132,7 @@ func (c *Client) ask(key stepKey, t wire.Fetch) (*fetch, error) {
 	case c.err != nil:
 		return nil, c.err
 	case len(c.fetches) >= maxFetches:
-		return nil, fmt.Errorf("%w: %d, the most there may be", ErrTooManyFetches, maxFetches)
+		return nil, fmt.Errorf("%w: %d, the limit", ErrTooManyFetches, maxFetches)
 	case note != nil && note.lost:
 		return nil, ErrStepLost
 	}
@@ -179,7 +179,7 @@ func (c *Client) put(l *link, q *fetch) {
 		}
 		err := fmt.Errorf("%w within %v", ErrNoAnswer, within)
 		if n := len(c.problems); n > 0 {
-			err = fmt.Errorf("%w; the server's latest complaint: %v", err, c.problems[n-1]) //nolint:errorlint // it may be of something else
+			err = fmt.Errorf("%w; the server's latest error: %v", err, c.problems[n-1]) //nolint:errorlint // it may be of something else
 		}
 		c.answer(q, nil, err)
 	})

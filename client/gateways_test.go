@@ -76,7 +76,7 @@ func TestAFirstConnectionWaitsForTheSuccessorOfAServerThatRefusesTheHelloAsDrain
 	p := newProxy(t, strings.TrimPrefix(now.url, "ws://"), 1<<30)
 	_, err := client.Dial(t.Context(), client.Config{URL: p.url, Run: "r", DialTimeout: 300 * time.Millisecond})
 	require.ErrorIs(t, err, rewards.Draining)
-	require.ErrorContains(t, err, "no other server came within 300ms")
+	require.ErrorContains(t, err, "no other server accepted the connection within 300ms")
 	next := newNode(t, rig.Options{Workers: 1, Profiles: profile(t, hashComponent())})
 	switched := time.AfterFunc(200*time.Millisecond, func() { p.assign(strings.TrimPrefix(next.url, "ws://")) })
 	defer switched.Stop()
@@ -91,7 +91,7 @@ func TestAFirstConnectionGivesAServerUpThatIsBeingStoppedForGood(t *testing.T) {
 	var dialled atomic.Int64
 	url := answering(t, stopped(&dialled))
 	_, err := client.Dial(t.Context(), client.Config{URL: url, Run: "r", DialTimeout: 600 * time.Millisecond})
-	require.ErrorContains(t, err, "no other server came within 600ms")
+	require.ErrorContains(t, err, "no other server accepted the connection within 600ms")
 	require.ErrorContains(t, err, "503")
 	require.Greater(t, dialled.Load(), int64(1))
 	require.Less(t, dialled.Load(), int64(15), "it is not dialled without a pause")

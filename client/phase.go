@@ -10,7 +10,7 @@ import (
 )
 
 // ErrPhase is a phase that has begun without all that it asks for.
-var ErrPhase = errors.New("the phase has begun without all that it asks for")
+var ErrPhase = errors.New("the server did not complete the change of phase")
 
 // phase is the latest that was told. Guarded by Client.mu but for done.
 type phase struct {
@@ -26,7 +26,7 @@ type phase struct {
 // was not done, with ErrClosed and ErrLost, and with ctx.
 func (c *Client) Phase(ctx context.Context, name string) error {
 	if name != wire.PhaseRollout && name != wire.PhaseReward {
-		return fmt.Errorf("client: there is no phase %q: want %s or %s", name, wire.PhaseRollout, wire.PhaseReward)
+		return fmt.Errorf("client: phase %q: want %s or %s", name, wire.PhaseRollout, wire.PhaseReward)
 	}
 	c.mu.Lock()
 	c.req++

@@ -15,7 +15,7 @@ import (
 
 // Binary implements wsconn.Handler: the server sends none.
 func (l *link) Binary(io.Reader) error {
-	return &wsconn.CloseError{Code: wsconn.CloseUnsupported, Reason: "a server sends no binary messages"}
+	return &wsconn.CloseError{Code: wsconn.CloseUnsupported, Reason: "the server sent a binary message, want text messages only"}
 }
 
 // Text implements wsconn.Handler.
@@ -28,18 +28,18 @@ func (l *link) Text(msg []byte) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("the server sent what is no message of %s: %w", wire.Protocol, err)
+		return fmt.Errorf("the server sent a message that %s does not define: %w", wire.Protocol, err)
 	}
 	c := l.c
 	switch m := v.(type) {
 	case *wire.Welcome:
 		select {
 		case <-l.greeted:
-			return fmt.Errorf("the server sent a second welcome, which %s has not", wire.Protocol)
+			return fmt.Errorf("the server sent a second welcome; %s allows one for each connection", wire.Protocol)
 		default:
 		}
 		if m.Protocol != wire.Protocol {
-			err := fmt.Errorf("the server speaks %.100q, this client (rewardloop/%s) %q: install the same release on both sides", m.Protocol, release(), wire.Protocol)
+			err := fmt.Errorf("the server uses the protocol %.100q, this client (rewardloop/%s) uses %q: install the same release on both sides", m.Protocol, release(), wire.Protocol)
 			select {
 			case l.refused <- err:
 			default:

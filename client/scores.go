@@ -33,7 +33,7 @@ var ErrScores = errors.New("scores")
 // where a score stands. There is at least one.
 func StepMask[T ~int | ~int32 | ~int64 | ~uint32](tokens, stops []T, mode StepMode) ([]bool, error) {
 	if len(tokens) == 0 {
-		return nil, fmt.Errorf("%w: a response without tokens has no place for a score", ErrScores)
+		return nil, fmt.Errorf("%w: a response without tokens has no position for a score", ErrScores)
 	}
 	if mode != Outcome && mode != Process {
 		return nil, fmt.Errorf("%w: mode %q, want %s or %s", ErrScores, mode, Outcome, Process)
@@ -144,9 +144,9 @@ func (o *ScoreOptions) columns(n int) (int, error) {
 		}
 		switch {
 		case length < 1:
-			return 0, fmt.Errorf("%w: row %d has %d tokens and no place for a score", ErrScores, i, length)
+			return 0, fmt.Errorf("%w: row %d has %d tokens and no position for a score", ErrScores, i, length)
 		case o.Length != 0 && length > o.Length:
-			return 0, fmt.Errorf("%w: row %d has %d tokens, and a row has room for %d", ErrScores, i, length, o.Length)
+			return 0, fmt.Errorf("%w: row %d has %d tokens, want at most %d", ErrScores, i, length, o.Length)
 		}
 		longest = max(longest, length)
 	}
@@ -200,7 +200,7 @@ func (o *ScoreOptions) place(row []float32, i int, r *wire.Result, scores []floa
 	}
 	for k, v := range scores {
 		if math.IsInf(v, 0) || math.Abs(v) > math.MaxFloat32 || math.IsNaN(v) && r.RewardScore != nil {
-			return fmt.Errorf("%w: sample %q (row %d): %v is no finite float32", ErrScores, r.ID, i, v)
+			return fmt.Errorf("%w: sample %q (row %d): %v is not a finite float32", ErrScores, r.ID, i, v)
 		}
 		row[places[k]] = float32(v)
 	}
@@ -242,7 +242,7 @@ func parseOnFailed(s string) (func(*wire.Result) (float64, error), error) {
 // sample, where a number does not fit a float32.
 func RMScoresOf(r *wire.Rewards) (*Scores, error) {
 	if len(r.Scores) != len(r.IDs) || len(r.Valid) != len(r.IDs) {
-		return nil, fmt.Errorf("%w: %d ids, %d rm_scores and %d rm_valid are not equally many", ErrScores, len(r.IDs), len(r.Scores), len(r.Valid))
+		return nil, fmt.Errorf("%w: %d ids, %d rm_scores and %d rm_valid, want equal numbers", ErrScores, len(r.IDs), len(r.Scores), len(r.Valid))
 	}
 	out := &Scores{Values: make([]float32, len(r.Scores)), Rows: len(r.Scores), Columns: 1, Valid: make([]bool, len(r.Scores))}
 	copy(out.Valid, r.Valid)
@@ -251,7 +251,7 @@ func RMScoresOf(r *wire.Rewards) (*Scores, error) {
 		case v == nil:
 			out.Values[i] = float32(math.NaN())
 		case math.Abs(*v) > math.MaxFloat32 || math.IsNaN(*v):
-			return nil, fmt.Errorf("%w: sample %q (row %d): %v is no finite float32", ErrScores, r.IDs[i], i, *v)
+			return nil, fmt.Errorf("%w: sample %q (row %d): %v is not a finite float32", ErrScores, r.IDs[i], i, *v)
 		default:
 			out.Values[i] = float32(*v)
 		}

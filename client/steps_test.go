@@ -218,7 +218,7 @@ func TestAnswersThatBreakTheProtocolFailTheirQuestionAndNotTheConnection(t *test
 	}{
 		"columns of unequal length": {`{"type":"rewards","req":%d,"split":"train","step":7,"state":"open","chunk":0,"ready":true,"done":true,"groups":1,` +
 			`"expected":1,"arrived":1,"scored":1,"failed":0,"pending":0,"missing":0,"ids":["a","b"],"indices":[0],"uids":[""],"rm_scores":[1],"rm_valid":[true],` +
-			`"outcomes":["scored"]}`, "not equally long"},
+			`"outcomes":["scored"]}`, "want equal lengths"},
 		"a name nobody knows": {`{"type":"rewards","req":%d,"rewards":[1]}`, `"rewards"`},
 		"another step": {`{"type":"rewards","req":%d,"split":"train","step":6,"state":"open","chunk":0,"ready":false,"done":false,"groups":0,` +
 			`"expected":1,"arrived":1,"scored":1,"failed":0,"pending":0,"missing":0}`, "chunk 0 of step 6 (train)"},
@@ -307,7 +307,7 @@ func TestAServerThatLetsAQuestionPassIsNotWaitedForForEver(t *testing.T) {
 	c.SetAnswerGrace(5 * time.Second) // which the complaint surely needs less than
 	_, err := c.Rewards(t.Context(), wire.Fetch{Step: 7, WaitMS: 10})
 	require.ErrorIs(t, err, client.ErrNoAnswer)
-	require.ErrorContains(t, err, "within 5.01s; the server's latest complaint: malformed: unknown type fetch")
+	require.ErrorContains(t, err, "within 5.01s; the server's latest error: malformed: unknown type fetch")
 }
 
 func TestQuestionsAreBounded(t *testing.T) {

@@ -61,7 +61,7 @@ func TestTheKeysOfAsyncRewardAgentAreRead(t *testing.T) {
 	assert.Equal(t, []any{"compute_score", 0.0, false, 256}, []any{p.Components[0].Key, p.Components[0].Weight, p.Components[0].Required, p.Components[0].Concurrency})
 	assert.Equal(t, rewards.PolicyZero, p.Components[0].OnFailure.Policy)
 	assert.Equal(t, []any{"compute_score", 1.0, true, 7 * time.Second}, []any{p.Components[1].PostProcess, p.Components[1].Weight, p.Components[1].Required, p.Components[1].Timeout})
-	assert.Contains(t, notes(c), "Agent.post_process_scores works on finished groups: what it returns is the reward")
+	assert.Contains(t, notes(c), "Agent.post_process_scores is called with finished groups and returns the reward")
 	again, err := config.Parse(filepath.Join(t.TempDir(), "elsewhere.yaml"), []byte(printed(t, c)), nil, nil)
 	require.NoError(t, err, printed(t, c))
 	assert.Equal(t, printed(t, c), printed(t, again))
@@ -80,7 +80,7 @@ func TestTheKeysOfAsyncRewardAgentAreRead(t *testing.T) {
 		require.ErrorContains(t, err, says, line)
 	}
 	_, err = load("Bare", "+reward.custom_reward_function.max_concurrency=64", "+reward.custom_reward_function.concurrency=64")
-	require.ErrorContains(t, err, "has no effect beside concurrency")
+	require.ErrorContains(t, err, "has no effect with concurrency")
 }
 
 func TestTheProcessesOfAPythonFunctionAreOfItsEntry(t *testing.T) {

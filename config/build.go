@@ -213,7 +213,7 @@ func buildComponent(c *Config, p *Profile, t ComponentConfig, reg *rewards.Regis
 			PostProcess(of string) (rewards.GroupScorer, error)
 		})
 		if !ok {
-			return nil, nil, fmt.Errorf("post_process: the component %q is no Python class", t.PostProcess)
+			return nil, nil, fmt.Errorf("post_process: the component %q is not a Python class", t.PostProcess)
 		}
 		group, err := post.PostProcess(t.PostProcess)
 		return nil, group, err
@@ -231,7 +231,7 @@ func buildComponent(c *Config, p *Profile, t ComponentConfig, reg *rewards.Regis
 		t.Options = withDefaults(t.Options, pythonKeywords(c, p, t))
 	} else if spec, ok := reg.Spec(t.Scorer); ok {
 		if t.Steps && takesOption(spec, "steps") {
-			return nil, nil, errors.New(`steps: true does not say where a step ends; write the texts of the stop tokens, such as steps: ["<|im_end|>"]`)
+			return nil, nil, errors.New(`steps: true does not define where a step ends; write the texts of the stop tokens, such as steps: ["<|im_end|>"]`)
 		}
 		if !spec.AsksEngine { // what else is called engine or model is something else
 			delete(shared, "engine")
@@ -244,11 +244,11 @@ func buildComponent(c *Config, p *Profile, t ComponentConfig, reg *rewards.Regis
 		t.Options = withDefaults(t.Options, shared)
 	}
 	if spec, _ := reg.Spec(t.Scorer); t.Fraction > 0 && !takesOption(spec, "device") {
-		return nil, nil, fmt.Errorf("fraction: the scorer %q runs no model here that could share a card; leave it out", t.Scorer)
+		return nil, nil, fmt.Errorf("fraction: the scorer %q runs no model in this process that could share a card; leave fraction out", t.Scorer)
 	}
 	if spec, ok := reg.Spec(t.Scorer); ok && spec.BuildGroup != nil && (spec.Build == nil || t.grouped()) {
 		if p.Overlong != nil {
-			return nil, nil, fmt.Errorf("scorer %q looks at whole groups; the penalty of reward_kwargs is for scorers of one sample", t.Scorer)
+			return nil, nil, fmt.Errorf("scorer %q scores whole groups; the penalty of reward_kwargs is for scorers of single samples", t.Scorer)
 		}
 		group, err := reg.BuildGroup(t.Scorer, t.scorerOptions())
 		return nil, group, err

@@ -83,7 +83,7 @@ rewards:
 	require.Error(t, err)
 	lines := strings.Split(err.Error(), "\n")
 	require.Len(t, lines, 3)
-	assert.Contains(t, lines[0], `c.yaml:4:5: reward.reward_functions.typo: unknown scorer "constent"; known are constant; did you mean constant?`)
+	assert.Contains(t, lines[0], `c.yaml:4:5: reward.reward_functions.typo: unknown scorer "constent", want one of constant; did you mean constant?`)
 	assert.Contains(t, lines[1], `c.yaml:5:40: reward.reward_functions.option.m: the scorer "constant" has no such option`)
 	assert.Contains(t, lines[2], `c.yaml:9:36: rewards.none.custom_reward_function: unknown scorer "nothing"`)
 	assert.Zero(t, open)

@@ -25,7 +25,7 @@ func (r *reader) catalogued(t *ComponentConfig, pathValue, nameValue value) {
 	t.Scorer, t.Function, t.entryAt = PythonScorer, scorers.Class, pathValue
 	name := strings.TrimPrefix(t.Path, scorers.Scheme)
 	if t.entry = scorers.Find(name); t.entry == nil {
-		r.fault(pathValue, "the catalogue has no %q, but %s%s", shorten(name), strings.Join(scorers.Names(), ", "), nearest(name, scorers.Names()))
+		r.fault(pathValue, "the catalogue has no %q; it has %s%s", shorten(name), strings.Join(scorers.Names(), ", "), nearest(name, scorers.Names()))
 		return
 	}
 	if !nameValue.null() {
@@ -47,7 +47,7 @@ func (r *reader) licence(t *ComponentConfig, pathValue, v value) {
 	case e.Accept == "" && given != "":
 		r.fault(v, "%s needs no agreement (%s); leave it out", e.Path(), e.Code.Name)
 	case e.Accept != "" && given == "":
-		r.fault(pathValue, "%s is used under %s, which does not allow every use: code %s (%s)%s. Read it, and if you agree write %s: %s beside the path",
+		r.fault(pathValue, "%s is used under %s, which does not allow every use: code %s (%s)%s. Read the licence, and if you agree add %s: %s to the entry",
 			e.Path(), e.Accept, e.Code.Name, e.Code.URL, weightsOf(e), acceptKey, e.Accept)
 	case given != e.Accept:
 		r.fault(v, "want %s, the licence of %s, got %q", e.Accept, e.Path(), shorten(given))
@@ -79,12 +79,12 @@ func (t *ComponentConfig) catalogued() bool { return strings.HasPrefix(t.Path, s
 func (r *reader) ownKeys(t *ComponentConfig, k *pythonKeys) {
 	for _, v := range []value{k.extra, k.pixels, k.form.signature, k.form.reference} {
 		if !v.null() {
-			r.fault(v, "has no effect: the catalogue says it of %s; leave it out", t.Path)
+			r.fault(v, "has no effect: the catalogue sets this key for %s; leave it out", t.Path)
 		}
 	}
 	for _, e := range k.entriesOf("batch") {
 		if e.node.Value != "false" {
-			r.fault(e.value, "the adapter of %s takes batches of samples as they are; leave it out", t.Path)
+			r.fault(e.value, "the adapter of %s always takes batches; leave the key out", t.Path)
 		}
 	}
 	k.extra, k.pixels, k.hasExtra, k.hasPixels, k.form = value{}, value{}, false, false, formKeys{}
@@ -116,7 +116,7 @@ func knownKinds(e *scorers.Entry) []string {
 func (r *reader) ownEnvironment(t *ComponentConfig, at value) {
 	t.ownEnvironment, t.environmentAt = true, r.place(at.node)
 	if hand := t.entry.ByHand; len(hand) > 0 {
-		t.environmentLacks = fmt.Sprintf("`rewardloop env make` cannot make the environment of %s: run `%s`, and write interpreter: and the path of its Python beside the path",
+		t.environmentLacks = fmt.Sprintf("`rewardloop env make` cannot make the environment of %s: run `%s`, and add interpreter: with the path of its Python to the entry",
 			t.entry.Path(), strings.Join(hand, " && "))
 		return
 	}

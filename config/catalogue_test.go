@@ -97,7 +97,7 @@ func TestALicenceThatDoesNotAllowEveryUseIsRefusedByNameUntilItIsAgreedTo(t *tes
 			require.ErrorContains(t, err, "weights "+w.Name+", about ")
 			require.ErrorContains(t, err, w.Licence.Name+" ("+w.URL+")")
 		}
-		require.ErrorContains(t, err, "if you agree write accept_license: "+e.Accept+" beside the path")
+		require.ErrorContains(t, err, "if you agree add accept_license: "+e.Accept+" to the entry")
 		_, err = entryOf(e.Path(), keys+", accept_license: MIT", nil)
 		require.ErrorContains(t, err, `accept_license: want `+e.Accept+`, the licence of `+e.Path()+`, got "MIT"`)
 		c, err := entryOf(e.Path(), keys+", accept_license: "+e.Accept, nil)
@@ -136,14 +136,14 @@ func TestWhatAnEntryDownloadsIsSaidBeforeItIsDownloaded(t *testing.T) {
 func TestFaultsOfAnEntryOfTheCatalogueSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{
-		"path: \"scorer://pikscore\"":                                             "c.yaml:1:39: reward.reward_functions.a.path: the catalogue has no \"pikscore\", but aesthetic_v2_5, clap, ",
-		"path: \"scorer://\"":                                                     "the catalogue has no \"\", but aesthetic_v2_5, ",
+		"path: \"scorer://pikscore\"":                                             "c.yaml:1:39: reward.reward_functions.a.path: the catalogue has no \"pikscore\"; it has aesthetic_v2_5, clap, ",
+		"path: \"scorer://\"":                                                     "the catalogue has no \"\"; it has aesthetic_v2_5, ",
 		"path: \"scorer://clap\", name: compute_score":                            "name: scorer://clap holds no function; leave name out",
-		"path: \"scorer://clap\", pixels: pil":                                    "pixels: has no effect: the catalogue says it of scorer://clap; leave it out",
+		"path: \"scorer://clap\", pixels: pil":                                    "pixels: has no effect: the catalogue sets this key for scorer://clap; leave it out",
 		"path: \"scorer://clap\", extra_keys: {x: number}":                        "extra_keys: has no effect",
 		"path: \"scorer://clap\", signature: trl":                                 "signature: has no effect",
-		"path: \"scorer://clap\", batch: true":                                    "batch: the adapter of scorer://clap takes batches of samples as they are; leave it out",
-		"path: \"scorer://clap\", interpreter: python3, environment: {python: x}": "interpreter: has no effect beside environment",
+		"path: \"scorer://clap\", batch: true":                                    "batch: the adapter of scorer://clap always takes batches; leave the key out",
+		"path: \"scorer://clap\", interpreter: python3, environment: {python: x}": "interpreter: has no effect with environment",
 	} {
 		_, err := config.Parse("c.yaml", []byte("reward: {reward_functions: {a: {"+keys+"}}}"), nil, nil)
 		require.ErrorContains(t, err, want, keys)
@@ -155,5 +155,5 @@ func TestFaultsOfAnEntryOfTheCatalogueSayWhatToDo(t *testing.T) {
 	require.Empty(t, c.Environments())
 	err = config.Check(t.Context(), c, nil, new(rewards.Registry), true)
 	require.ErrorContains(t, err, "`rewardloop env make` cannot make the environment of scorer://videoalign: run `git clone https://github.com/KwaiVGI/VideoAlign && ")
-	require.ErrorContains(t, err, "write interpreter: and the path of its Python beside the path")
+	require.ErrorContains(t, err, "add interpreter: with the path of its Python to the entry")
 }

@@ -172,7 +172,7 @@ func argumentFault(name string, t ComponentConfig, sig *rewards.Signature) strin
 	switch {
 	case sig == nil:
 		if near := misspelt(name, known); near != "" {
-			return fmt.Sprintf("is no key of ours, and what the function takes is not known; did you mean %s?", near)
+			return fmt.Sprintf("is not a key of rewardloop, and the parameters of the function are not known; did you mean %s?", near)
 		}
 		return ""
 	case slices.Contains(sig.Names, name):
@@ -183,7 +183,7 @@ func argumentFault(name string, t ComponentConfig, sig *rewards.Signature) strin
 		function += " (" + sig.At + ")"
 	}
 	if !sig.Any {
-		return "is no parameter of " + function + nearest(name, append(known, sig.Names...))
+		return "is not a parameter of " + function + nearest(name, append(known, sig.Names...))
 	}
 	near := misspelt(name, known)
 	if near == "" {
@@ -192,7 +192,7 @@ func argumentFault(name string, t ComponentConfig, sig *rewards.Signature) strin
 	if near == "" {
 		return ""
 	}
-	return fmt.Sprintf("did you mean %s? If %s takes an argument of this name by its **kwargs, write it among its parameters", near, function)
+	return fmt.Sprintf("did you mean %s? If %s takes an argument of this name through **kwargs, add it to the function's parameters", near, function)
 }
 
 // numbered reports whether two words differ in their last letter only, or one begins with the

@@ -25,7 +25,7 @@ func (r *reader) transform(o *object, t *ComponentConfig) {
 			}
 		}
 		if len(t.When) == 0 {
-			r.fault(v, "want the values of reward_fn_key that it is for, such as [ocr, geneval]")
+			r.fault(v, "want the values of reward_fn_key for which the component is used, such as [ocr, geneval]")
 		}
 	}
 	if v, ok := o.take("clip"); ok && !v.null() {
@@ -137,10 +137,10 @@ func (r *reader) postProcess(t *ComponentConfig, o *object, v value, hasPath boo
 		t.MinMembers = 1 // the class is asked about every group that is finished
 	}
 	if hasPath {
-		r.fault(v, "takes no path beside it: the class is that of the component %q", shorten(t.PostProcess))
+		r.fault(v, "needs no path: the class is that of the component %q; leave path out", shorten(t.PostProcess))
 	}
 	for _, e := range o.rest() {
-		r.fault(e.value, "has no effect beside post_process; leave it out")
+		r.fault(e.value, "has no effect with post_process; leave it out")
 	}
 }
 
@@ -160,10 +160,10 @@ func (r *reader) checkSteps(p *Profile) {
 		}
 		switch {
 		case t.Steps && (t.PostProcess != "" || t.grouped() || t.Scorer == HTTPScorer || t.Scorer == onnxScorer):
-			r.faultAt(at, "%s gives one score for the whole response; leave it out", cmp.Or(t.Scorer, "post_process"))
+			r.faultAt(at, "%s returns one score for the whole response; leave steps out", cmp.Or(t.Scorer, "post_process"))
 		case t.givesSteps():
 			if err := p.Aggregation.Stepless(); err != nil {
-				r.faultAt(at, "it gives step scores: %v", err)
+				r.faultAt(at, "the scorer returns step scores: %v", err)
 			}
 		}
 	}
@@ -181,11 +181,11 @@ func (r *reader) checkPostProcess(p *Profile, path string) {
 		case i < 0:
 			r.faultAt(at, "there is no component %q", shorten(t.PostProcess))
 		case p.Components[i].Scorer != PythonScorer:
-			r.faultAt(at, "the component %q is no Python class", shorten(t.PostProcess))
+			r.faultAt(at, "the component %q is not a Python class", shorten(t.PostProcess))
 		case p.Components[i].grouped():
 			r.faultAt(at, "the component %q scores whole groups itself", shorten(t.PostProcess))
 		case p.Components[i].Required:
-			r.noteAt(r.places[at], at, "a member whose "+t.PostProcess+" fails is left out, because that is required; without required it reaches the class as NaN")
+			r.noteAt(r.places[at], at, "a member for which "+t.PostProcess+" fails is left out, because that component is required; without required the class gets NaN for the member")
 		}
 	}
 }

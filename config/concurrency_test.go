@@ -65,7 +65,7 @@ func TestSlotsAreRefusedWithWhatTookTheirPlace(t *testing.T) {
 		faults(t, text+"loop: {workers: {slots: 3}}\n"), faults(t, text, "loop.workers.slots=3"), faults(t, text, "++loop.workers.slots=3"),
 	} {
 		require.Len(t, all, 1)
-		assert.Contains(t, all[0], "loop.workers.slots: is gone")
+		assert.Contains(t, all[0], "loop.workers.slots: has been removed")
 		assert.Contains(t, all[0], "reward.concurrency")
 	}
 	assert.NotContains(t, printed(t, config.Default()), "loop.workers.slots")

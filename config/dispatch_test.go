@@ -27,7 +27,7 @@ func TestDispatchAndStepsAreRead(t *testing.T) {
 	assert.Equal(t, time.Minute, c.Loop.StepAge)
 	assert.Equal(t, wire.DeadlineFail, c.Loop.OnStepDeadline)
 	assert.True(t, c.Loop.Deterministic)
-	assert.Contains(t, fmt.Sprint(c.Notes()), "without effect beside loop.deterministic")
+	assert.Contains(t, fmt.Sprint(c.Notes()), "has no effect with loop.deterministic")
 }
 
 func TestDispatchThatCannotBeIsRefused(t *testing.T) {

@@ -89,13 +89,13 @@ func (r *reader) engines(c *Config, v value) {
 		if urls, ok := o.take("base_urls"); ok {
 			e.URLs = r.addresses(urls)
 		} else {
-			r.fault(entry.value, "has no base_urls: write the addresses of its servers, such as [http://127.0.0.1:8000], or onnx and a model that is to run here")
+			r.fault(entry.value, "has no base_urls: write the addresses of its servers, such as [http://127.0.0.1:8000], or onnx and a model that runs in this process")
 		}
 		if model, ok := o.take("model"); ok && !model.null() {
 			e.Model, _ = r.text(model)
 		}
 		if e.Model == "" {
-			r.fault(entry.value, "has no model: write the name that its servers know it by")
+			r.fault(entry.value, "has no model: write the name under which its servers serve the model")
 		}
 		r.engineSettings(o, e)
 		o.refuseRest(engineSection().Names())
@@ -181,7 +181,7 @@ func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 	case e.local:
 		e.ONNX = e.Model
 		if e.Model == "" {
-			r.fault(v, "is enabled and has no model_path: write the name or the folder of the model that is to run here")
+			r.fault(v, "is enabled and has no model_path: write the name or the folder of the model that runs in this process")
 		}
 	case e.Managed != nil:
 		if e.Model == "" {
@@ -189,10 +189,10 @@ func (r *reader) rewardModel(c *Config, p *Profile, parent *object) {
 		}
 	case len(e.URLs) == 0:
 		if !r.faulty(v.path + ".rollout") {
-			r.fault(v, "is enabled and names no engine: write rollout.name=vllm (or sglang, transformers) to have it started, or rollout.name=external and rollout.base_urls=[http://127.0.0.1:8000] for servers that run already")
+			r.fault(v, "is enabled and names no engine: write rollout.name=vllm (or sglang, transformers) to have an engine started, or rollout.name=external and rollout.base_urls=[http://127.0.0.1:8000] for servers that run already")
 		}
 	case e.Model == "":
-		r.fault(v, "is enabled and has no model_path: write the name that the engine knows its model by")
+		r.fault(v, "is enabled and has no model_path: write the name under which the engine serves its model")
 	}
 	c.Engines[e.Name] = e
 	p.Engine = e.Name
@@ -222,12 +222,12 @@ func (r *reader) rollout(p *Profile, e *Engine, o *object, enabled bool) {
 	switch {
 	case e.local:
 		if len(e.URLs) > 0 {
-			r.faultAt(o.path+".base_urls", "has no place beside name: onnx, which runs the model here")
+			r.faultAt(o.path+".base_urls", "cannot be combined with name: onnx, which runs the model in this process; leave it out")
 		}
 		r.local(e, o)
 		for _, key := range engineKeys() {
 			if v, ok := o.take(key); ok && !v.null() {
-				r.note(v, "has no effect: the model runs here and is asked by no one else")
+				r.note(v, "has no effect: the model runs in this process")
 			}
 		}
 	case enabled:
@@ -261,7 +261,7 @@ func (r *reader) withoutEffect(e entry, name string, known tree, enabled bool) {
 	switch {
 	case e.null():
 	case enabled:
-		r.note(e.value, "has no effect: the engine runs already, with what it was started with")
+		r.note(e.value, "has no effect: the engine runs already, with the settings of its own start")
 	default:
 		r.note(e.value, "has no effect: reward_model is off")
 	}

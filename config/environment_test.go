@@ -55,14 +55,14 @@ func TestFaultsOfAnEnvironmentAreToldWithTheirLines(t *testing.T) {
 	for environment, want := range map[string]string{
 		"{requirements: none.txt}":           "c.yaml:5:35: reward.reward_functions.a.environment.requirements: the requirements " + filepath.Join(dir, "none.txt") + " cannot be read: no such file",
 		"{python: \"2.7\"}":                  `c.yaml:5:20: reward.reward_functions.a.environment: python "2.7": want a version such as "3.11"`,
-		"{python: envs/none}":                "c.yaml:5:29: reward.reward_functions.a.environment.python: there is no program " + filepath.Join(dir, "envs/none"),
+		"{python: envs/none}":                "c.yaml:5:29: reward.reward_functions.a.environment.python: no program " + filepath.Join(dir, "envs/none"),
 		"{requirement: x}":                   "environment.requirement: no such key; did you mean requirements?",
 		"{system_site_packages: 3}":          "environment.system_site_packages: want true or false",
-		"{requirements: [\"-e .\"]}":         "build a wheel of it",
+		"{requirements: [\"-e .\"]}":         "build a wheel and name the wheel",
 		"{requirements: [\"a\\nb\"]}":        "want one line of a requirements file each",
-		"[numpy]":                            "want keys below it",
-		"{}\n      interpreter: /bin/python": "interpreter: there is no program /bin/python",
-		"{}\n      interpreter: python3":     "c.yaml:6:20: reward.reward_functions.a.interpreter: has no effect beside environment",
+		"[numpy]":                            "want a mapping with keys",
+		"{}\n      interpreter: /bin/python": "interpreter: no program /bin/python",
+		"{}\n      interpreter: python3":     "c.yaml:6:20: reward.reward_functions.a.interpreter: has no effect with environment",
 	} {
 		_, err := environmentOf(t, dir, environment, "", nil)
 		require.ErrorContains(t, err, want, environment)

@@ -110,10 +110,10 @@ func (r *reader) top(c *Config, v value) {
 	}
 	r.onePool(c)
 	if c.NumWorkers == 0 && !c.Queue.Networked() {
-		r.faultAt("reward.num_workers", "without workers here queue.nats or queue.nats_listen must say how others join")
+		r.faultAt("reward.num_workers", "a process without workers needs queue.nats or queue.nats_listen, so that workers of other processes can join")
 	}
 	if c.NumWorkers == 0 && c.Pool.Colocated {
-		r.faultAt("pool.colocated", "is of a process with workers: write a reward.num_workers of 1 or more, and start it on the machine of the trainer's cards")
+		r.faultAt("pool.colocated", "applies only to a process with workers: write a reward.num_workers of 1 or more, and start the process on the machine of the trainer's cards")
 	}
 	r.checkSections(sections)
 }

@@ -106,7 +106,7 @@ func TestFiveFaultsAreReportedTogetherWithTheirLines(t *testing.T) {
 		`c.yaml:2:16: reward.num_workers: want a whole number, got "many"`,
 		`c.yaml:3:3: reward.agregation: no such key; did you mean aggregation?`,
 		`c.yaml:5:48: reward.reward_functions.ocr.weight: want a finite number, got "heavy"`,
-		`c.yaml:9:5: reward.reward_functions.ocr: given twice, first on line 5`,
+		`c.yaml:9:5: reward.reward_functions.ocr: duplicate key, first on line 5`,
 		`c.yaml:11:14: loop.max_bytes: want a size such as 64MiB, got "64 megs"`,
 	}, faults(t, `reward:
   num_workers: many
@@ -131,10 +131,10 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"no YAML":            {"reward: {\n", "this is not YAML"},
 		"bad indent":         {"reward:\n  a: 1\n b: 2\n", "c.yaml:2:1: this is not YAML"},
 		"two documents":      {ok + "---\n" + ok, "a second document begins here"},
-		"alias":              {"reward: &r {reward_functions: {a: {path: \"builtin://a\"}}}\nrewards: {b: *r}\n", "c.yaml:2:14: rewards.b: aliases (*r) are not read"},
+		"alias":              {"reward: &r {reward_functions: {a: {path: \"builtin://a\"}}}\nrewards: {b: *r}\n", "c.yaml:2:14: rewards.b: aliases (*r) are not supported"},
 		"merge":              {ok + "loop: {<<: {max_attempts: 2}}\n", `c.yaml:2:8: loop: a key must be a word, got "<<"`},
 		"list key":           {ok + "? [a]\n: 1\n", "a key must be a word, got a list"},
-		"section no mapping": {ok + "loop: fast\n", `c.yaml:2:7: loop: want keys below it, got "fast"`},
+		"section no mapping": {ok + "loop: fast\n", `c.yaml:2:7: loop: want a mapping with keys, got "fast"`},
 		"out of range":       {ok + "loop: {max_attempts: 0}\n", "c.yaml:2:22: loop.max_attempts: want 1…100, got 0"},
 		"fraction":           {ok + "loop: {max_attempts: 2.5}\n", `loop.max_attempts: want a whole number, got "2.5"`},
 		"duration":           {ok + "loop: {sample_timeout: soon}\n", `want a duration such as 120s, got "soon"`},
@@ -154,7 +154,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"defaults list":      {"reward: {defaults: [a], custom_reward_function: {path: \"builtin://a\"}}\n", "paste the output of"},
 
 		"no path":          {"reward: {reward_functions: {a: {weight: 1}}}\n", "reward.reward_functions.a: has no path: write builtin://"},
-		"entry no mapping": {"reward: {reward_functions: {a: builtin://a}}\n", "reward.reward_functions.a: want keys below it"},
+		"entry no mapping": {"reward: {reward_functions: {a: builtin://a}}\n", "reward.reward_functions.a: want a mapping with keys"},
 		"bad key":          {"reward: {reward_functions: {a/b: {path: \"builtin://a\"}}}\n", `"a/b" cannot name a reward`},
 		"bare path":        {"reward: {reward_functions: {a: {path: ocr}}}\n", "want builtin:// before the name of a built-in scorer: builtin://ocr"},
 		"no scorer":        {"reward: {reward_functions: {a: {path: \"builtin://\"}}}\n", "want builtin:// and the name of a scorer"},
@@ -166,7 +166,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"no python":        {"reward: {reward_functions: {a: {path: mine/reward}}}\n", "want a Python file, whose name ends in .py"},
 		"no python file":   {"reward: {reward_functions: {a: {path: \"file:///etc/passwd\"}}}\n", "want a Python file, whose name ends in .py"},
 		"no module":        {"reward: {reward_functions: {a: {path: \"pkg://a b\"}}}\n", "want pkg:// and the name of a module"},
-		"ourselves":        {"reward: {reward_functions: {a: {path: \"pkg://rewardloop.verl\"}}}\n", "a trainer reaches this server, which would only ask itself"},
+		"ourselves":        {"reward: {reward_functions: {a: {path: \"pkg://rewardloop.verl\"}}}\n", "a trainer sends samples to this server, so the server would call itself"},
 		"python itself":    {"reward: {reward_functions: {a: {path: \"builtin://python\"}}}\n", "write the Python file itself"},
 		"python function":  {"reward: {reward_functions: {a: {path: pkg://a, name: a.b}}}\n", `"a.b" cannot name a Python function`},
 		"python pixels":    {"reward: {reward_functions: {a: {path: pkg://a, pixels: jax}}}\n", "want one of auto, numpy, torch"},
@@ -176,7 +176,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"function name":    {"reward: {reward_functions: {a: {path: \"builtin://ocr\", name: main}}}\n", `builtin://ocr holds no function "main"`},
 		"policy":           {"reward: {reward_functions: {a: {path: \"builtin://a\", on_failure: mean}}}\n", `policy "mean": want one of`},
 		"sample policy":    {"reward: {on_sample_failure: fail, reward_functions: {a: {path: \"builtin://a\"}}}\n", `reward.on_sample_failure: policy "fail"`},
-		"required policy":  {"reward: {reward_functions: {a: {path: \"builtin://a\", required: true, on_failure: zero}}}\n", "has no effect beside required: true"},
+		"required policy":  {"reward: {reward_functions: {a: {path: \"builtin://a\", required: true, on_failure: zero}}}\n", "has no effect with required: true"},
 		"required number":  {"reward: {reward_functions: {a: {path: \"builtin://a\", required: 1}}}\n", "want true or false"},
 		"weights":          {"reward: {reward_functions: {a: {path: \"builtin://a\", weight: -1}}}\n", "reward.reward_functions: the weights sum to -1; weighted_sum needs a positive sum"},
 		"aggregation":      {"reward: {aggregation: median, reward_functions: {a: {path: \"builtin://a\"}}}\n", "want one of weighted_sum, weighted_mean, min, max, product"},
@@ -186,7 +186,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"long component":   {"reward: {reward_functions: {a: {path: \"builtin://a\", timeout: 1000}}}\n", "want at most 600s, which is loop.claim_timeout"},
 		"both kinds":       {"reward: {custom_reward_function: {path: \"builtin://a\"}, reward_functions: {a: {path: \"builtin://a\"}}}\n", "are both given; keep one"},
 		"kwargs alone":     {"reward: {custom_reward_function: {reward_kwargs: {a: 1}}}\n", "custom_reward_function has no path"},
-		"manager":          {"reward: {reward_manager: {name: prime}, custom_reward_function: {path: \"builtin://a\"}}\n", `the reward manager "prime" is not built; leave reward_manager out`},
+		"manager":          {"reward: {reward_manager: {name: prime}, custom_reward_function: {path: \"builtin://a\"}}\n", `the reward manager "prime" is not built in; leave reward_manager out`},
 		"dapo of many":     {"reward: {reward_manager: {name: dapo}, reward_functions: {a: {path: \"builtin://a\"}}}\n", "dapo scores one function"},
 		"no dapo":          {"reward: {reward_kwargs: {max_resp_len: 9, overlong_buffer_cfg: {enable: true, len: 3}}, custom_reward_function: {path: \"builtin://a\"}}\n", "write reward_manager.name=dapo"},
 		"dapo limit":       {"reward: {reward_manager: {name: dapo}, reward_kwargs: {overlong_buffer_cfg: {enable: true, len: 3}}, custom_reward_function: {path: \"builtin://a\"}}\n", "has no max_resp_len"},
@@ -194,7 +194,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"dapo key":         {"reward: {reward_manager: {name: dapo}, reward_kwargs: {overlong_buffer_cfg: {length: 3}}, custom_reward_function: {path: \"builtin://a\"}}\n", "overlong_buffer_cfg.length: no such key"},
 		"manager of one":   {"reward: {reward_manager: {name: naive}, reward_functions: {a: {path: \"builtin://a\"}}}\n", "naive scores one function"},
 		"manager of many":  {"reward: {reward_manager: {name: MultiVisualRewardManager}, custom_reward_function: {path: \"builtin://a\"}}\n", "MultiVisualRewardManager needs reward.reward_functions"},
-		"manager module":   {"reward: {reward_manager: {module: {path: pkg://mine}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_manager.module.path: reward managers of your own are not run here"},
+		"manager module":   {"reward: {reward_manager: {module: {path: pkg://mine}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_manager.module.path: custom reward managers are not supported"},
 		"sandbox":          {"reward: {sandbox_fusion: {url: \"ftp://a\"}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.sandbox_fusion.url: want an address such as http://127.0.0.1:8080/run_code"},
 		"route":            {"reward: {reward_fn_key: prompt, custom_reward_function: {path: \"builtin://a\"}}\n", "want data_source or extra_info.<name>, got \"prompt\""},
 		"when":             {"reward: {reward_functions: {a: {path: \"builtin://a\", when: []}}}\n", "when: want the values of reward_fn_key"},
@@ -202,18 +202,18 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"scale":            {"reward: {reward_functions: {a: {path: \"builtin://a\", scale: 0}}}\n", "scale: 0 would make every sample equal"},
 		"members":          {"reward: {reward_functions: {a: {path: \"builtin://a\", min_members: 0}}}\n", "min_members: want 1…65536, got 0"},
 		"post process":     {"reward: {reward_functions: {a: {path: \"builtin://a\"}, b: {post_process: c}}}\n", "reward.reward_functions.b.post_process: there is no component \"c\""},
-		"post of what":     {"reward: {reward_functions: {a: {path: \"builtin://a\"}, b: {post_process: a}}}\n", "the component \"a\" is no Python class"},
-		"post with path":   {"reward: {reward_functions: {a: {path: pkg://a}, b: {post_process: a, path: pkg://a}}}\n", "takes no path beside it"},
-		"post with option": {"reward: {reward_functions: {a: {path: pkg://a}, b: {post_process: a, name: x}}}\n", "has no effect beside post_process"},
+		"post of what":     {"reward: {reward_functions: {a: {path: \"builtin://a\"}, b: {post_process: a}}}\n", "the component \"a\" is not a Python class"},
+		"post with path":   {"reward: {reward_functions: {a: {path: pkg://a}, b: {post_process: a, path: pkg://a}}}\n", "needs no path"},
+		"post with option": {"reward: {reward_functions: {a: {path: pkg://a}, b: {post_process: a, name: x}}}\n", "has no effect with post_process"},
 		"verify kind":      {"reward: {verify: {v: {}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.verify.v: has no kind: write http, sandbox_fusion, command"},
 		"verify timeout":   {"reward: {verify: {v: {kind: http, timeout: 2h}}, custom_reward_function: {path: \"builtin://a\"}}\n", "want at most 600s, which is loop.claim_timeout"},
 		"no engine":        {"reward: {reward_model: {enable: true, model_path: m}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model: is enabled and names no engine"},
 		"no model":         {"reward: {reward_model: {enable: true, rollout: {name: external, base_urls: \"http://a:1\"}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model: is enabled and has no model_path"},
-		"engine size":      {"reward: {reward_model: {enable: true, enable_resource_pool: true, nnodes: 1, n_gpus_per_node: 1, model_path: m, rollout: {name: vllm}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.enable_resource_pool: starts no engine: one has 2 cards (tensor 2 × pipeline 1 × data 1), and the pool 1"},
-		"engine started":   {"reward: {reward_model: {enable: true, model_path: m, rollout: {name: sglang, base_urls: \"http://a:1\"}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.rollout.base_urls: has no place beside name: sglang, which starts the engine here"},
-		"engine argument":  {"reward: {reward_model: {enable: true, model_path: m, rollout: {name: vllm, mtp: {enable: true}}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.rollout.mtp: is not given to engines that are started here; write the argument under engine_kwargs.vllm"},
-		"engine port":      {"reward: {reward_model: {enable: true, model_path: m, rollout: {name: vllm, engine_kwargs: {vllm: {port: 3}}}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.rollout.engine_kwargs: --port is chosen here"},
-		"engine executor":  {"reward: {models: {m: {backend: native, executor: {model: a.b:C}}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.models.m.backend: verl-omni's executors are not run here"},
+		"engine size":      {"reward: {reward_model: {enable: true, enable_resource_pool: true, nnodes: 1, n_gpus_per_node: 1, model_path: m, rollout: {name: vllm}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.enable_resource_pool: starts no engine: one engine needs 2 cards (tensor 2 × pipeline 1 × data 1), and the pool has 1"},
+		"engine started":   {"reward: {reward_model: {enable: true, model_path: m, rollout: {name: sglang, base_urls: \"http://a:1\"}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.rollout.base_urls: cannot be combined with name: sglang, which starts the engine in this process"},
+		"engine argument":  {"reward: {reward_model: {enable: true, model_path: m, rollout: {name: vllm, mtp: {enable: true}}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.rollout.mtp: is not passed to engines that rewardloop starts; write the argument under engine_kwargs.vllm"},
+		"engine port":      {"reward: {reward_model: {enable: true, model_path: m, rollout: {name: vllm, engine_kwargs: {vllm: {port: 3}}}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.rollout.engine_kwargs: --port is set by rewardloop"},
+		"engine executor":  {"reward: {models: {m: {backend: native, executor: {model: a.b:C}}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.models.m.backend: rewardloop does not run verl-omni's executors"},
 		"engine unknown":   {"reward: {models: {m: {backend: engine, model_path: x, rollout: {name: vllm}}}, reward_functions: {f: {path: \"builtin://a\", weight: 1, model: n}}}\n", `reward.reward_functions.f.model: names the model "n", and reward.models has m`},
 		"engine kind":      {"reward: {reward_model: {enable: true, model_path: m, rollout: {name: trt}}, custom_reward_function: {path: \"builtin://a\"}}\n", "want one of external, onnx, vllm, sglang, transformers"},
 		"engine address":   {ok + "engines: {judge: {model: m, base_urls: [\"a:1\", \"http://b:1\"]}}\n", "engines.judge.base_urls[0]: want an address such as http://127.0.0.1:8000"},
@@ -224,7 +224,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 		"engine name":      {ok + "engines: {reward_model: {model: m, base_urls: \"http://b:1\"}}\n", "cannot name an engine"},
 		"engine key":       {"reward: {reward_model: {rollout: {tensor_parallel: 2}}, custom_reward_function: {path: \"builtin://a\"}}\n", "reward.reward_model.rollout.tensor_parallel: no such key"},
 		"sandbox memory":   {"reward: {sandbox_fusion: {memory_limit_mb: lots}, custom_reward_function: {path: \"builtin://a\"}}\n", "memory_limit_mb: want a whole number"},
-		"by data source":   {"reward: {compute_score_kwargs: {method: flexible}}\n", "the built-in choice by data_source is not built"},
+		"by data source":   {"reward: {compute_score_kwargs: {method: flexible}}\n", "verl's choice of a function by data_source is not built in"},
 
 		"named default": {"rewards: {default: {custom_reward_function: {path: \"builtin://a\"}}}\n", "the reward named default is the section reward"},
 		"named path":    {"rewards: {a/b: {custom_reward_function: {path: \"builtin://a\"}}}\n", `"a/b" cannot name a reward`},
@@ -237,7 +237,7 @@ func TestEveryKindOfFaultNamesKeyLineAndRemedy(t *testing.T) {
 
 		"port":      {ok + "server: {listen: \"127.0.0.1:http\"}\n", `want a port of 0…65535, got "http"`},
 		"address":   {ok + "server: {listen: 127.0.0.1}\n", "want an address and a port such as 127.0.0.1:8080"},
-		"tls":       {ok + "server: {tls_key: a}\n", "server.tls_key: needs server.tls_cert beside it"},
+		"tls":       {ok + "server: {tls_key: a}\n", "server.tls_key: needs server.tls_cert too"},
 		"client ca": {ok + "server: {client_ca: a}\n", "server.client_ca: needs server.tls_cert"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestAPublicAddressNeedsAToken(t *testing.T) {
 		}
 		assert.Contains(t, faults(t, text)[0], listen+" can be reached from other machines: write server.token_file", listen)
 		c := parse(t, text, "server.token_file=/t")
-		assert.Contains(t, notes(c), "server.listen: without server.tls_cert the token crosses the network in clear")
+		assert.Contains(t, notes(c), "server.listen: without server.tls_cert the token crosses the network unencrypted")
 		c = parse(t, text, "server.token_file=/t", "server.tls_cert=/c", "server.tls_key=/k")
 		assert.NotContains(t, notes(c), "in clear")
 	}

@@ -94,7 +94,7 @@ func (r *reader) profiler(v value, kind engines.Kind) *Profiler {
 	if !tool.null() && on {
 		if s, ok := r.choice(tool, []string{string(engines.Torch), string(engines.Nsys)}); ok {
 			if p.Tool = engines.Profiler(s); kind != "" && !slices.Contains(kind.Profiles(), p.Tool) {
-				r.fault(tool, "%s has no profiles by %s; it has those by %v", kind, s, kind.Profiles())
+				r.fault(tool, "%s cannot be profiled with %s (supported: %v)", kind, s, kind.Profiles())
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
 		m.deviceAt = r.place(v.node)
 	}
 	if v, ok := o.take("base_urls"); ok && !v.null() {
-		r.fault(v, "has no place beside name: %s, which starts the engine here; write name: external for servers that run already", kind)
+		r.fault(v, "cannot be combined with name: %s, which starts the engine in this process; write name: external for servers that run already", kind)
 	}
 	if v, ok := o.take("free_cache_engine"); ok && !v.null() {
 		if m.Frees, _ = r.boolean(v); m.Frees {
@@ -188,7 +188,7 @@ func (r *reader) managed(e *Engine, o *object, kind engines.Kind) {
 // freesNothing notes that an engine keeps its memory which shares its cards with nobody.
 func (r *reader) freesNothing(v value) {
 	if !r.colocated {
-		r.note(v, "has no effect without pool.colocated: true: the engine keeps its memory, because it shares its cards with nobody")
+		r.note(v, "has no effect without pool.colocated: true: an engine that does not share its cards with a trainer keeps its memory")
 	}
 }
 
@@ -221,7 +221,7 @@ func (r *reader) servers(e *Engine, pool ResourcePool, at value) {
 	case m.Device == infer.CPU || pool.PerNode == 0:
 		m.Servers = 1
 	case fit == 0:
-		r.fault(at, "starts no engine: one has %s (tensor %d × pipeline %d × data %d), and the pool %d; write a larger n_gpus_per_node, or a smaller tensor_model_parallel_size",
+		r.fault(at, "starts no engine: one engine needs %s (tensor %d × pipeline %d × data %d), and the pool has %d; write a larger n_gpus_per_node, or a smaller tensor_model_parallel_size",
 			rewards.Count(e.Parallel.Cards(), "card"), e.Parallel.Tensor, e.Parallel.Pipeline, e.Parallel.Data, pool.PerNode)
 		m.Servers = 1
 	default:
@@ -247,7 +247,7 @@ func (r *reader) models(c *Config, p *Profile, parent *object) {
 	defaults, _ := parent.peek("reward_model")
 	common := r.mapping(defaults)
 	if on, _ := common.peek("enable"); on.node != nil && strings.EqualFold(on.node.Value, "true") {
-		r.fault(v, "has no place beside reward_model.enable: true, as in verl-omni; write enable: false, and the model of reward_model as one of these")
+		r.fault(v, "cannot be combined with reward_model.enable: true, as in verl-omni; write enable: false, and add the model of reward_model to reward.models")
 	}
 	known := modelSection().Names()
 	for _, entry := range r.mapping(v).rest() {
@@ -258,7 +258,7 @@ func (r *reader) models(c *Config, p *Profile, parent *object) {
 			r.fault(entry.value, "has no backend: write engine")
 			continue
 		case backend.node.Value == "native":
-			r.fault(backend, "verl-omni's executors are not run here: write the reward function as a Python class that loads its model, with device: and batch: true beside its path (docs/adopt.md)")
+			r.fault(backend, "rewardloop does not run verl-omni's executors: write the reward function as a Python class that loads its model, with device: and batch: true in its entry (docs/adopt.md)")
 			_ = o.rest()
 			continue
 		}
@@ -268,7 +268,7 @@ func (r *reader) models(c *Config, p *Profile, parent *object) {
 		e := newEngine(modelEngine(p.Name, entry.name))
 		e.Place = r.place(entry.key)
 		if _, twice := c.Engines[e.Name]; twice {
-			r.fault(entry.value, "there is an engine %s already; write another name", e.Name)
+			r.fault(entry.value, "the engine name %s is already used; write another name", e.Name)
 		}
 		r.namedModel(e, o, common)
 		o.refuseRest(known)
@@ -303,7 +303,7 @@ func (r *reader) namedModel(e *Engine, o, common *object) {
 	if own.node != nil && own.node.Kind == yaml.MappingNode {
 		for _, x := range r.mapping(own).entries {
 			if x.name == "free_cache_engine" || x.name == "enable_sleep_mode" {
-				r.fault(x.value, "has no place below reward.models, as in verl-omni: write offload")
+				r.fault(x.value, "is not allowed below reward.models, as in verl-omni: write offload")
 			}
 		}
 	}

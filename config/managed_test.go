@@ -78,12 +78,12 @@ func TestTheProfilerOfAnEngineIsReadInVerlsWords(t *testing.T) {
 	assert.Equal(t, p, parse(t, printed(t, c)).Engines["reward_model"].Managed.Profiler)
 	assert.Contains(t, notes(parse(t, "", append(base, "reward.reward_model.rollout.profiler.tool=torch")...)), "profiler: profiles nothing: write the numbers of servers")
 	for want, more := range map[string][]string{
-		"profiler: is enabled and has no tool":                 nil,
-		"profiler.tool: want one of torch, nsys":               {"reward.reward_model.rollout.profiler.tool=npu"},
-		"profiler.tool: sglang has no profiles by nsys":        {"reward.reward_model.rollout.profiler.tool=nsys", "reward.reward_model.rollout.name=sglang"},
-		"profiler.ranks[0]: want a whole number":               {"reward.reward_model.rollout.profiler.tool=torch", "reward.reward_model.rollout.profiler.ranks=[all]"},
-		"profiler.tool: transformers has no profiles by torch": {"reward.reward_model.rollout.profiler.tool=torch", "reward.reward_model.rollout.name=transformers"},
-		"profiler.discrete: no such key":                       {"reward.reward_model.rollout.profiler.tool=torch", "+reward.reward_model.rollout.profiler.discrete=true"},
+		"profiler: is enabled and has no tool":                      nil,
+		"profiler.tool: want one of torch, nsys":                    {"reward.reward_model.rollout.profiler.tool=npu"},
+		"profiler.tool: sglang cannot be profiled with nsys":        {"reward.reward_model.rollout.profiler.tool=nsys", "reward.reward_model.rollout.name=sglang"},
+		"profiler.ranks[0]: want a whole number":                    {"reward.reward_model.rollout.profiler.tool=torch", "reward.reward_model.rollout.profiler.ranks=[all]"},
+		"profiler.tool: transformers cannot be profiled with torch": {"reward.reward_model.rollout.profiler.tool=torch", "reward.reward_model.rollout.name=transformers"},
+		"profiler.discrete: no such key":                            {"reward.reward_model.rollout.profiler.tool=torch", "+reward.reward_model.rollout.profiler.discrete=true"},
 	} {
 		_, err := config.Load("", append(base, more...), nil)
 		require.ErrorContains(t, err, want)

@@ -52,13 +52,13 @@ func (r *reader) noteDifferences(p *Profile, path string) {
 	}
 	if p.Aggregation != rewards.WeightedSum {
 		key := path + ".aggregation"
-		r.noteAt(r.places[key], key, fmt.Sprintf("verl-omni knows weighted_sum only; %s is rewardloop's", p.Aggregation))
+		r.noteAt(r.places[key], key, fmt.Sprintf("verl-omni supports weighted_sum only; %s is an extension of rewardloop", p.Aggregation))
 	}
 	for _, t := range p.Components {
 		if t.Required || t.OnFailure.Policy != "" {
 			continue
 		}
-		r.noteAt(t.Place, path+".reward_functions."+t.Key, "where it fails, verl-omni adds 0; here the mean of the prompt group "+
-			"stands in, and without a group the sample fails. `on_failure: zero` below it restores verl-omni's way")
+		r.noteAt(t.Place, path+".reward_functions."+t.Key, "where the component fails, verl-omni adds 0; rewardloop uses the mean of the prompt group, "+
+			"and without a group the sample fails. Write `on_failure: zero` in the entry for 0 as in verl-omni")
 	}
 }

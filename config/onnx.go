@@ -64,7 +64,7 @@ func (r *reader) local(e *Engine, o *object) {
 func (r *reader) fraction(v value) float64 {
 	f, ok := r.number(v)
 	if ok && (f <= 0 || f > 1) {
-		r.fault(v, "want the model's share of a card, more than 0 and at most 1, got %v", f)
+		r.fault(v, "want a share of a card, more than 0 and at most 1, got %v", f)
 		return 0
 	}
 	return f

@@ -59,9 +59,9 @@ engines:
 	for text, want := range map[string]string{
 		`engines: {a: {onnx: x, device: gpu}}`:                                                                    "want cpu, cuda (every card of the reward pool) or cuda:<n>",
 		`engines: {a: {onnx: x, base_urls: [http://h:1]}}`:                                                        "base_urls",
-		`engines: {a: {model: x}}`:                                                                                "or onnx and a model that is to run here",
+		`engines: {a: {model: x}}`:                                                                                "or onnx and a model that runs in this process",
 		`reward: {reward_model: {enable: true, rollout: {name: onnx}}}`:                                           "has no model_path",
-		`reward: {reward_model: {enable: true, model_path: x, rollout: {name: onnx, base_urls: ["http://h:1"]}}}`: "has no place beside name: onnx",
+		`reward: {reward_model: {enable: true, model_path: x, rollout: {name: onnx, base_urls: ["http://h:1"]}}}`: "cannot be combined with name: onnx",
 	} {
 		_, err := config.Parse("c.yaml", []byte(text), nil, nil)
 		require.ErrorContains(t, err, want, text)

@@ -74,7 +74,7 @@ func parseOverride(text string, order int) (override, string) {
 		}
 	}
 	if ext := path.Ext(key); !hasValue && (ext == ".yaml" || ext == ".yml") {
-		return o, "is a file and no override: write -c " + text
+		return o, "is a file, not an override: write -c " + text
 	}
 	for _, part := range o.path {
 		if part == "" || strings.ContainsAny(part, " \t\n@:") {

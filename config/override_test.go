@@ -51,8 +51,8 @@ func TestAFaultOfAnOverrideNamesTheOverride(t *testing.T) {
 		"loop.max_attempts=0":                             `override "loop.max_attempts=0": loop.max_attempts: want 1…100, got 0`,
 		"+loop.max_attempts=5":                            "loop.max_attempts: exists already: write loop.max_attempts= without the plus, or ++loop.max_attempts=",
 		"+reward.reward_functions.ocr.path=x":             "exists already",
-		"reward.reward_functions.ocr.preset=a":            "is not there: write +reward.reward_functions.ocr.preset= to add it",
-		"reward.custom_reward_function.reward_kwargs.a=1": "is not there: write +reward.custom_reward_function.reward_kwargs.a=",
+		"reward.reward_functions.ocr.preset=a":            "is not in the file: write +reward.reward_functions.ocr.preset= to add it",
+		"reward.custom_reward_function.reward_kwargs.a=1": "is not in the file: write +reward.custom_reward_function.reward_kwargs.a=",
 		"~loop.max_attempts":                              "is not in the file: there is nothing to delete",
 		"~reward.reward_functions.ocr=1":                  "deletes a key: write ~reward.reward_functions.ocr without a value",
 		"loop.max_attempts":                               "has no value: write loop.max_attempts=value",
@@ -61,7 +61,7 @@ func TestAFaultOfAnOverrideNamesTheOverride(t *testing.T) {
 		"":                                                "want key=value",
 		"+loop.deep.er=1":                                 `override "+loop.deep.er=1": loop.deep: no such key`,
 		"+reward.reward_functions.ocr.path.x=1":           "is below reward.reward_functions.ocr.path, which is not a mapping",
-		"rewards.new.aggregation=min":                     "is not there: write +rewards.new.aggregation=",
+		"rewards.new.aggregation=min":                     "is not in the file: write +rewards.new.aggregation=",
 		"reward_model.reward_manager=naive":               "has moved: write reward.reward_manager.name",
 		"reward_model.rollout.n=1":                        "has moved: write reward.reward_model.rollout.n",
 		"trainer.nnodes=1":                                "belongs to the trainer",
@@ -83,7 +83,7 @@ func TestAFaultOfAnOverrideNamesTheOverride(t *testing.T) {
 func TestAnOverrideOfASecretIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	lines := faults(t, minimal, "reward.reward_functions.ocr.api_key=sk-123")
-	assert.Equal(t, []string{`override "reward.reward_functions.ocr.api_key=…": reward.reward_functions.ocr.api_key: is not there: write +reward.reward_functions.ocr.api_key= to add it`}, lines)
+	assert.Equal(t, []string{`override "reward.reward_functions.ocr.api_key=…": reward.reward_functions.ocr.api_key: is not in the file: write +reward.reward_functions.ocr.api_key= to add it`}, lines)
 }
 
 func TestOverridesAloneAreAConfiguration(t *testing.T) {

@@ -69,13 +69,13 @@ func TestFaultsOfAPlacementAreToldWithTheirLines(t *testing.T) {
 	dir := modelFile(t)
 	for rest, want := range map[string]string{
 		"devices: gpu":                      `devices: want cpu, cuda (every card of the reward pool) or cuda:<n>, got "gpu"`,
-		"devices: [cpu, cpu]":               "cpu is there twice: num_replicas",
-		"devices: [cuda, cpu]":              "cuda is every card of the reward pool: want it alone",
+		"devices: [cpu, cpu]":               "duplicate device cpu: num_replicas",
+		"devices: [cuda, cpu]":              "cuda means every card of the reward pool and must be the only device",
 		"batch: 8":                          `batch: want true or false, got "8"`,
 		"num_replicas: 0":                   "num_replicas: want 1",
 		"batch_wait_timeout_s: 3":           "batch_wait_timeout_s: want auto, or 0 to 1 seconds",
-		"max_batch_size: 4, fraction: 2":    "fraction: want the model's share of a card",
-		"interpreter: envs/none/bin/python": "interpreter: there is no program " + filepath.Join(dir, "envs/none/bin/python"),
+		"max_batch_size: 4, fraction: 2":    "fraction: want a share of a card",
+		"interpreter: envs/none/bin/python": "interpreter: no program " + filepath.Join(dir, "envs/none/bin/python"),
 		"load_timeout: 1ms":                 "load_timeout: want",
 	} {
 		_, err := loadModel(t, dir, rest)

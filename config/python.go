@@ -58,7 +58,7 @@ func (r *reader) pythonModule(v value, module string) {
 	case !moduleName().MatchString(module):
 		r.fault(v, "want pkg:// and the name of a module, such as pkg://my_package.rewards, got %q", shorten(module))
 	case module == "rewardloop" || strings.HasPrefix(module, "rewardloop."):
-		r.fault(v, "is how a trainer reaches this server, which would only ask itself: write here what shall score, such as builtin://ocr")
+		r.fault(v, "is the module by which a trainer sends samples to this server, so the server would call itself: write a scorer, such as builtin://ocr")
 	default:
 		r.noteReplacement(v, module)
 	}
@@ -119,10 +119,10 @@ func isFile(path string) bool {
 func (r *reader) noteReplacement(v value, path string) {
 	switch module, ok := verlOmniModule(path); {
 	case ok && module == "http_scorer_client":
-		r.note(v, "runs in Python and asks another server: server_url must not be this one's. Without Python: write that address as path and "+
+		r.note(v, "runs in Python and sends samples to another server: server_url must not be the address of this server. Without Python: write server_url as path and "+
 			"protocol: deepgen; builtin://ocr does what an OCR server does")
 	case ok && module == "latent_http_scorer_client":
-		r.note(v, "runs in Python and asks another server. Without Python: write its address as path and protocol: latent")
+		r.note(v, "runs in Python and sends samples to another server. Without Python: write the address of that server as path and protocol: latent")
 	case ok && replacements()[module] != "":
 		r.note(v, "builtin://"+replacements()[module]+" does what "+module+" does, without Python")
 	}
@@ -204,7 +204,7 @@ func (r *reader) agent(t *ComponentConfig, v value) {
 	if t.Scorer != PythonScorer {
 		r.fault(v, "is for Python functions; leave it out")
 	} else if t.Concurrency > 0 {
-		r.fault(v, "has no effect beside concurrency; leave one of them out")
+		r.fault(v, "has no effect with concurrency; leave one of them out")
 	} else if n, ok := r.integer(v, 1, mostConcurrency); ok {
 		t.Concurrency = n
 	}
@@ -266,7 +266,7 @@ func (r *reader) process(t *ComponentConfig, given map[string]value) {
 	if v, ok := given["environment"]; ok {
 		r.environment(t, v)
 		if other, both := given["interpreter"]; both {
-			r.fault(other, "has no effect beside environment, which has an interpreter of its own; leave one of them out")
+			r.fault(other, "has no effect with environment, which has its own interpreter; leave one of them out")
 		}
 	}
 	if t.entry != nil && given["environment"].null() && given["interpreter"].null() {
@@ -294,7 +294,7 @@ func (r *reader) interpreter(v value) string {
 	}
 	full := r.beside(v, path)
 	if info, err := os.Stat(full); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-		r.fault(v, "there is no program %s: want a Python, such as envs/hpsv3/bin/python", full)
+		r.fault(v, "no program %s: want a Python interpreter, such as envs/hpsv3/bin/python", full)
 	}
 	return full
 }
@@ -335,13 +335,13 @@ func (r *reader) devices(v value) (out []string) {
 		case !infer.ValidDevice(s):
 			r.fault(item, "want %s, got %q", infer.DeviceForm, shorten(s))
 		case slices.Contains(out, s):
-			r.fault(item, "%s is there twice: num_replicas is how many processes each device has", s)
+			r.fault(item, "duplicate device %s: num_replicas sets the number of processes on each device", s)
 		default:
 			out = append(out, s)
 		}
 	}
 	if slices.Contains(out, infer.Pool) && len(out) > 1 {
-		r.fault(v, "%s is every card of the reward pool: want it alone", infer.Pool)
+		r.fault(v, "%s means every card of the reward pool and must be the only device", infer.Pool)
 	}
 	return out
 }

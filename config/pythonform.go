@@ -52,7 +52,7 @@ func (r *reader) form(t *ComponentConfig, k formKeys) {
 	if !k.reference.null() {
 		t.Reference, _ = r.text(k.reference)
 		if err := prompt.CheckReference(t.Reference); err != nil {
-			r.fault(k.reference, "leads nowhere: want ground_truth, ground_truth.<path> or extra_info.<path>, got %q", shorten(t.Reference))
+			r.fault(k.reference, "is not a path: want ground_truth, ground_truth.<path> or extra_info.<path>, got %q", shorten(t.Reference))
 		}
 	}
 }
@@ -86,11 +86,11 @@ func (r *reader) checkForm(t *ComponentConfig, own pythonKeys) {
 	}
 	if !t.grouped() {
 		if !k.reference.null() {
-			r.fault(k.reference, "is for functions of whole prompt groups, and batch: true calls it with samples as they come; leave one of them out")
+			r.fault(k.reference, "is for functions of whole prompt groups, but batch: true calls the function with single samples in batches; leave one of them out")
 		}
 		for _, e := range own.entriesOf("batch") {
 			if !python.TakesBatches(t.Signature) {
-				r.fault(e.value, "calls it with samples as they come, and %s needs whole prompt groups; leave batch out", t.Signature)
+				r.fault(e.value, "calls the function with single samples in batches, but %s needs whole prompt groups; leave batch out", t.Signature)
 			}
 		}
 		return

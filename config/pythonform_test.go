@@ -68,13 +68,13 @@ func TestFaultsOfAFormAreToldWithTheirLines(t *testing.T) {
 	dir := groupFile(t)
 	for rest, want := range map[string]string{
 		"name: reward, signature: TRL":                                       `c.yaml:1:74: reward.reward_functions.hps.signature: want one of score_group, rm_gallery, openjudge, trl, slime, ms_swift, openrlhf, ddpo, got "TRL"`,
-		"name: Pairs, reference: prompt":                                     `reference: leads nowhere: want ground_truth, ground_truth.<path> or extra_info.<path>, got "prompt"`,
-		"name: Pairs, batch: true":                                           "batch: calls it with samples as they come, and score_group needs whole prompt groups; leave batch out",
-		"name: reward, signature: rm_gallery, batch: true":                   "batch: calls it with samples as they come, and rm_gallery needs",
+		"name: Pairs, reference: prompt":                                     `reference: is not a path: want ground_truth, ground_truth.<path> or extra_info.<path>, got "prompt"`,
+		"name: Pairs, batch: true":                                           "batch: calls the function with single samples in batches, but score_group needs whole prompt groups; leave batch out",
+		"name: reward, signature: rm_gallery, batch: true":                   "batch: calls the function with single samples in batches, but rm_gallery needs",
 		"name: Pairs, devices: cpu, max_batch_size: 4":                       "max_batch_size: has no effect: a function of whole prompt groups is called with one group at a time",
 		"name: Pairs, probe: text":                                           "probe: has no effect: a function of whole prompt groups is not called with known samples",
-		"name: reward, signature: trl, batch: true, reference: ground_truth": "reference: is for functions of whole prompt groups, and batch: true calls it with samples as they come",
-		"name: Pairs, steps: true":                                           "steps: python gives one score for the whole response",
+		"name: reward, signature: trl, batch: true, reference: ground_truth": "reference: is for functions of whole prompt groups, but batch: true calls the function with single samples in batches",
+		"name: Pairs, steps: true":                                           "steps: python returns one score for the whole response",
 		"name: Pairs}, other: {post_process: hps":                            `post_process: the component "hps" scores whole groups itself`,
 	} {
 		_, err := loadModel(t, dir, rest)

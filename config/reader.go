@@ -110,7 +110,7 @@ func (r *reader) mapping(v value) *object {
 	switch {
 	case v.null():
 	case v.node.Kind != yaml.MappingNode:
-		r.fault(v, "want keys below it, got %s", describe(v.node))
+		r.fault(v, "want a mapping with keys, got %s", describe(v.node))
 	default:
 		for i := 0; i+1 < len(v.node.Content); i += 2 {
 			key, node := v.node.Content[i], v.node.Content[i+1]
@@ -347,7 +347,7 @@ func (r *reader) prune(v value, depth int) bool {
 		return false
 	}
 	if v.node.Kind == yaml.AliasNode {
-		r.fault(v, "aliases (*%s) are not read: write the value out", shorten(v.node.Value))
+		r.fault(v, "aliases (*%s) are not supported: write the value out", shorten(v.node.Value))
 		return false
 	}
 	r.filter(v, func(key *yaml.Node, item value, first map[string]*yaml.Node) bool {
@@ -357,7 +357,7 @@ func (r *reader) prune(v value, depth int) bool {
 				return false
 			}
 			if before, ok := first[key.Value]; ok {
-				r.fault(value{key, item.path}, "given twice, first %s", r.where(before))
+				r.fault(value{key, item.path}, "duplicate key, first %s", r.where(before))
 				return false
 			}
 			first[key.Value] = key

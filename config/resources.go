@@ -74,21 +74,21 @@ func (r *reader) resourcePool(p *Profile, o *object, enabled bool) {
 		return
 	}
 	if cards == 0 {
-		r.fault(perNode, "want 1 or more: it is how many cards of each machine enable_resource_pool gives the reward model")
+		r.fault(perNode, "want 1 or more: the number of cards of each machine in the pool of enable_resource_pool")
 	}
 	switch {
 	case machines > 0:
 	case nodes.null():
-		r.fault(asked, "needs nnodes, the number of machines, beside it: write nnodes: 1 for this one. verl-omni's default is 0, which it refuses")
+		r.fault(asked, "needs nnodes, the number of machines: write nnodes: 1 for this machine only. verl-omni's default is 0, which verl-omni refuses")
 	default:
-		r.fault(nodes, "want 1 or more: it is the number of machines; write nnodes: 1 for this one")
+		r.fault(nodes, "want 1 or more machines; write nnodes: 1 for this machine only")
 	}
 	if cards == 0 || machines == 0 {
 		return
 	}
 	p.Cards = ResourcePool{cards, machines}
 	if machines > 1 {
-		r.note(nodes, fmt.Sprintf("start a process on each of the %d machines (rewardloop worker), with %s each; nnodes changes nothing else here", machines, rewards.Count(cards, "card")))
+		r.note(nodes, fmt.Sprintf("start a process on each of the %d machines (rewardloop worker), with %s each; nnodes has no other effect", machines, rewards.Count(cards, "card")))
 	}
 }
 
@@ -100,8 +100,8 @@ func (r *reader) withoutPool(enabled bool, asked, perNode, nodes value) {
 		case !enabled:
 			r.unless(enabled, v)
 		case v == asked:
-			r.note(v, "verl-omni gives the reward model the trainer's cards, of which this process knows nothing: "+
-				"models with device: cuda run on every card that it sees, and engines where they were started")
+			r.note(v, "verl-omni gives the reward model the trainer's cards, which rewardloop does not manage: "+
+				"models with device: cuda run on every card that the process sees, and engines on the cards of their own start")
 		default:
 			r.note(v, "has no effect without enable_resource_pool: true")
 		}
@@ -131,7 +131,7 @@ func (r *reader) parallel(e *Engine, o *object, enabled bool) {
 		case !enabled:
 			r.unless(enabled, v)
 		case e.local && n > 1:
-			r.note(v, "has no effect: a model that runs here has a copy on each card")
+			r.note(v, "has no effect: a model that runs in this process has a copy on each card")
 		case ok && !e.local:
 			*to = n
 		}
@@ -160,9 +160,9 @@ func (r *reader) foresee(p *Profile, e *Engine, section string) {
 	case of == 0:
 		text = fmt.Sprintf("verl-omni starts engines of %s on the trainer's cards", size)
 	case e.Parallel.Replicas(of) == 0:
-		text = fmt.Sprintf("verl-omni starts no engine: one has %s, and the pool %d", size, of)
+		text = fmt.Sprintf("verl-omni starts no engine: one engine needs %s, and the pool has %d", size, of)
 	}
-	r.noteAt(r.places[key], key, text+". Nothing is started here: the engine runs already, with what it was started with")
+	r.noteAt(r.places[key], key, text+". rewardloop starts no engine here: the engine runs already, with the settings of its own start")
 }
 
 // workersOf is how many workers a process has whose file does not say it: where the reward
@@ -181,7 +181,7 @@ func (r *reader) onePool(c *Config) {
 		p := c.Profiles[name]
 		if n := p.Cards.PerNode; n > 0 && n < c.PoolCards() {
 			key := p.section() + ".reward_model.n_gpus_per_node"
-			r.noteAt(r.places[key], key, fmt.Sprintf("the cards of a process are one pool, and another reward gives it %d", c.PoolCards()))
+			r.noteAt(r.places[key], key, fmt.Sprintf("the cards of a process are one pool, and another reward sets its size to %d", c.PoolCards()))
 		}
 	}
 }

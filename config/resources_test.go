@@ -62,9 +62,9 @@ func TestAPoolWithoutCardsOrMachinesIsRefusedAsInVerlOmni(t *testing.T) {
 	t.Parallel()
 	for override, want := range map[string]string{
 		"reward.reward_model.nnodes=1":          "",
-		"reward.reward_model.n_gpus_per_node=0": "reward.reward_model.n_gpus_per_node: want 1 or more: it is how many cards of each machine",
-		"reward.reward_model.nnodes=0":          "reward.reward_model.nnodes: want 1 or more: it is the number of machines; write nnodes: 1",
-		"reward.num_workers=2":                  "reward.reward_model.enable_resource_pool: needs nnodes, the number of machines, beside it: write nnodes: 1",
+		"reward.reward_model.n_gpus_per_node=0": "reward.reward_model.n_gpus_per_node: want 1 or more: the number of cards of each machine",
+		"reward.reward_model.nnodes=0":          "reward.reward_model.nnodes: want 1 or more machines; write nnodes: 1",
+		"reward.num_workers=2":                  "reward.reward_model.enable_resource_pool: needs nnodes, the number of machines: write nnodes: 1",
 		"reward.reward_model.nnodes=-1":         "reward.reward_model.nnodes: ",
 	} {
 		_, err := config.Load("", []string{scored, pooled, override}, nil)
@@ -85,7 +85,7 @@ func TestWhatThePoolMeansHereIsNoted(t *testing.T) {
 	}{
 		"engines on a pool": {
 			with(engine, pooled, "reward.reward_model.nnodes=1", "reward.reward_model.n_gpus_per_node=4", "reward.reward_model.rollout.tensor_model_parallel_size=2"),
-			"tensor_model_parallel_size: verl-omni starts 2 engines of 2 cards (tensor 2 × pipeline 1 × data 1) on the pool of 4 cards. Nothing is started here",
+			"tensor_model_parallel_size: verl-omni starts 2 engines of 2 cards (tensor 2 × pipeline 1 × data 1) on the pool of 4 cards. rewardloop starts no engine here",
 		},
 		"engines of all sizes": {
 			with(engine, pooled, "reward.reward_model.nnodes=2", "reward.reward_model.rollout.pipeline_model_parallel_size=2", "reward.reward_model.rollout.data_parallel_size=2"),
@@ -93,21 +93,21 @@ func TestWhatThePoolMeansHereIsNoted(t *testing.T) {
 		},
 		"no engine": {
 			with(engine, pooled, "reward.reward_model.nnodes=1", "reward.reward_model.n_gpus_per_node=1"),
-			"enable_resource_pool: verl-omni starts no engine: one has 2 cards (tensor 2 × pipeline 1 × data 1), and the pool 1",
+			"enable_resource_pool: verl-omni starts no engine: one engine needs 2 cards (tensor 2 × pipeline 1 × data 1), and the pool has 1",
 		},
 		"the trainer's cards": {
 			with(engine, "reward.reward_model.enable_resource_pool=False", "reward.reward_model.rollout.tensor_model_parallel_size=4"),
-			"verl-omni starts engines of 4 cards (tensor 4 × pipeline 1 × data 1) on the trainer's cards. Nothing is started here",
+			"verl-omni starts engines of 4 cards (tensor 4 × pipeline 1 × data 1) on the trainer's cards. rewardloop starts no engine here",
 		},
 		"colocated": {
 			with(engine, "reward.reward_model.enable_resource_pool=False"),
-			"enable_resource_pool: verl-omni gives the reward model the trainer's cards, of which this process knows nothing: models with device: cuda run on every card that it sees",
+			"enable_resource_pool: verl-omni gives the reward model the trainer's cards, which rewardloop does not manage: models with device: cuda run on every card that the process sees",
 		},
 		"a size without a pool": {with(engine, "reward.reward_model.n_gpus_per_node=4"), "n_gpus_per_node: has no effect without enable_resource_pool: true"},
 		"several machines":      {[]string{scored, pooled, "reward.reward_model.nnodes=3"}, "nnodes: start a process on each of the 3 machines (rewardloop worker), with 8 cards each"},
 		"a model that runs here": {
 			[]string{scored, enabled, path, "reward.reward_model.rollout.name=onnx", "reward.reward_model.rollout.tensor_model_parallel_size=2"},
-			"tensor_model_parallel_size: has no effect: a model that runs here has a copy on each card",
+			"tensor_model_parallel_size: has no effect: a model that runs in this process has a copy on each card",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ rewards:
   b: {custom_reward_function: {path: builtin://ocr}, reward_model: {enable_resource_pool: true, n_gpus_per_node: 4, nnodes: 1}}
 `)
 	assert.Equal(t, 4, c.PoolCards())
-	assert.Contains(t, notes(c), "reward.reward_model.n_gpus_per_node: the cards of a process are one pool, and another reward gives it 4")
+	assert.Contains(t, notes(c), "reward.reward_model.n_gpus_per_node: the cards of a process are one pool, and another reward sets its size to 4")
 }
 
 // runners is a registry with a scorer that runs a model and one that does not.
@@ -195,7 +195,7 @@ func TestTheFractionIsTheConfigurationsAndNoOptionOfTheScorer(t *testing.T) {
 
 	c = parse(t, `reward: {reward_functions: {a: {path: builtin://plain, fraction: 0.5}}}`)
 	_, err = config.BuildManagers(c, reg)
-	require.ErrorContains(t, err, `fraction: the scorer "plain" runs no model here that could share a card; leave it out`)
+	require.ErrorContains(t, err, `fraction: the scorer "plain" runs no model in this process that could share a card; leave fraction out`)
 
 	c = parse(t, `reward: {reward_functions: {a: {path: pkg://mine, fraction: 7}}}`)
 	assert.JSONEq(t, `{"fraction": 7}`, string(c.Profiles["default"].Components[0].Options), "of a function in Python it is its own")

@@ -26,7 +26,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 	if v, ok := o.take("num_workers"); ok && !v.null() {
 		counted = true
 		if name != DefaultProfile {
-			r.fault(v, "the workers are shared by all rewards: write reward.num_workers")
+			r.fault(v, "all rewards share the workers: write reward.num_workers")
 		} else if n, ok := r.integer(v, 0, 4096); ok {
 			c.NumWorkers = n
 		}
@@ -50,7 +50,7 @@ func (r *reader) profile(c *Config, name string, v value) *Profile {
 		}
 	}
 	if v, ok := o.take("compute_score_kwargs"); ok && len(r.mapping(v).rest()) > 0 {
-		r.fault(v, "the built-in choice by data_source is not built; name the function that makes it in custom_reward_function, "+
+		r.fault(v, "verl's choice of a function by data_source is not built in; name the function that makes the choice in custom_reward_function, "+
 			"such as path: pkg://verl.utils.reward_score with name: default_compute_score, and write these as its reward_kwargs")
 		r.incomplete = true
 	}
@@ -134,7 +134,7 @@ func (r *reader) customFunction(c *Config, parent *object) (components []Compone
 	o.refuseRest(sectionNames("custom_reward_function").visible())
 	if ignored || !hasPath || pathValue.null() {
 		if t.Options != nil {
-			r.fault(kwargs, "no function takes it: custom_reward_function has no path")
+			r.fault(kwargs, "has no effect: custom_reward_function has no path")
 			r.incomplete = true
 		}
 		return nil, v.path
@@ -150,7 +150,7 @@ func (r *reader) customFunction(c *Config, parent *object) (components []Compone
 	}
 	t.Key = t.Scorer
 	if t.Scorer == PythonScorer && t.Signature == "" && hasMethod(t.Path, t.Function, postProcessMethod) {
-		r.note(nameValue, t.Function+"."+postProcessMethod+" works on finished groups: what it returns is the reward")
+		r.note(nameValue, t.Function+"."+postProcessMethod+" is called with finished groups and returns the reward")
 		return splitAgent(t), v.path
 	}
 	return []ComponentConfig{t}, v.path
@@ -195,7 +195,7 @@ func (r *reader) function(c *Config, e entry) ComponentConfig {
 			t.OnFailure = policy
 		}
 		if t.Required {
-			r.fault(v, "has no effect beside required: true; leave one of them out")
+			r.fault(v, "has no effect with required: true; leave one of them out")
 		}
 	}
 	r.common(o, &t, c.Loop.ClaimTimeout)
@@ -213,7 +213,7 @@ func (r *reader) function(c *Config, e entry) ComponentConfig {
 	if post, has := o.take("post_process"); has && !post.null() {
 		r.postProcess(&t, o, post, ok && !pathValue.null())
 		if !nameValue.null() {
-			r.fault(nameValue, "has no effect beside post_process; leave it out")
+			r.fault(nameValue, "has no effect with post_process; leave it out")
 		}
 		r.python(&t, own)
 		return t
@@ -305,7 +305,7 @@ func (r *reader) scorer(t *ComponentConfig, pathValue, nameValue value) {
 	switch {
 	case !ok:
 	case strings.HasPrefix(name, "compute_score"):
-		r.note(nameValue, "has no effect beside "+p)
+		r.note(nameValue, "has no effect with "+p)
 	default:
 		r.fault(nameValue, "%s holds no function %q; leave name out", p, shorten(name))
 	}
@@ -361,12 +361,12 @@ func (r *reader) managerSection(parent *object, several bool, functions string) 
 		const ours = "pkg://verl_omni.reward_loop.reward_manager"
 		if v, ok := m.take("path"); ok && !v.null() {
 			if s, ok := r.text(v); ok && s != ours && !strings.HasPrefix(s, ours+".") {
-				r.fault(v, "reward managers of your own are not run here; leave it out and combine functions with reward_functions")
+				r.fault(v, "custom reward managers are not supported; leave the key out and combine functions with reward_functions")
 			}
 		}
 		if v, ok := m.take("name"); ok && !v.null() {
 			if s, ok := r.text(v); ok && !slices.Contains([]string{"custom_reward_manager", "VisualRewardManager", "MultiVisualRewardManager"}, s) {
-				r.fault(v, "there is no reward manager %q; leave it out", shorten(s))
+				r.fault(v, "unknown reward manager %q; leave the key out", shorten(s))
 			}
 		}
 		m.refuseRest(sectionNames("reward_manager", "module").visible())
@@ -386,7 +386,7 @@ func (r *reader) managerName(v value, name string, several bool, functions strin
 			r.fault(v, "%s scores one function, and %s names several; write MultiVisualRewardManager, or leave reward_manager out", name, functions)
 		}
 	default:
-		r.fault(v, "the reward manager %q is not built; leave reward_manager out: one function or several are told apart by themselves", shorten(name))
+		r.fault(v, "the reward manager %q is not built in; leave reward_manager out: rewardloop handles one function or several without a manager", shorten(name))
 	}
 }
 

@@ -104,5 +104,5 @@ func missingKey(root *yaml.Node, path []string) string {
 			return "no such key " + strings.Join(path[:i+1], ".") + nearest(name, below.visible())
 		}
 	}
-	return "is not there: write +" + key + "= to add it"
+	return "is not in the file: write +" + key + "= to add it"
 }

@@ -57,7 +57,7 @@ func (l *Loop) Keys(k *keys.Set) {
 	k.AtMost("sample_timeout", "max_sample_timeout")
 	k.Check(func(r keys.Report) {
 		if l.Deterministic && l.Dispatch.BackupAfter > 0 {
-			r.Note("dispatch.backup_after", "without effect beside %s: of two answers the first would count", r.Path("deterministic"))
+			r.Note("dispatch.backup_after", "has no effect with %s, because the faster of two answers would count", r.Path("deterministic"))
 		}
 	})
 }
@@ -128,16 +128,16 @@ func (f *Queue) checkAccess(r keys.Report) {
 		r.Fault("tls_cert", "%s and %s go together", r.Path("tls_cert"), r.Path("tls_key"))
 	}
 	if f.TLSClients && (f.TLSCA == "" || f.TLSCert == "" || f.Listen == "") {
-		r.Fault("tls_clients", "needs %s with %s, and %s to check by", r.Path("nats_listen"), r.Path("tls_cert"), r.Path("tls_ca"))
+		r.Fault("tls_clients", "needs %s with %s, and %s to verify client certificates", r.Path("nats_listen"), r.Path("tls_cert"), r.Path("tls_ca"))
 	}
 	if f.NKeyFile != "" && f.CredsFile != "" {
-		r.Fault("creds_file", "%s is there as well: leave one of them out", r.Path("nkey_file"))
+		r.Fault("creds_file", "%s is set too: leave one of them out", r.Path("nkey_file"))
 	}
 	if f.ACLFile != "" && f.Listen != "" && f.NKeyFile == "" {
-		r.Fault("acl_file", "this process needs a key of the list itself: write %s, which is gateway.nk", r.Path("nkey_file"))
+		r.Fault("acl_file", "this process needs a key from the list too: set %s to the file gateway.nk", r.Path("nkey_file"))
 	}
 	if f.ACLFile != "" && f.Listen == "" {
-		r.Fault("acl_file", "is for the NATS of this process: it needs %s", r.Path("nats_listen"))
+		r.Fault("acl_file", "is for a NATS server that this process starts: needs %s", r.Path("nats_listen"))
 	}
 	if public, _ := keys.Public(f.Listen); public && f.ACLFile == "" {
 		r.Fault("nats_listen", "%s can be reached from other machines: write %s, which `rewardloop queue acl` makes", f.Listen, r.Path("acl_file"))
@@ -157,13 +157,13 @@ func (f *Queue) checkAccess(r keys.Report) {
 // checkSpool checks what a durable gateway keeps, and where.
 func (f *Queue) checkSpool(r keys.Report) {
 	if f.Durable && f.Spool.Dir == "" {
-		r.Fault("durable", "needs %s, a folder for the samples that are to survive the process", r.Path("spool_dir"))
+		r.Fault("durable", "needs %s, the folder for samples that survive the process", r.Path("spool_dir"))
 	}
 	if f.Spool.Dir != "" && !f.Durable {
-		r.Fault("spool_dir", "is for %s: true", r.Path("durable"))
+		r.Fault("spool_dir", "needs %s: true", r.Path("durable"))
 	}
 	if f.Spool.Fsync != spool.FsyncNone && !f.Durable {
-		r.Fault("spool_fsync", "is for %s: true", r.Path("durable"))
+		r.Fault("spool_fsync", "needs %s: true", r.Path("durable"))
 	}
 }
 
@@ -171,11 +171,11 @@ func (f *Queue) checkSpool(r keys.Report) {
 func (c *Config) checkQueue(r keys.Report) {
 	f := c.Queue
 	if f.Durable && f.Spool.MaxBytes-f.Spool.MaxBytes/8 < c.Loop.MessageBytes {
-		r.Fault("spool_bytes", "seven eighths of it are less than one sample may have (loop.message_bytes: %s)", keys.FormatSize(c.Loop.MessageBytes))
+		r.Fault("spool_bytes", "seven eighths of spool_bytes are less than the largest sample (loop.message_bytes: %s)", keys.FormatSize(c.Loop.MessageBytes))
 	}
 	for _, name := range f.Rewards {
 		if c.Profiles[name] == nil {
-			r.Fault("rewards", "there is no reward %q; known are %s", shorten(name), strings.Join(slices.Sorted(maps.Keys(c.Profiles)), ", "))
+			r.Fault("rewards", "unknown reward %q, want one of %s", shorten(name), strings.Join(slices.Sorted(maps.Keys(c.Profiles)), ", "))
 		}
 	}
 }

@@ -55,12 +55,12 @@ func TestStepScoresBesideAnAggregationWithoutStepsAreRefusedAtTheirLines(t *test
 		require.Len(t, lines, 2)
 		for i, at := range []string{"6:", "7:"} {
 			assert.Contains(t, lines[i], at)
-			assert.Contains(t, lines[i], ".steps: it gives step scores: "+aggregation+" takes no part of the reward from a single step; "+
+			assert.Contains(t, lines[i], ".steps: the scorer returns step scores: "+aggregation+" cannot split the reward into steps; "+
 				"write aggregation weighted_sum or weighted_mean, or leave steps out")
 		}
 	}
 	lines := faults(t, `reward: {aggregation: min, custom_reward_function: {path: "builtin://judge", reward_kwargs: {steps: ["x"]}}}`)
-	assert.Contains(t, lines[0], "reward.custom_reward_function.reward_kwargs.steps: it gives step scores: min takes no part")
+	assert.Contains(t, lines[0], "reward.custom_reward_function.reward_kwargs.steps: the scorer returns step scores: min cannot split the reward")
 }
 
 func TestWhatGivesOneScoreCannotDeclareSteps(t *testing.T) {
@@ -71,7 +71,7 @@ func TestWhatGivesOneScoreCannotDeclareSteps(t *testing.T) {
 `))
 	require.Len(t, lines, 3)
 	for i, name := range []string{"http", "onnx", "post_process"} {
-		assert.Contains(t, lines[i], ".steps: "+name+" gives one score for the whole response; leave it out")
+		assert.Contains(t, lines[i], ".steps: "+name+" returns one score for the whole response; leave steps out")
 	}
 	c := parse(t, `engines: {big: {base_urls: ["http://127.0.0.1:1"], model: m}}
 reward: {reward_functions: {turns: {path: "builtin://judge", engine: big, template: "{response}", steps: true}}}`)
@@ -85,5 +85,5 @@ func TestTheManagerKnowsWhoGivesStepScores(t *testing.T) {
 reward: {reward_functions: {turns: {path: "builtin://judge", engine: big, template: "{response}", steps: ["x"]}}}`)
 	c.Profiles[config.DefaultProfile].Aggregation = "max"
 	_, err := config.BuildManagers(c, shipped(nil))
-	require.ErrorContains(t, err, `component "turns" gives step scores: max takes no part`)
+	require.ErrorContains(t, err, `component "turns" returns step scores: max cannot split the reward`)
 }

@@ -75,18 +75,18 @@ func legacyAdvice(key string) string {
 		}
 	case "loop":
 		if rest == "workers.slots" {
-			return "is gone: how many samples of a reward are scored at a time follows from its scorers (rewardloop config print shows it); " +
-				"to set it write concurrency at an entry of reward_functions, or reward.concurrency for the reward as a whole, all workers of the process together"
+			return "has been removed: the scorers of a reward determine how many samples are scored at a time (rewardloop config print shows the number); " +
+				"to set the number write concurrency at an entry of reward_functions, or reward.concurrency for the reward as a whole, for all workers of the process together"
 		}
 	case "reward":
 		if rest == "defaults" || strings.HasPrefix(rest, "defaults.") {
-			return "Hydra composes no files here: paste the output of `--cfg job --resolve` instead of a defaults list"
+			return "rewardloop does not compose files as Hydra does: paste the output of `--cfg job --resolve` instead of a defaults list"
 		}
 		if slices.Contains([]string{"launch_reward_fn_async", "reward_model.launch_reward_fn_async", "reward_model.use_reward_loop"}, rest) {
-			return "leave it out: every sample is scored as soon as it arrives"
+			return "leave the key out: every sample is scored as soon as it arrives"
 		}
 	case "actor_rollout_ref", "algorithm", "critic", "data", "global_profiler", "hydra", "mini_batch_pipeline", "ray_kwargs", "trainer", "transfer_queue", "update_pipeline":
-		return "belongs to the trainer: of its recipe only the reward part is read here; leave it out"
+		return "belongs to the trainer: rewardloop reads only the reward part of a recipe; leave the key out"
 	}
 	return ""
 }

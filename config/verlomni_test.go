@@ -88,7 +88,7 @@ func TestARecipeThatAsksAnotherServerIsAConfiguration(t *testing.T) {
 	component := c.Profiles["default"].Components[0]
 	assert.Equal(t, config.PythonScorer, component.Scorer)
 	assert.JSONEq(t, `{"server_url": "http://localhost:19082"}`, string(component.Options))
-	assert.Contains(t, notes(c), "reward.reward_functions.ocr.path: runs in Python and asks another server: server_url must not be this one's")
+	assert.Contains(t, notes(c), "reward.reward_functions.ocr.path: runs in Python and sends samples to another server: server_url must not be the address of this server")
 }
 
 // With the lines that are named followed, the same recipe loads.
@@ -107,8 +107,8 @@ func TestTheAdviceForARecipeLeadsToAConfiguration(t *testing.T) {
 	p := c.Profiles["default"]
 	assert.False(t, p.Single)
 	assert.Equal(t, "ocr", p.Components[0].Scorer)
-	assert.Contains(t, notes(c), "reward.reward_functions.ocr.name: has no effect beside builtin://ocr")
-	assert.Contains(t, notes(c), "`on_failure: zero` below it restores verl-omni's way")
+	assert.Contains(t, notes(c), "reward.reward_functions.ocr.name: has no effect with builtin://ocr")
+	assert.Contains(t, notes(c), "Write `on_failure: zero` in the entry for 0 as in verl-omni")
 }
 
 // verl-omni's own reward.yaml, with a scorer named, is a configuration.

@@ -52,7 +52,7 @@ func (m *Manager) spend(s *stream.Session, h *wire.Header) (known bool, err erro
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
-		return false, refuse(rewards.Draining, h.Sample.ID, "the gateway accepts nothing new")
+		return false, refuse(rewards.Draining, h.Sample.ID, "the gateway accepts no new samples")
 	}
 	if m.core.knows(sampleKey{s.Run(), s.Epoch(), h.Sample.ID}) {
 		grants = m.flow.Skip(now, s, h.Size)
@@ -85,7 +85,7 @@ func (m *Manager) compare(s *stream.Session, h *wire.Header, r io.Reader) error 
 	}
 	m.mu.Unlock()
 	if !known { // the run has begun anew meanwhile, or the answer was confirmed
-		return refuse(rewards.OverCredit, key.id, "it was forgotten while it came; send it again")
+		return refuse(rewards.OverCredit, key.id, "the sample was dropped while its bytes arrived; send it again")
 	}
 	if err == nil {
 		s.Acknowledge(key.id)
@@ -100,7 +100,7 @@ func (m *Manager) accept(s *stream.Session, f *wire.Frame, received time.Time) e
 	sample := h.Sample
 	if sample.Run != "" && sample.Run != s.Run() {
 		f.Release()
-		return refuse(rewards.Malformed, sample.ID, "it names run %q on a connection of run %q", sample.Run, s.Run())
+		return refuse(rewards.Malformed, sample.ID, "the sample names run %q on a connection of run %q", sample.Run, s.Run())
 	}
 	reward, own := s.Defaults()
 	if sample.Reward == "" {
@@ -176,7 +176,7 @@ type admission struct {
 func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err error) {
 	key := sampleKey{run: a.run.name, epoch: a.run.epoch, id: a.sample.ID}
 	if strings.HasPrefix(key.id, unitMark) {
-		return false, fx, refuse(rewards.Malformed, key.id, "ids that begin so are the gateway's own")
+		return false, fx, refuse(rewards.Malformed, key.id, "the prefix of this id is reserved for the gateway")
 	}
 	sum := a.frame.Sum()
 	if known, fx, err := c.meet(key, sum, a.owner); known {
@@ -193,10 +193,10 @@ func (c *core) admit(now time.Time, a admission) (taken bool, fx effects, err er
 	}
 	if st := c.book.Step(step.KeyOf(a.run.name, a.sample.Split, a.sample.Step)); st != nil && st.Closed() {
 		k := st.Key()
-		return false, fx, refuse(rewards.Expired, key.id, "step %d (%s) ended at its deadline, %v before it came", k.Step, k.Split, now.Sub(st.Closes()).Round(time.Millisecond))
+		return false, fx, refuse(rewards.Expired, key.id, "step %d (%s) ended at its deadline, %v before the sample arrived", k.Step, k.Split, now.Sub(st.Closes()).Round(time.Millisecond))
 	}
 	if a.shut { // since its bytes were booked
-		return false, fx, refuse(rewards.Draining, key.id, "the gateway accepts nothing new")
+		return false, fx, refuse(rewards.Draining, key.id, "the gateway accepts no new samples")
 	}
 	c.insert(now, key, sum, a, &fx)
 	fx.wake = true

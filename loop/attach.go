@@ -90,7 +90,7 @@ func checkRun(name string) error {
 	case name == "":
 		return fmt.Errorf("%w: hello needs a run", rewards.Malformed)
 	case strings.HasPrefix(name, "_"):
-		return fmt.Errorf("%w: run %q: names that begin with _ are the server's own", rewards.Malformed, name)
+		return fmt.Errorf("%w: run %q: names that begin with _ are reserved for the server", rewards.Malformed, name)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (m *Manager) enter(now time.Time, h wire.Hello, client string) (s *stream.S
 	id := stream.ID{Client: h.Client, Lane: h.Lane}
 	old := r.sessions[id]
 	if h.Epoch != 0 && h.Epoch != r.epoch {
-		return nil, nil, false, fx, fmt.Errorf("%w: run %q is at epoch %d, not %d: its trainer was started again", rewards.Malformed, h.Run, r.epoch, h.Epoch)
+		return nil, nil, false, fx, fmt.Errorf("%w: run %q is at epoch %d, not %d: the trainer of the run has restarted", rewards.Malformed, h.Run, r.epoch, h.Epoch)
 	}
 	if old != nil {
 		displaced = m.flow.Displace(old)

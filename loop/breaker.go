@@ -347,7 +347,7 @@ func (c *core) judge(now time.Time, e *entry, a attempt, res *wire.Result) (else
 
 // darkness is the reason of a breaker that a comparison has opened.
 func (r *record) darkness() string {
-	return fmt.Sprintf("its last %d samples got no score, while other workers score; the latest failure: %s", judged, r.last)
+	return fmt.Sprintf("the last %d samples of the worker got no score, while other workers score; the latest failure: %s", judged, r.last)
 }
 
 // compare opens the breakers of workers that fail everything of a profile while others

@@ -323,7 +323,7 @@ func TestAChunkThatNoConnectionTakesIsRefusedOverTheWebsocketOnly(t *testing.T) 
 		require.Len(t, refused, 1)
 		require.EqualValues(t, 7, refused[0].Req)
 		require.Equal(t, rewards.TooLarge, refused[0].Code)
-		require.Contains(t, refused[0].Message, "read it over HTTP")
+		require.Contains(t, refused[0].Message, "read the chunk over HTTP")
 		require.Len(t, s.fetch(t, wire.Fetch{Step: 1}).IDs, n)
 	})
 }

@@ -112,7 +112,7 @@ func (c *core) exhausted(now time.Time, e *entry, backup bool, worker string) (b
 func (c *core) lose(now time.Time, e *entry) effects {
 	var fx effects
 	errs := []rewards.ComponentError{{
-		Class: rewards.Lost, Message: fmt.Sprintf("handed out %d times, %d of them without an answer", e.claims, e.claims-e.answers), Attempts: e.claims,
+		Class: rewards.Lost, Message: fmt.Sprintf("workers got the sample %d times and did not answer %d times", e.claims, e.claims-e.answers), Attempts: e.claims,
 		Blame: rewards.BlameWorker,
 	}}
 	if e.unit != nil {

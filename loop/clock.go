@@ -131,10 +131,10 @@ func (c *core) look(now time.Time, e *entry, fx *effects) (wire.Ticket, bool) {
 		c.releaseWaiting(now, e, fx)
 	case !now.Before(e.deadline) && e.unit != nil:
 		c.failGroup(now, e, rewards.OutcomeExpired, []rewards.ComponentError{{
-			Class: rewards.Expired, Message: fmt.Sprintf("group %q was not scored before the deadline of a member; it was %s", e.unit.key.uid, e.state),
+			Class: rewards.Expired, Message: fmt.Sprintf("group %q was not scored before the deadline of a member; the group was %s", e.unit.key.uid, e.state),
 		}}, fx)
 	case !now.Before(e.deadline):
-		where, blame := "it was "+string(e.state), rewards.BlameNobody
+		where, blame := "the sample was "+string(e.state), rewards.BlameNobody
 		if n := len(e.attempts); n > 0 {
 			where += fmt.Sprintf(" on worker %q", e.attempts[n-1].worker)
 		}
@@ -143,7 +143,7 @@ func (c *core) look(now time.Time, e *entry, fx *effects) (wire.Ticket, bool) {
 		}
 		if e.state == running {
 			if awaits := e.item.Profile().Awaits(); awaits != "" {
-				where, blame = where+"; its reward was "+awaits, rewards.BlameDependency
+				where, blame = where+"; the reward was "+awaits, rewards.BlameDependency
 			}
 		}
 		if e.state == awaitsGroup {
@@ -183,7 +183,7 @@ func (c *core) look(now time.Time, e *entry, fx *effects) (wire.Ticket, bool) {
 // lateness begins the message of a sample whose time has passed.
 func (e *entry) lateness() string {
 	if e.step.Closed() {
-		return fmt.Sprintf("step %d (%s) ended at its deadline, %v after the sample had come; ",
+		return fmt.Sprintf("step %d (%s) ended at its deadline, %v after the sample arrived; ",
 			e.step.Key().Step, e.step.Key().Split, e.deadline.Sub(e.arrived).Round(time.Millisecond))
 	}
 	return fmt.Sprintf("no result within %v; ", e.deadline.Sub(e.arrived))

@@ -327,7 +327,7 @@ func (m *Manager) restoreResult(r *run, k *spool.Kept) error {
 	}
 	res, ok := v.(*wire.Result)
 	if !ok {
-		return fmt.Errorf("%T is no result", v)
+		return fmt.Errorf("%T is not a result", v)
 	}
 	r.done.add(newStored(sampleKey{k.Run, k.Epoch, k.ID}, wire.Checksum{Len: meta.Len, CRC32C: meta.CRC32C}, res, time.Unix(0, meta.At)))
 	return nil

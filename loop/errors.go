@@ -13,7 +13,7 @@ var (
 	// rewards.Class says why.
 	errRefused = errors.New("sample refused")
 	// ErrUnknown is wrapped where a run or a step is asked for that is not known.
-	ErrUnknown = errors.New("not known here")
+	ErrUnknown = errors.New("unknown here")
 	// ErrStopped is returned after the manager has stopped.
 	ErrStopped = errors.New("loop manager is stopped")
 )
@@ -45,5 +45,5 @@ func refuse(class rewards.Class, id, format string, args ...any) error {
 // unknownReward says that no reward has a name, and which names there are.
 func (m *Manager) unknownReward(name string) string {
 	known := slices.DeleteFunc(slices.Clone(m.rewards), func(name string) bool { return name == "" })
-	return fmt.Sprintf("no reward named %q; known are %q", name, known)
+	return fmt.Sprintf("no reward named %q, want one of %q", name, known)
 }

@@ -44,13 +44,13 @@ func (c *core) gather(now time.Time, e *entry, res *wire.Result, fx *effects) {
 	}
 	switch {
 	case g == nil:
-		refused(rewards.Internal, "the sample waits for a group that it does not have")
+		refused(rewards.Internal, "the sample waits for a group but has none")
 		return
 	case g.closed || g.begun:
-		refused(rewards.NoScore, "group %q was scored without it: it came too late", g.key.uid)
+		refused(rewards.NoScore, "group %q was scored without the sample, which arrived too late", g.key.uid)
 		return
 	case len(g.waiting) > 0 && g.profile != e.profile:
-		refused(rewards.BadInput, "group %q is scored by the reward %q, and this member asks for %q", g.key.uid, g.profile, e.profile)
+		refused(rewards.BadInput, "group %q is scored by the reward %q, but this member asks for %q", g.key.uid, g.profile, e.profile)
 		return
 	}
 	c.recall(now, e, fx)
@@ -261,7 +261,7 @@ func (e *entry) awaited() string {
 		}
 	}
 	slices.Sort(rest)
-	text := fmt.Sprintf("it waited for its group %q, of which %d of %d members had come", g.key.uid, g.arrived, g.size)
+	text := fmt.Sprintf("the sample waited for its group %q, of which %d of %d members had arrived", g.key.uid, g.arrived, g.size)
 	if len(rest) > 0 {
 		text += "; not scored yet: " + strings.Join(rest[:min(len(rest), 8)], ", ")
 	}
@@ -292,7 +292,7 @@ func (c *core) evict(now time.Time, r *run, fx *effects) {
 	for _, e := range inOrder(maps.Values(oldest.waiting)) {
 		c.settle(now, e, &wire.Result{Outcome: rewards.Failed, Errors: []rewards.ComponentError{{
 			Class: rewards.TooLarge, Message: fmt.Sprintf("loop.max_bytes = %d is full of samples that wait for the rest of %d groups: "+
-				"send one group after the other, or raise it", c.cfg.MaxBytes, open),
+				"send one group after the other, or raise loop.max_bytes", c.cfg.MaxBytes, open),
 		}}}, fx)
 	}
 }

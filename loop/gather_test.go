@@ -193,7 +193,7 @@ func TestWithoutEnoughMembersThereIsNothingToCompare(t *testing.T) {
 		single := s.submit(t, "_run", rig.Sample("single-0", 3))
 		res := result(t, single)
 		require.Equal(t, rewards.BadInput, res.Errors[0].Class)
-		require.Contains(t, res.Errors[0].Message, "needs uid and group_size")
+		require.Contains(t, res.Errors[0].Message, "send uid and group_size")
 	})
 }
 
@@ -215,7 +215,7 @@ func TestAGroupThatIsNeverCompleteIsScoredBeforeItsDeadline(t *testing.T) {
 		require.Len(t, pending, 3)
 		for _, p := range pending {
 			assert.Equal(t, "waiting_for_group", p.Stage)
-			assert.Contains(t, p.Waits, `its group "u", of which 3 of 4 members had come`)
+			assert.Contains(t, p.Waits, `its group "u", of which 3 of 4 members had arrived`)
 		}
 		for i, id := range []string{"u-0", "u-2", "u-3"} {
 			res := result(t, futures[id])
@@ -227,7 +227,7 @@ func TestAGroupThatIsNeverCompleteIsScoredBeforeItsDeadline(t *testing.T) {
 		late := result(t, s.submit(t, "_run", ofGroup("u", 1, 4)))
 		require.Equal(t, rewards.Failed, late.Outcome)
 		require.Equal(t, rewards.NoScore, late.Errors[0].Class)
-		require.Contains(t, late.Errors[0].Message, "it came too late")
+		require.Contains(t, late.Errors[0].Message, "arrived too late")
 	})
 }
 
@@ -473,7 +473,7 @@ func TestMemoryFullOfHalfGroupsEndsTheOldest(t *testing.T) {
 				if res.Outcome == rewards.Failed {
 					require.Contains(t, []rewards.Class{rewards.TooLarge, rewards.NoScore}, res.Errors[0].Class)
 					if res.Errors[0].Class == rewards.TooLarge {
-						require.Contains(t, res.Errors[0].Message, "send one group after the other, or raise it")
+						require.Contains(t, res.Errors[0].Message, "send one group after the other, or raise loop.max_bytes")
 						full++
 					}
 				}

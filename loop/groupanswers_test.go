@@ -99,7 +99,7 @@ func TestAGroupWhoseWorkersKeepVanishingIsLost(t *testing.T) {
 		for _, id := range []string{"u-0", "u-1"} {
 			res := p.result(t, id)
 			require.Equal(t, rewards.OutcomeWorkerLost, res.Outcome)
-			require.Contains(t, res.Errors[0].Message, "handed out 2 times, 2 of them without an answer")
+			require.Contains(t, res.Errors[0].Message, "workers got the sample 2 times and did not answer 2 times")
 		}
 	})
 }
@@ -173,7 +173,7 @@ func TestAMemberThatAsksForAnotherRewardThanItsGroupIsRefused(t *testing.T) {
 		res := p.result(t, "u-1")
 		require.Equal(t, rewards.Failed, res.Outcome)
 		require.Equal(t, rewards.BadInput, res.Errors[0].Class)
-		require.Contains(t, res.Errors[0].Message, `group "u" is scored by the reward "one", and this member asks for "other"`)
+		require.Contains(t, res.Errors[0].Message, `group "u" is scored by the reward "one", but this member asks for "other"`)
 		a.says(t, a.claimGroup(t), wire.Result{Outcome: rewards.Scored, Members: []*wire.Result{memberScored("u-0", 1)}})
 		require.Equal(t, rewards.Scored, p.result(t, "u-0").Outcome)
 	})
@@ -187,7 +187,7 @@ func TestASampleThatWaitsForAGroupItDoesNotHaveFails(t *testing.T) {
 		a.scoreApart(t, p, rig.Sample("x", 3))
 		res := p.result(t, "x")
 		require.Equal(t, rewards.Failed, res.Outcome)
-		require.Contains(t, res.Errors[0].Message, "a group that it does not have")
+		require.Contains(t, res.Errors[0].Message, "a group but has none")
 	})
 }
 
@@ -205,7 +205,7 @@ func TestWhatASampleWaitsForIsShown(t *testing.T) {
 		require.Equal(t, "waiting_for_group", pending[0].Stage)
 		require.Equal(t, "u", pending[0].Group)
 		require.Equal(t, "as planned by a", pending[0].LastError)
-		require.Equal(t, `it waited for its group "u", of which 2 of 3 members had come; not scored yet: u-1`, pending[0].Waits)
+		require.Equal(t, `the sample waited for its group "u", of which 2 of 3 members had arrived; not scored yet: u-1`, pending[0].Waits)
 		require.Equal(t, []string{"a"}, pending[1].Workers)
 		groups := s.Manager.Runs(1)[0].Groups
 		require.Equal(t, []loop.GroupState{{Split: rewards.Train, Step: 1, UID: "u", Size: 3, Arrived: 2}}, groups)

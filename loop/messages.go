@@ -30,7 +30,7 @@ func (m gateway) Message(s *stream.Session, msg any) error {
 		m.grant(func(now time.Time) stream.Grants { return m.flow.Yield(now, s, *msg) })
 	default:
 		name, _ := wire.ControlName(msg)
-		return fmt.Errorf("%w: this gateway does nothing with the message %s", rewards.Malformed, name)
+		return fmt.Errorf("%w: this gateway does not handle the message %s", rewards.Malformed, name)
 	}
 	return nil
 }

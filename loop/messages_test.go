@@ -61,7 +61,7 @@ func TestTheGatewayDoesSomethingWithEveryMessageOfAClient(t *testing.T) {
 			require.NoError(t, err)
 			switch err := s.Manager.Hear(p.session, msg); {
 			case m.From != "client" || m.Type == "hello" || m.Type == "fetch" || m.Type == "phase": // these have methods of their own
-				require.ErrorContains(t, err, "this gateway does nothing with the message "+m.Type)
+				require.ErrorContains(t, err, "this gateway does not handle the message "+m.Type)
 			default:
 				require.NoError(t, err, m.Type)
 				handled++

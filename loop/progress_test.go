@@ -216,7 +216,7 @@ func TestAWorkerThatCannotScoreAProfileIsNamed(t *testing.T) {
 		}
 		now := s.progress(t, "read")
 		require.Equal(t, loop.Progressing, now.State)
-		require.Equal(t, "worker w7 cannot score it: the model is not here", now.Why)
+		require.Equal(t, "worker w7 cannot score the profile: the model is not here", now.Why)
 		s.Workers[0].Kill()
 		s.queue.Kill(s.Workers[0].ID)
 		time.Sleep(11 * time.Second)

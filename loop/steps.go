@@ -192,9 +192,9 @@ func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.
 func (c *core) unknownRun(run string) error {
 	const listed = 8
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(c.runs)), hidden)
-	known := "no run is known yet"
+	known := "no run has connected yet"
 	if n := len(names); n > 0 {
-		known = "known are " + strings.Join(names[:min(n, listed)], ", ")
+		known = "known runs: " + strings.Join(names[:min(n, listed)], ", ")
 		if n > listed {
 			known += fmt.Sprintf(" and %d more", n-listed)
 		}

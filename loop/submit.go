@@ -135,7 +135,7 @@ func (m *Manager) reserve(id, profile string, size int64) error {
 	}
 	if !m.flow.Reserve(profile, size) {
 		held, granted := m.flow.Bytes()
-		return refuse(rewards.Unavailable, id, "%d of max_bytes = %d are held and %d granted to streams, and the profile %q has at most %d of them; try again in a moment",
+		return refuse(rewards.Unavailable, id, "%d of max_bytes = %d are in use and %d granted to streams, and the profile %q may use at most %d of them; try again in a moment",
 			held, m.cfg.MaxBytes, granted, shown(profile), m.cfg.profileBytes())
 	}
 	return nil

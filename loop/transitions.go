@@ -89,11 +89,11 @@ func (e *entry) fault() string {
 	case e.item.Queued() != (e.state == queued):
 		return fmt.Sprintf("in a queue: %v", e.item.Queued())
 	case e.offer != nil && e.state != published && e.state != running:
-		return "has a ticket that nobody has claimed"
+		return "has a ticket that no worker has claimed"
 	case busy && e.state != running:
-		return "a worker is at it"
+		return "a worker scores the sample"
 	case e.waiting != nil && e.state != awaitsGroup:
-		return "its bytes are waiting"
+		return "its bytes are in the queue"
 	case e.frame == nil && e.unit == nil && (e.state == queued || e.state == published || e.state == running || e.state == awaitsGroup):
 		return "has no frame"
 	}

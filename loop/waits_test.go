@@ -295,7 +295,7 @@ func TestASampleThatExpiresWhileItsEngineIsDownSaysSo(t *testing.T) {
 		res := result(t, hung)
 		require.Equal(t, rewards.OutcomeExpired, res.Outcome, "%v", res.Errors)
 		require.Equal(t, rewards.BlameDependency, res.Errors[0].Blame)
-		require.Contains(t, res.Errors[0].Message, `it was running on worker "w0"; its reward was waiting for e`)
+		require.Contains(t, res.Errors[0].Message, `the sample was running on worker "w0"; the reward was waiting for e`)
 	})
 }
 

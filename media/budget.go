@@ -170,7 +170,7 @@ func (b *budget) overdraw(c *claim) (settled bool) {
 		return false
 	}
 	if b.free-c.n < -b.total {
-		c.err = bad("decoding the pictures that are read together takes more than the whole budget of %d bytes", b.total)
+		c.err = bad("decoding the pictures that are read together needs more than the budget of %d bytes", b.total)
 		return true
 	}
 	b.free -= c.n

@@ -193,7 +193,7 @@ func TestPicturesThatAreReadTogetherHaveTheWholeBudgetAtMost(t *testing.T) {
 	<-run.Done()
 	require.Len(t, run.Result.Errors, 1)
 	assert.Equal(t, rewards.BadInput, run.Result.Errors[0].Class)
-	assert.Contains(t, run.Result.Errors[0].Message, "more than the whole budget of 90000 bytes")
+	assert.Contains(t, run.Result.Errors[0].Message, "more than the budget of 90000 bytes")
 	assert.Zero(t, d.Booked())
 }
 

@@ -104,12 +104,12 @@ func (d *Decoder) DecodeFrames(ctx context.Context, m *rewards.Media, frames rew
 		return d.pictures(ctx, m.Encoding, m.Data)
 	case rewards.Frames:
 		if m.Kind == rewards.Image && len(m.Frames) != 1 {
-			return nil, bad("an image in %d frames: call it a video", len(m.Frames))
+			return nil, bad("an image with %d frames: send it as a video", len(m.Frames))
 		}
 		return d.pictures(ctx, "", m.Frames...)
 	case rewards.MP4, rewards.WebM, rewards.GIF:
 		if m.Kind == rewards.Image {
-			return nil, bad("an image of encoding %s: call it a video", m.Encoding)
+			return nil, bad("an image with encoding %s: send it as a video", m.Encoding)
 		}
 		return d.video(ctx, m, frames)
 	}
@@ -162,7 +162,7 @@ func (d *Decoder) pictures(ctx context.Context, want rewards.Encoding, frames ..
 // meanwhile. What the pixels take stays booked.
 func (d *Decoder) within(ctx context.Context, p *rewards.Pixels, size, scratch int64, f func(*booking) error) error {
 	if n := size + scratch; n > d.cfg.BudgetBytes {
-		return bad("decoding takes up to %d bytes; the whole budget is %d", n, d.cfg.BudgetBytes)
+		return bad("decoding needs up to %d bytes, more than the budget of %d", n, d.cfg.BudgetBytes)
 	}
 	booked, err := d.budget.acquire(ctx, size+scratch)
 	if err != nil {
@@ -205,7 +205,7 @@ func decodeInto(ctx context.Context, dst []byte, h header, data []byte) error {
 		return bad("this %s cannot be decoded: %w", h.format, err)
 	}
 	if b := img.Bounds(); b.Dx() != h.width || b.Dy() != h.height {
-		return bad("this %s is %d×%d, its header says %d×%d", h.format, b.Dx(), b.Dy(), h.width, h.height)
+		return bad("this %s is %d×%d, but its header has %d×%d", h.format, b.Dx(), b.Dy(), h.width, h.height)
 	}
 	if h.format == rewards.WebP && studioRGB(dst, img) {
 		return nil

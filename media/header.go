@@ -55,7 +55,7 @@ func (d *Decoder) inspect(ctx context.Context, want rewards.Encoding, data []byt
 	case h.format == "":
 		return header{}, bad("these %d bytes are not a PNG, JPEG or WebP picture", len(data))
 	case want != "" && h.format != want:
-		return header{}, bad("the bytes are a %s picture, the sample says %s", h.format, want)
+		return header{}, bad("the bytes are a %s picture, but the sample declares %s", h.format, want)
 	}
 	if err := d.measure(&h, data); err != nil {
 		if errors.Is(err, rewards.BadInput) {
@@ -223,7 +223,7 @@ func scanJPEG(data []byte) (found jpegScan, err error) {
 	return found, nil
 }
 
-var errChunk = errors.New("a chunk claims more bytes than there are")
+var errChunk = errors.New("a chunk claims more bytes than the file has")
 
 // checkChunks holds the lengths that a WebP file claims against its real one:
 // the decoder allocates by them.
@@ -258,7 +258,7 @@ func webpTrees(data []byte, width, height int) (int64, error) {
 			}
 			size := binary.LittleEndian.Uint32(chunk[1:])
 			if w, h := int(size&0x3fff)+1, int(size>>14&0x3fff)+1; w != width || h != height {
-				return 0, fmt.Errorf("the lossless picture is %d×%d, the file says %d×%d", w, h, width, height)
+				return 0, fmt.Errorf("the lossless picture is %d×%d, but the file header has %d×%d", w, h, width, height)
 			}
 			return treeBytes(chunk[vp8lHeader:], width, height)
 		case "ALPH":

@@ -82,7 +82,7 @@ func TestDecoderNamesWhatIsWrong(t *testing.T) {
 		media *rewards.Media
 		want  string
 	}{
-		"other format":         {encoded(rewards.JPEG, picture), "the bytes are a png picture, the sample says jpeg"},
+		"other format":         {encoded(rewards.JPEG, picture), "the bytes are a png picture, but the sample declares jpeg"},
 		"no format":            {encoded(rewards.PNG, []byte("GIF89a")), "not a PNG, JPEG or WebP"},
 		"empty":                {encoded(rewards.PNG, nil), "these 0 bytes"},
 		"unknown encoding":     {encoded("avi", picture), `encoding "avi"`},
@@ -97,16 +97,16 @@ func TestDecoderNamesWhatIsWrong(t *testing.T) {
 		"too many frames":      {frames(rewards.Video, make([][]byte, 6)...), "limit is 5"},
 		"frames of two sizes":  {frames(rewards.Video, picture, pngOf(t, 8, 9)), "frame 1 of 2"},
 		"a bad frame":          {frames(rewards.Video, picture, []byte("nonsense")), "frame 1 of 2"},
-		"image of frames":      {frames(rewards.Image, picture, picture), "call it a video"},
+		"image of frames":      {frames(rewards.Image, picture, picture), "send it as a video"},
 		"floats":               {&rewards.Media{Kind: rewards.Image, Encoding: rewards.Raw, DType: "F32", Layout: rewards.HWC}, `type "F32"`},
 		"no layout":            {raw("", 12, 2, 2, 3), `layout ""`},
 		"wrong rank":           {raw(rewards.THWC, 12, 2, 2, 3), "does not fit"},
 		"two channels":         {raw(rewards.HWC, 8, 2, 2, 2), "2 channels"},
-		"short data":           {raw(rewards.HWC, 11, 2, 2, 3), "needs 12 bytes, there are 11"},
+		"short data":           {raw(rewards.HWC, 11, 2, 2, 3), "needs 12 bytes, got 11"},
 		"negative size":        {raw(rewards.HWC, 12, -2, -2, 3), "no pixels"},
 		"overflowing size":     {raw(rewards.HWC, 0, 1<<62, 1<<62, 3), "limit of 10000"},
 		"a million frames":     {raw(rewards.TCHW, 0, 1_000_000, 3, 1, 1), "1000000 frames"},
-		"raw image of many":    {&rewards.Media{Kind: rewards.Image, Encoding: rewards.Raw, DType: "U8", Layout: rewards.THWC, Shape: []int{2, 1, 1, 3}, Data: make([]byte, 6)}, "call it a video"},
+		"raw image of many":    {&rewards.Media{Kind: rewards.Image, Encoding: rewards.Raw, DType: "U8", Layout: rewards.THWC, Shape: []int{2, 1, 1, 3}, Data: make([]byte, 6)}, "send it as a video"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +125,7 @@ func TestDecoderRefusesAPictureThatNeedsMoreThanTheWholeBudget(t *testing.T) {
 	d := decoder(t, media.Config{BudgetBytes: 1 << 20})
 	_, err := d.Decode(t.Context(), encoded(rewards.PNG, pngOf(t, 400, 400)))
 	require.ErrorIs(t, err, rewards.BadInput)
-	require.ErrorContains(t, err, "the whole budget is 1048576")
+	require.ErrorContains(t, err, "the budget of 1048576")
 	_, err = d.Decode(t.Context(), encoded(rewards.PNG, pngOf(t, 40, 40)))
 	require.NoError(t, err)
 }
@@ -273,7 +273,7 @@ func TestNoDecodingAllocatesMoreThanItTakesFromTheBudget(t *testing.T) {
 			took := allocated(func() { _, err = d.Decode(t.Context(), m) })
 			require.NoError(t, err)
 			_, err = decoder(t, media.Config{BudgetBytes: took - 1}).Decode(t.Context(), m)
-			require.ErrorContains(t, err, "the whole budget", "it took %d bytes", took)
+			require.ErrorContains(t, err, "the budget of", "it took %d bytes", took)
 		})
 	}
 }

@@ -101,14 +101,14 @@ func (d *Decoder) rawShape(m *rewards.Media) (rawShape, error) {
 	case s.frames < 1 || s.frames > d.cfg.MaxFrames:
 		return rawShape{}, bad("%d frames: want 1…%d", s.frames, d.cfg.MaxFrames)
 	case m.Kind == rewards.Image && s.frames != 1:
-		return rawShape{}, bad("an image of %d frames: call it a video", s.frames)
+		return rawShape{}, bad("an image with %d frames: send it as a video", s.frames)
 	}
 	if err := d.checkSize(s.width, s.height); err != nil {
 		return rawShape{}, err
 	}
 	// No overflow: at most 2^20 frames of 2^30 pixels of 4 channels.
 	if want := int64(s.frames) * int64(s.height) * int64(s.width) * int64(s.channels); want != int64(len(m.Data)) {
-		return rawShape{}, bad("shape %v needs %d bytes, there are %d", m.Shape, want, len(m.Data))
+		return rawShape{}, bad("shape %v needs %d bytes, got %d", m.Shape, want, len(m.Data))
 	}
 	for n := 1; stride >= 0; stride-- {
 		switch m.Layout[stride] {

@@ -167,7 +167,7 @@ func flacHeader(file []byte) (s sound, err error) {
 	v := binary.BigEndian.Uint64(file[18:])
 	s = sound{rate: int(v >> 44), channels: int(v>>41&7) + 1, bits: int(v>>36&31) + 1, count: int(v & (1<<36 - 1))}
 	if s.count == 0 {
-		return sound{}, bad("this flac does not say how long it is")
+		return sound{}, bad("this flac does not state its length")
 	}
 	return s, s.check()
 }

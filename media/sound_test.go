@@ -84,7 +84,7 @@ func TestASoundThatIsNoneIsRefusedByName(t *testing.T) {
 		"lasts 2 s; pool.decode.max_length is 1s": audio(rewards.WAV, wav(1, 1, 8, 16, make([]byte, 32))),
 		"the bytes are a file of encoding wav":    audio(rewards.FLAC, good),
 		"does not begin with a description":       audio(rewards.FLAC, []byte("fLaC")),
-		"does not say how long it is":             audio(rewards.FLAC, append([]byte("fLaC\x00\x00\x00\x22"), make([]byte, 40)...)),
+		"does not state its length":               audio(rewards.FLAC, append([]byte("fLaC\x00\x00\x00\x22"), make([]byte, 40)...)),
 		`a media of kind "video" has no sound`:    {Kind: rewards.Video, Encoding: rewards.WAV, Data: good},
 	} {
 		_, err := d.Sound(t.Context(), m)

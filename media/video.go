@@ -31,7 +31,7 @@ func (c Config) FFmpegPath() (string, error) {
 		return path, nil
 	default:
 		if !filepath.IsAbs(name) {
-			return "", fmt.Errorf("pool.decode.ffmpeg: %q is neither %s nor %s nor a full path", name, FFmpegAuto, FFmpegOff)
+			return "", fmt.Errorf("pool.decode.ffmpeg: %q, want %s, %s or a full path", name, FFmpegAuto, FFmpegOff)
 		}
 		return name, nil
 	}
@@ -104,8 +104,8 @@ func (d *Decoder) input(c container) []string {
 func (d *Decoder) SetPlayer(p Player) { d.player = p }
 
 // errNoPlayer is why a file is refused where there is no ffmpeg.
-const errNoPlayer = "%w: a file of encoding %s is decoded by ffmpeg, and there is none here: install ffmpeg 5.1 or newer on this machine, " +
-	"or name it in pool.decode.ffmpeg; raw frames need none"
+const errNoPlayer = "%w: a file of encoding %s needs ffmpeg, which was not found: install ffmpeg 5.1 or newer on this machine, " +
+	"or set pool.decode.ffmpeg to its path; raw frames need no ffmpeg"
 
 // play runs ffmpeg when there is a place for it.
 func (d *Decoder) play(ctx context.Context, e rewards.Encoding, file []byte, args []string, read func(out io.Reader) error) error {
@@ -253,7 +253,7 @@ func (f *film) frame(r *bufio.Reader, number int, wanted []int) error {
 	case err != nil:
 		return err
 	case width != p.Width || height != p.Height:
-		return bad("frame %d of this %s is %d×%d, its header says %d×%d", number, encoding, width, height, p.Width, p.Height)
+		return bad("frame %d of this %s is %d×%d, but its header has %d×%d", number, encoding, width, height, p.Width, p.Height)
 	case number >= f.track.packets:
 		return bad("this %s has more frames than the %d packets of its header", encoding, f.track.packets)
 	}
@@ -325,7 +325,7 @@ func (l *listing) read(out io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return bad("what ffmpeg says of this %s: %w", l.of, err)
+			return bad("ffmpeg's description of this %s: %w", l.of, err)
 		}
 		if name, value, ok := strings.Cut(string(line), ":"); ok && line[0] == '#' {
 			l.header(strings.TrimSuffix(strings.TrimPrefix(name, "#"), " 0"), strings.TrimSpace(value))
@@ -442,7 +442,7 @@ func sniffed(e rewards.Encoding, data []byte) error {
 		if found == "" {
 			return bad("these %d bytes do not begin as a file of encoding %s does", len(data), e)
 		}
-		return bad("the bytes are a file of encoding %s, the sample says %s", found, e)
+		return bad("the bytes are a file of encoding %s, but the sample declares %s", found, e)
 	}
 	return nil
 }

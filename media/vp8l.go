@@ -55,7 +55,7 @@ func treeBytes(stream []byte, width, height int) (int64, error) {
 		tile := v.read(3) + 2
 		w, h := tiles(width, tile), tiles(height, tile)
 		if w > maxTiles/h {
-			return 0, fmt.Errorf("its entropy image has %d×%d pixels; the limit is %d", w, h, maxTiles)
+			return 0, fmt.Errorf("the entropy image has %d×%d pixels; the limit is %d", w, h, maxTiles)
 		}
 		entropy := make([]uint32, w*h)
 		cost, err := v.image(w, h, entropy)
@@ -68,7 +68,7 @@ func treeBytes(stream []byte, width, height int) (int64, error) {
 		}
 	}
 	if groups > maxGroups {
-		return 0, fmt.Errorf("it has %d groups of Huffman trees; the limit is %d", groups, maxGroups)
+		return 0, fmt.Errorf("%d groups of Huffman trees; the limit is %d", groups, maxGroups)
 	}
 	return total + int64(groups)*groupBytes(cacheBits), v.err
 }
@@ -106,7 +106,7 @@ func (v *vp8l) transforms(width *int, height int) (total int64, err error) {
 	for v.read(1) != 0 {
 		kind := v.read(2)
 		if seen[kind] {
-			return 0, errors.New("it has a transform twice")
+			return 0, errors.New("a transform occurs twice")
 		}
 		seen[kind] = true
 		var cost int64
@@ -182,7 +182,7 @@ func (v *vp8l) image(width, height int, pix []uint32) (int64, error) {
 		case v.err != nil:
 			return 0, v.err
 		case at+n > width*height || copied > at:
-			return 0, errors.New("it refers to pixels outside")
+			return 0, errors.New("a reference to pixels outside the picture")
 		case pix == nil:
 			at += n
 			continue

@@ -74,7 +74,7 @@ func Find(name string) (Model, error) {
 		}
 		names[i] = m.Name
 	}
-	return Model{}, fmt.Errorf("%w %q: there are %s", ErrUnknown, name, strings.Join(names, ", "))
+	return Model{}, fmt.Errorf("%w %q, want one of %s", ErrUnknown, name, strings.Join(names, ", "))
 }
 
 // File returns the file with that role, or else with that name.
@@ -112,20 +112,20 @@ func (m Model) Validate() error {
 		faults = append(faults, fmt.Errorf("model %q: "+format, append([]any{m.Name}, args...)...))
 	}
 	if err := validName(m.Name); err != nil {
-		fault("the model's own name: %w", err)
+		fault("name of the model: %w", err)
 	}
 	if (len(m.Files) == 0) == (m.Export == "") {
-		fault("it has either files or a command that exports it")
+		fault("want either files or a command that exports the model")
 	}
 	if m.Licence.SPDX == "" {
-		fault("it has no licence")
+		fault("no licence")
 	}
 	for i, f := range m.Files {
 		if err := validName(f.Name); err != nil {
 			fault("%w", err)
 		}
 		if f.SHA256 != "" && !plainSum.MatchString(f.SHA256) {
-			fault("file %s: %q is no SHA-256 in lower-case hex", f.Name, f.SHA256)
+			fault("file %s: %q is not a SHA-256 in lower-case hex", f.Name, f.SHA256)
 		}
 		if f.Size < 0 {
 			fault("file %s: size %d", f.Name, f.Size)
@@ -134,7 +134,7 @@ func (m Model) Validate() error {
 			fault("file %s: %w", f.Name, err)
 		}
 		if slices.ContainsFunc(m.Files[:i], func(g File) bool { return g.Name == f.Name || g.Role == f.Role }) {
-			fault("file %s: its name or its role %q is there twice", f.Name, f.Role)
+			fault("file %s: duplicate name or role %q", f.Name, f.Role)
 		}
 	}
 	return errors.Join(faults...)

@@ -78,7 +78,7 @@ func (p *puller) download(ctx context.Context, f File, address, part string) err
 			most, idle = now, 1
 		}
 		if idle >= p.Attempts {
-			return fmt.Errorf("%w (%d attempts without progress; what has come is kept; is there a network, or does HF_ENDPOINT name a mirror that has it?)",
+			return fmt.Errorf("%w (%d attempts without progress; downloads are kept; check the network, or set HF_ENDPOINT to a mirror that has the file)",
 				err, idle)
 		}
 		wait = max(wait, min(p.Backoff<<(idle-1), maxBackoff))
@@ -98,7 +98,7 @@ func (p *puller) download(ctx context.Context, f File, address, part string) err
 func (p *puller) attempt(ctx context.Context, f File, address, part string) (wait time.Duration, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := fmt.Errorf("%w: %s brought nothing for %v", errStalled, hostOf(address), p.Stall)
+	stalled := fmt.Errorf("%w: %s sent no data for %v", errStalled, hostOf(address), p.Stall)
 	watch := time.AfterFunc(p.Stall, func() { cancel(stalled) })
 	defer watch.Stop()
 
@@ -165,12 +165,12 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 			return have, nil
 		}
 		_ = os.Remove(part)
-		return 0, fmt.Errorf("%w: %s sent another part than was asked for (%q)", errFetch, host, resp.Header.Get("Content-Range"))
+		return 0, fmt.Errorf("%w: %s sent another range than requested (%q)", errFetch, host, resp.Header.Get("Content-Range"))
 	case code == http.StatusRequestedRangeNotSatisfiable:
 		// All of it is there already, or the wrong thing: the sum would tell, a fresh start is simpler.
 		_ = os.Remove(part)
 		_ = os.Remove(part + tagSuffix)
-		return 0, fmt.Errorf("%w: %s has no more than the %d bytes that are here", errFetch, host, have)
+		return 0, fmt.Errorf("%w: %s has no data after the %d bytes already downloaded", errFetch, host, have)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: %s", errFetch, host, resp.Status, f.Source, p.admission(resp))}
 	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
@@ -184,12 +184,12 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 
 // admission says what to do where a token is wanted.
 func (p *puller) admission(resp *http.Response) string {
-	const login = "set HF_TOKEN, or say `hf auth login`, "
+	const login = "set HF_TOKEN, or run `hf auth login`, "
 	switch resp.Header.Get("X-Error-Code") {
 	case "GatedRepo":
-		return "its owner wants an agreement first: agree on the repository's page, then " + login + "with a token of that account"
+		return "the owner of the repository requires an agreement: agree on the repository's page, then " + login + "with a token of that account"
 	case "RepoNotFound":
-		return "there is no such repository, or it is private: compare its name, or " + login + "with a token of an account that may read it"
+		return "the repository does not exist or is private: check the name, or " + login + "with a token of an account that may read it"
 	}
 	return login + "with a token of an account that may read the repository and has agreed to its conditions"
 }

@@ -15,13 +15,13 @@ var (
 	// ErrName: a file's name could lead out of the store.
 	ErrName = errors.New("unsafe name")
 	// errTaken: a file from another source has that name.
-	errTaken = errors.New("name is taken")
+	errTaken = errors.New("name is already used")
 	// ErrSource: a source cannot be understood.
 	ErrSource = errors.New("bad source")
 	// errLicence: the licence has to be accepted first.
 	errLicence = errors.New("licence not accepted")
 	// ErrMissing: a file is not in the store.
-	ErrMissing = errors.New("not there")
+	ErrMissing = errors.New("not found")
 	// errChecksum: the bytes are not those that were promised.
 	errChecksum = errors.New("checksum differs")
 	// errTooLarge: there are more bytes than promised, or than the limit.
@@ -29,11 +29,11 @@ var (
 	// errStalled: nothing came for so long that it was given up.
 	errStalled = errors.New("stalled")
 	// errFetch: a source did not give the file.
-	errFetch = errors.New("cannot be fetched")
+	errFetch = errors.New("download failed")
 	// errNoSpace: the disk has less room than the model needs.
 	errNoSpace = errors.New("not enough room on the disk")
 	// errExport: nobody offers the model as files; a command makes it.
-	errExport = errors.New("cannot be pulled, has to be exported")
+	errExport = errors.New("cannot be pulled, must be exported")
 	// errNoPip: no Python with pip was found.
 	errNoPip = errors.New("no Python with pip")
 	// errManifest: manifest.json cannot be read.
@@ -41,7 +41,7 @@ var (
 )
 
 // errNoSuchFile: the source answers, and has no file of that name.
-var errNoSuchFile = errors.New("it has no such file")
+var errNoSuchFile = errors.New("no such file in the source")
 
 // checksumError says both sums, and that it is the other one's that counts.
 func checksumError(name, got, want, whose string) error {

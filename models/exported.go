@@ -19,7 +19,7 @@ import (
 const exportPrefix = "export://"
 
 // errHere: a model of that name is in the store, and is not to be replaced.
-var errHere = errors.New("it is here already")
+var errHere = errors.New("exists already")
 
 // Exporting is a folder of the store that an export writes into, and a lock of the
 // model's name. Adopt makes the folder the model; Close removes it otherwise.
@@ -42,7 +42,7 @@ func ExportName(name string) error {
 		return fmt.Errorf("%w: %q: a name without slashes", ErrName, name)
 	}
 	if m, err := Find(name); err == nil && m.Export == "" {
-		return fmt.Errorf("%w: %s is a model of the catalogue, which `rewardloop models pull %s` brings: give another name", errTaken, name, name)
+		return fmt.Errorf("%w: %s is a model of the catalogue, which `rewardloop models pull %s` downloads: give another name", errTaken, name, name)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (s Store) BeginExport(name string) (*Exporting, error) {
 		return nil, fmt.Errorf("models: %w", err)
 	}
 	if x.Lock == nil {
-		return nil, fmt.Errorf("model %s: another process exports it into %s: wait for its end", name, s.Dir)
+		return nil, fmt.Errorf("model %s: another process exports the model into %s: wait for the end of that process", name, s.Dir)
 	}
 	err = os.RemoveAll(x.Dir)
 	if err == nil {
@@ -123,7 +123,7 @@ func (x *Exporting) Adopt(ctx context.Context, weights, licence string, again bo
 		known.Files[name] = e
 	}
 	if err := x.store.writeManifest(known); err != nil {
-		return Model{}, fmt.Errorf("model %s is in %s, and its sums cannot be written: %w", x.name, to, err)
+		return Model{}, fmt.Errorf("model %s is in %s, but its checksums cannot be written: %w", x.name, to, err)
 	}
 	return exported(x.name, known), nil
 }
@@ -163,7 +163,7 @@ func (x *Exporting) files(ctx context.Context) (map[string]entry, error) {
 			return err
 		}
 		if !d.Type().IsRegular() {
-			return fmt.Errorf("%w: the export left %s, which is no regular file", ErrName, name)
+			return fmt.Errorf("%w: the export wrote %s, which is not a regular file", ErrName, name)
 		}
 		if err := settle(at, at); err != nil {
 			return err
@@ -218,7 +218,7 @@ func exported(name string, known *manifest) Model {
 // Remedy is what makes a model whole again: a command, and what it does.
 func (m Model) Remedy() string {
 	if len(m.Files) > 0 && strings.HasPrefix(m.Files[0].Source, exportPrefix) {
-		return "`rewardloop models export` with --again makes it anew"
+		return "`rewardloop models export` with --again exports it again"
 	}
-	return fmt.Sprintf("`rewardloop models pull %s` brings it", m.Name)
+	return fmt.Sprintf("`rewardloop models pull %s` downloads it", m.Name)
 }

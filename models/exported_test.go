@@ -50,7 +50,7 @@ func TestAnExportIsInTheStoreAsAWholeWithItsSumsAndWhatItWasMadeOf(t *testing.T)
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.onnx"), []byte("other"), 0o600))
 	_, err = s.Verify(t.Context(), m)
-	want(t, err, models.ErrChecksum, "`rewardloop models export` with --again makes it anew")
+	want(t, err, models.ErrChecksum, "`rewardloop models export` with --again exports it again")
 }
 
 func TestAnExportReplacesWhatIsThereOnlyIfItIsTold(t *testing.T) {
@@ -64,7 +64,7 @@ func TestAnExportReplacesWhatIsThereOnlyIfItIsTold(t *testing.T) {
 
 	x = exporting(t, s, "mine", "second")
 	_, err = x.Adopt(t.Context(), "local", "MIT", false)
-	require.ErrorContains(t, err, "it is here already")
+	require.ErrorContains(t, err, "exists already")
 	text, err := os.ReadFile(filepath.Join(s.Dir, "mine", "model.onnx"))
 	require.NoError(t, err)
 	require.Equal(t, "first", string(text))
@@ -96,13 +96,13 @@ func TestAnExportThatIsNotAdoptedLeavesNothing(t *testing.T) {
 	s := store(t, "")
 	x := exporting(t, s, "mine", "half")
 	_, err := s.BeginExport("mine")
-	require.ErrorContains(t, err, "another process exports it")
+	require.ErrorContains(t, err, "another process exports the model")
 	x.Close()
 	require.NoDirExists(t, x.Dir)
 	x = exporting(t, s, "mine", "half")
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(x.Dir, "tokenizer.json")))
 	_, err = x.Adopt(t.Context(), "local", "", false)
-	want(t, err, models.ErrName, "mine/tokenizer.json, which is no regular file")
+	want(t, err, models.ErrName, "mine/tokenizer.json, which is not a regular file")
 	require.NoDirExists(t, filepath.Join(s.Dir, "mine"))
 }
 
@@ -123,5 +123,5 @@ func TestAManifestThatGivesAFileToAnotherModelIsRefused(t *testing.T) {
 	text := `{"version": 1, "files": {"a/b.onnx": {"sha256": "` + strings.Repeat("0", 64) + `", "model": "c"}}}`
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "manifest.json"), []byte(text), 0o600))
 	_, err := s.Exported()
-	want(t, err, models.ErrManifest, `a/b.onnx: it is no file of the model "c"`)
+	want(t, err, models.ErrManifest, `a/b.onnx is not a file of the model "c"`)
 }

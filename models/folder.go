@@ -29,17 +29,17 @@ func (s Store) Folder(m Model) (string, error) {
 	}
 	if m.Export != "" {
 		if !described(dir) {
-			return "", fmt.Errorf("model %s %w: there is none in %s: `%s` makes it", m.Name, errExport, dir, m.Export)
+			return "", fmt.Errorf("model %s %w: no export in %s: run `%s`", m.Name, errExport, dir, m.Export)
 		}
 		return dir, nil
 	}
 	for _, f := range m.Files {
 		if !strings.HasPrefix(f.Name, m.Name+"/") {
-			return "", fmt.Errorf("%w: %s is no folder but files beside others, such as %s", ErrUnknown, m.Name, f.Name)
+			return "", fmt.Errorf("%w: %s is not a folder but single files, such as %s", ErrUnknown, m.Name, f.Name)
 		}
 	}
 	if err := s.missing(m); err != nil {
-		return "", fmt.Errorf("model %s is not whole in %s: `rewardloop models pull %s` brings it: %w", m.Name, s.Dir, m.Name, err)
+		return "", fmt.Errorf("model %s is not complete in %s: run `rewardloop models pull %s`: %w", m.Name, s.Dir, m.Name, err)
 	}
 	return dir, nil
 }
@@ -101,7 +101,7 @@ func (s Store) ofHub(name string, noFolder error) (string, error) {
 	repository, revision := m[1], cmp.Or(m[2], "main")
 	at, err := s.Hub.Snapshot(repository, revision)
 	if err != nil {
-		return "", fmt.Errorf("%w; nor is it a repository whose files are here: %w: `hf download %s --revision %s` brings it",
+		return "", fmt.Errorf("%w; the name is not a repository with its files on this machine either: %w: run `hf download %s --revision %s`",
 			noFolder, err, repository, revision)
 	}
 	return folder(at)
@@ -118,7 +118,7 @@ func folder(at string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%w: model folder %s: %w", ErrMissing, at, errors.Unwrap(err))
 	case !info.IsDir():
-		return "", fmt.Errorf("%w: %s is no folder: name the one that holds the model's files", ErrMissing, at)
+		return "", fmt.Errorf("%w: %s is not a folder: name the folder with the model's files", ErrMissing, at)
 	}
 	return abs, nil
 }

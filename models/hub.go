@@ -106,7 +106,7 @@ func (p *puller) online(tasks []task) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s forbids to ask the hub, and its cache, %s, does not have these: unset it, or fill the cache where there is a network:\n%w",
+	return fmt.Errorf("%w: %s forbids access to the hub, and the cache %s lacks the files below: unset the variable, or fill the cache on a machine with a network:\n%w",
 		errOffline, p.Offline, p.Hub.Dir, errors.Join(missing...))
 }
 

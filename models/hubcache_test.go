@@ -181,7 +181,7 @@ func TestOfflineTakesWhatTheCacheHasAndNamesWhatItLacks(t *testing.T) {
 	s := h.cachedStore(t)
 	s.Offline = "HF_HUB_OFFLINE=1"
 	want(t, s.Pull(t.Context(), ofHub("main"), models.Options{}), models.ErrOffline,
-		"HF_HUB_OFFLINE=1", s.Hub.Dir, "onnx/model.bin@main", "config.json@main", "unset it")
+		"HF_HUB_OFFLINE=1", s.Hub.Dir, "onnx/model.bin@main", "config.json@main", "unset the variable")
 	require.Empty(t, h.requests(""))
 
 	s.Offline = ""
@@ -347,7 +347,7 @@ func TestARepositoryThatIsClosedSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for fault, parts := range map[string][]string{
 		"GatedRepo":    {"403", "agree on the repository's page", "HF_TOKEN", "hf auth login"},
-		"RepoNotFound": {"401", "no such repository, or it is private", "HF_TOKEN"},
+		"RepoNotFound": {"401", "the repository does not exist or is private", "HF_TOKEN"},
 	} {
 		h := newStubHub(t)
 		h.fault = fault

@@ -57,7 +57,7 @@ func (s Store) readManifest() (*manifest, error) {
 		err = m.validate()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w %s: %w: remove it: the catalogue's sums hold without it, and sums that the catalogue lacks are recorded anew",
+		return nil, fmt.Errorf("%w %s: %w: remove the file: checksums of the catalogue remain valid, and other checksums are recorded again",
 			errManifest, at, err)
 	}
 	if m.Files == nil {
@@ -80,7 +80,7 @@ func (m *manifest) validate() error {
 			return fmt.Errorf("%s: sha256 %q, size %d", name, e.SHA256, e.Size)
 		}
 		if e.Model != "" && !strings.HasPrefix(name, e.Model+"/") {
-			return fmt.Errorf("%s: it is no file of the model %q", name, e.Model)
+			return fmt.Errorf("%s is not a file of the model %q", name, e.Model)
 		}
 	}
 	return nil

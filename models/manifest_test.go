@@ -138,5 +138,5 @@ func TestAFolderAndAPipeAreNoSources(t *testing.T) {
 	ok(t, os.Mkdir(dir, 0o700))
 	m, err := models.FromSource(dir)
 	ok(t, err)
-	want(t, store(t, "").Pull(t.Context(), m, models.Options{}), models.ErrFetch, "no regular file")
+	want(t, store(t, "").Pull(t.Context(), m, models.Options{}), models.ErrFetch, "not a regular file")
 }

@@ -53,7 +53,7 @@ func (p *puller) plan(ctx context.Context, o Options) ([]task, error) {
 		return tasks, nil
 	}
 	if l := p.model.Licence; l.NonCommercial && !o.AcceptLicence {
-		return nil, fmt.Errorf("%w: %s (%s, %s) does not allow every use; read it, and say --accept-licence if you agree",
+		return nil, fmt.Errorf("%w: %s (%s, %s) does not allow every use; read the licence, and add --accept-licence if you agree",
 			errLicence, l.SPDX, l.Holder, l.URL)
 	}
 	for i := range tasks {
@@ -85,7 +85,7 @@ func (p *puller) found(ctx context.Context, f File) (Status, error) {
 	}
 	if e, had := p.known.Files[f.Name]; had && f.SHA256 == "" && e.Source != f.Source {
 		if st.Present {
-			return st, fmt.Errorf("%w: %s is here from %s, and %s is something else: remove %s first", errTaken, f.Name, e.Source, f.Source, st.Path)
+			return st, fmt.Errorf("%w: %s was downloaded from %s, but %s is another source: remove %s first", errTaken, f.Name, e.Source, f.Source, st.Path)
 		}
 		st.Want, st.Recorded = "", false // that was the other's sum
 		delete(p.known.Files, f.Name)
@@ -124,7 +124,7 @@ func (p *puller) foretell(tasks []task) error {
 		return nil //nolint:nilerr // Who cannot be asked says nothing; a full disk ends the download.
 	}
 	if need := e.Total - part; need > free {
-		return fmt.Errorf("%w: %d bytes are to come and %s has %d free: make room, or name another folder with --dir or REWARDLOOP_MODELS",
+		return fmt.Errorf("%w: the download needs %d bytes and %s has %d free: free some, or name another folder with --dir or REWARDLOOP_MODELS",
 			errNoSpace, need, p.Dir, free)
 	}
 	return nil

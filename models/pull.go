@@ -169,7 +169,7 @@ func (p *puller) file(ctx context.Context, t task) error {
 		p.tell(f, Lacking, 0, 0, "")
 		return nil
 	case p.passedOver(t):
-		p.tell(f, Lacking, 0, 0, p.Offline+", and the hub's cache has none")
+		p.tell(f, Lacking, 0, 0, p.Offline+", and the hub's cache has no copy")
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(st.Path), 0o755); err != nil {
@@ -230,7 +230,7 @@ func (p *puller) fetchWhole(ctx context.Context, f File, part string, st Status)
 			return err
 		}
 		resumed = false
-		p.tell(f, Retrying, 0, f.Size, "what was resumed came out wrong, so from the beginning: "+err.Error())
+		p.tell(f, Retrying, 0, f.Size, "the resumed download was wrong; downloading again from the start: "+err.Error())
 	}
 }
 
@@ -241,7 +241,7 @@ func (p *puller) compare(ctx context.Context, f File, part string, st Status) er
 	case err != nil:
 		return err
 	case f.Size > 0 && size != f.Size:
-		return fmt.Errorf("%w: %s from %s has %d bytes, the catalogue says %d", errChecksum, f.Name, f.Source, size, f.Size)
+		return fmt.Errorf("%w: %s from %s has %d bytes, want %d as in the catalogue", errChecksum, f.Name, f.Source, size, f.Size)
 	case st.Want != "" && got != st.Want:
 		whose := "the catalogue's"
 		if st.Recorded {
@@ -259,7 +259,7 @@ func (p *puller) compare(ctx context.Context, f File, part string, st Status) er
 func (p *puller) record(f File, e entry) error {
 	e.Source, e.Recorded, e.Pulled = f.Source, f.SHA256 == "", time.Now().UTC().Truncate(time.Second)
 	if _, had := p.known.Files[f.Name]; e.Recorded && !had {
-		p.tell(f, Recorded, e.Size, e.Size, "its sum was not known; from now on it is "+e.SHA256)
+		p.tell(f, Recorded, e.Size, e.Size, "recorded the checksum, which was unknown: "+e.SHA256)
 	}
 	p.known.Files[f.Name] = e
 	if err := p.writeManifest(p.known); err != nil {
@@ -303,7 +303,7 @@ func (p *puller) copyFile(ctx context.Context, f File, from, part string) error 
 		return fmt.Errorf("%w: %w", errFetch, err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: %s is no regular file (%v)", errFetch, from, info.Mode())
+		return fmt.Errorf("%w: %s is not a regular file (%v)", errFetch, from, info.Mode())
 	}
 	in, err := os.Open(from)
 	if err != nil {

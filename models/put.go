@@ -71,7 +71,7 @@ func (g Given) Validate() error {
 		}
 	}
 	if g.Model != "" && !strings.HasPrefix(g.Name, g.Model+"/") {
-		return fmt.Errorf("%w: %s is no file of the model %q", ErrName, g.Name, g.Model)
+		return fmt.Errorf("%w: %s is not a file of the model %q", ErrName, g.Name, g.Model)
 	}
 	if f, known := catalogued(g.Name); known && f.SHA256 != "" && f.SHA256 != g.SHA256 {
 		return checksumError(g.Name, g.SHA256, f.SHA256, "the catalogue's")
@@ -112,10 +112,10 @@ func (i *Intake) Has(ctx context.Context, g Given) (bool, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return false, err // a folder, or not readable: not ours to replace
 	case recorded && known.SHA256 != g.SHA256:
-		return false, fmt.Errorf("%w: %s is recorded in %s with sha256 %s from %s, and %s comes: remove the file and its entry in %s if the new one is meant",
+		return false, fmt.Errorf("%w: %s is recorded in %s with sha256 %s from %s, but the new file has %s: to use the new file remove the old file and its entry in %s",
 			errTaken, g.Name, i.p.Dir, known.SHA256, known.Source, g.SHA256, manifestName)
 	case err == nil && g.Source == "":
-		return false, fmt.Errorf("%w: %s is another file than the one that comes: remove it if the new one is meant", errTaken, at)
+		return false, fmt.Errorf("%w: %s differs from the new file: remove the old file to use the new file", errTaken, at)
 	}
 	return false, nil // there is none, or it is damaged
 }

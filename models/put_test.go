@@ -79,7 +79,7 @@ func TestAFolderThatWasExportedIsGivenWithoutARecord(t *testing.T) {
 	changed := all[0]
 	changed.SHA256 = all[1].SHA256
 	_, err = in.Has(t.Context(), changed)
-	require.ErrorContains(t, err, "is another file than the one that comes")
+	require.ErrorContains(t, err, "differs from the new file")
 }
 
 func TestAFileWithAWrongNameOrAgainstTheCatalogueIsRefused(t *testing.T) {

@@ -47,14 +47,14 @@ func (s Store) Repository(ctx context.Context, name string) (Repository, error) 
 	s.Config = s.WithDefaults()
 	m := hubName.FindStringSubmatch(name)
 	if m == nil {
-		return Repository{}, fmt.Errorf("%w %q: say owner/name, or owner/name@revision", ErrSource, name)
+		return Repository{}, fmt.Errorf("%w %q, want owner/name or owner/name@revision", ErrSource, name)
 	}
 	r := Repository{Name: m[1], Revision: m[2]}
 	if r.Revision == "" {
 		r.Revision = "main"
 	}
 	if s.Offline != "" {
-		return r, fmt.Errorf("%w: %s forbids to ask the hub for %s: unset it", errOffline, s.Offline, r.Name)
+		return r, fmt.Errorf("%w: %s forbids access to the hub for %s: unset the variable", errOffline, s.Offline, r.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(askFor, s.Stall))
 	defer cancel()
@@ -76,7 +76,7 @@ func (s Store) Repository(ctx context.Context, name string) (Repository, error) 
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
-		return r, fmt.Errorf("%w: %s@%s: %s answers %s: correct the name or the revision; a repository that is private, or wants an agreement, needs a token in HF_TOKEN",
+		return r, fmt.Errorf("%w: %s@%s: %s answers %s: correct the name or the revision; a repository that is private, or requires an agreement, needs a token in HF_TOKEN",
 			errFetch, r.Name, r.Revision, s.Endpoint, resp.Status)
 	default:
 		return r, fmt.Errorf("%w: %s: %s answers %s: try again later", errFetch, r.Name, s.Endpoint, resp.Status)
@@ -97,10 +97,10 @@ func (r *Repository) read(body io.Reader) error {
 		} `json:"cardData"`
 	}
 	if err := json.NewDecoder(io.LimitReader(body, maxListing)).Decode(&said); err != nil {
-		return fmt.Errorf("%w: %s: the list of its files cannot be read: %w", errFetch, r.Name, err)
+		return fmt.Errorf("%w: %s: invalid list of files: %w", errFetch, r.Name, err)
 	}
 	if !hfcache.IsCommit(said.SHA) || len(said.Files) > maxListed {
-		return fmt.Errorf("%w: %s: the list of its files names the commit %q and %d files; want a commit, and at most %d files", errFetch, r.Name, said.SHA, len(said.Files), maxListed)
+		return fmt.Errorf("%w: %s: the list of files has the commit %q and %d files; want a commit, and at most %d files", errFetch, r.Name, said.SHA, len(said.Files), maxListed)
 	}
 	r.Commit = said.SHA
 	if text, is := said.Card.Licence.(string); is && plainName.MatchString(text) {
@@ -175,7 +175,7 @@ func FromRepository(r Repository) (Model, error) {
 		m.Files = append(m.Files, File{Role: f.Path, Name: r.Name + "/" + f.Path, Size: f.Size, Source: "hf://" + r.Name + "/" + f.Path + "@" + r.Commit})
 	}
 	if graphs == 0 {
-		return m, fmt.Errorf("%w: %s holds no ONNX graphs in float32: `rewardloop models export --family clip --model %s --name NAME` makes them of a checkpoint of CLIP "+
+		return m, fmt.Errorf("%w: %s has no ONNX graphs in float32: `rewardloop models export --family clip --model %s --name NAME` exports them from a checkpoint of CLIP "+
 			"(`rewardloop models export --help` has the other families); or name a file, hf://%s/FILE@%s", ErrSource, r.Name, r.Name, r.Name, r.Commit)
 	}
 	return m, m.Validate()

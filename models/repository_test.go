@@ -98,6 +98,6 @@ func TestARepositoryThatCannotBeHadIsNamedWithWhatToDo(t *testing.T) {
 		t.Cleanup(srv.Close)
 		hostile := models.Store{Config: models.Config{Endpoint: srv.URL}}
 		_, err = hostile.Repository(t.Context(), "owner/name")
-		want(t, err, models.ErrFetch, "the list of its files")
+		want(t, err, models.ErrFetch, "list of files")
 	}
 }

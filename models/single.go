@@ -22,7 +22,7 @@ const UnknownLicence = "LicenseRef-unknown"
 func FromSource(text string) (Model, error) {
 	switch {
 	case text == "":
-		return Model{}, fmt.Errorf("%w: it is empty", ErrSource)
+		return Model{}, fmt.Errorf("%w: empty name", ErrSource)
 	case strings.HasPrefix(text, "hf://") && !strings.Contains(text, "@"):
 		text += "@main"
 	case !strings.Contains(text, "://"):

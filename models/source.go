@@ -64,7 +64,7 @@ func ParseSource(text string) (Source, error) {
 			return embeddedSource{rest}, nil
 		}
 	}
-	return nil, fmt.Errorf("%w %q: say file:///absolute/path, hf://owner/repository/path@revision or pip://package==version/member",
+	return nil, fmt.Errorf("%w %q, want file:///absolute/path, hf://owner/repository/path@revision or pip://package==version/member",
 		ErrSource, text)
 }
 

@@ -157,7 +157,7 @@ func (s Store) missing(m Model) error {
 		case err != nil:
 			faults = append(faults, err)
 		case !info.Mode().IsRegular():
-			faults = append(faults, fmt.Errorf("%s is no regular file", f.Name))
+			faults = append(faults, fmt.Errorf("%s is not a regular file", f.Name))
 		case f.Size > 0 && info.Size() != f.Size:
 			faults = append(faults, fmt.Errorf("%w: %s has %d bytes, not %d", errChecksum, f.Name, info.Size(), f.Size))
 		}
@@ -240,7 +240,7 @@ func (s Store) look(ctx context.Context, f File, known *manifest) Status {
 	case f.Size > 0 && st.Size != f.Size:
 		st.Err = fmt.Errorf("%w: %s has %d bytes, not %d", errChecksum, st.Path, st.Size, f.Size)
 	case st.Want == "":
-		st.Err = fmt.Errorf("%w: no sum of %s is known yet", errChecksum, f.Name)
+		st.Err = fmt.Errorf("%w: no checksum of %s is known yet", errChecksum, f.Name)
 	case st.SHA256 != st.Want:
 		st.Err = checksumError(st.Path, st.SHA256, st.Want, whose)
 	default:

@@ -126,7 +126,7 @@ func (p *puller) pip(ctx context.Context, f File, python, dir, requirement strin
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		return fmt.Errorf("%w: pip download %s: %w: is there a network, or an index or --find-links in pip's configuration that has it? pip says: %s",
+		return fmt.Errorf("%w: pip download %s: %w: check the network, and the index or --find-links in pip's configuration. Output of pip: %s",
 			errFetch, requirement, err, tail(said.String(), 2000))
 	}
 	return nil
@@ -155,7 +155,7 @@ func (p *puller) follow(ctx context.Context, giveUp context.CancelCauseFunc, f F
 		case size > p.MaxFile:
 			giveUp(fmt.Errorf("%w: the wheel of %s has more than %d bytes", errTooLarge, requirement, p.MaxFile))
 		case time.Since(grown) > p.Stall:
-			giveUp(fmt.Errorf("%w: pip download %s brought nothing for %v", errStalled, requirement, p.Stall))
+			giveUp(fmt.Errorf("%w: pip download %s received no data for %v", errStalled, requirement, p.Stall))
 		}
 	}
 }

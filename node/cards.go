@@ -84,7 +84,7 @@ func (b Book) usable(device string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s is not there: this process sees %s; rewardloop devices says more", device, rewards.Count(len(b.Plan.Cards), "card"))
+	return fmt.Errorf("no device %s: this process sees %s; rewardloop devices shows the cards", device, rewards.Count(len(b.Plan.Cards), "card"))
 }
 
 // leaveUnplanned leaves to other processes the rewards whose models have no card here.

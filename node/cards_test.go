@@ -107,5 +107,5 @@ func TestACheckedConfigurationHasANoteOfCardsThatOthersUse(t *testing.T) {
 	require.NoError(t, node.Check(t.Context(), cfg, nil, true))
 	notes := cfg.Notes()
 	require.NotEmpty(t, notes)
-	assert.Contains(t, notes[len(notes)-1].String(), `entry 2, "7", is none of the machine's 1 cards`)
+	assert.Contains(t, notes[len(notes)-1].String(), `entry 2, "7", is not one of the machine's 1 cards`)
 }

@@ -59,7 +59,7 @@ func (c *colocated) Dependency() rewards.Dependency {
 	defer c.mu.Unlock()
 	d := rewards.Dependency{Name: "the reward phase of the trainer", Changed: c.changed, Down: !c.open}
 	if d.Down {
-		d.Held = "pool.colocated is on, and the trainer has the memory until it says that its reward phase has begun (loop.phase(\"reward\") in Python)"
+		d.Held = "pool.colocated is on, and the trainer keeps the memory until it begins its reward phase (loop.phase(\"reward\") in Python)"
 		d.Last = d.Held
 	}
 	return d
@@ -72,7 +72,7 @@ func (c *colocated) enter(ctx context.Context, run, client, phase string) error 
 	c.mu.Unlock()
 	err := c.settle(ctx)
 	if others := c.inRollout(); err == nil && phase == wire.PhaseReward && len(others) > 0 {
-		err = fmt.Errorf("%w: nothing is scored yet, because other runs on these cards are in rollout: %s", rewards.Unavailable, strings.Join(others, ", "))
+		err = fmt.Errorf("%w: scoring waits for other runs on these cards, which are in rollout: %s", rewards.Unavailable, strings.Join(others, ", "))
 	}
 	return err
 }

@@ -101,7 +101,7 @@ func (e *Engines) server(c *config.Config, cfg *config.Engine) (engine, error) {
 	}
 	x.upstream = outbound.NewSwitch(upstream)
 	if x.run != nil {
-		x.hold("engine " + cfg.Name + " is started by processes with workers, of which this is none yet")
+		x.hold("engine " + cfg.Name + " is started only by processes with workers, and this process has none yet")
 	}
 	return x, nil
 }
@@ -156,10 +156,10 @@ func (e *Engines) find(name string) (engine, error) {
 		known = append(known, x.cfg.Name)
 	}
 	if len(known) == 0 {
-		return engine{}, fmt.Errorf("there is no engine %q: write reward_model with enable: true, model_path and rollout: {name: external, base_urls: […]}, "+
+		return engine{}, fmt.Errorf("no engine %q: write reward_model with enable: true, model_path and rollout: {name: external, base_urls: […]}, "+
 			"or a section engines with engines.%s.base_urls and .model", name, name)
 	}
-	return engine{}, fmt.Errorf("there is no engine %q; known are %s", name, strings.Join(known, ", "))
+	return engine{}, fmt.Errorf("no engine %q, want one of %s", name, strings.Join(known, ", "))
 }
 
 // Client implements chat.Clients: one client, with one memory, for each engine and model.
@@ -242,7 +242,7 @@ func (e *Engines) Engine(at chat.Endpoint, sample func(model string) outbound.Ca
 		return nil, "", err
 	}
 	if x.upstream == nil {
-		return nil, "", fmt.Errorf("engine %s is a model that runs here and chats only; this scorer needs a server: write its base_urls", x.cfg.Name)
+		return nil, "", fmt.Errorf("engine %s is a model that runs in this process and only chats, but the scorer needs a server: write its base_urls", x.cfg.Name)
 	}
 	at = chat.Endpoint{Engine: x.cfg.Name, Model: cmp.Or(at.Model, x.cfg.Model)}
 	call := sample(at.Model)
@@ -320,5 +320,5 @@ func (r router) Do(ctx context.Context, c *outbound.Call) (*outbound.Answer, err
 		}
 		known[i] = e.cfg.Model
 	}
-	return nil, fmt.Errorf("%w: no engine serves the model %.200q; known are %s", rewards.BadInput, asked.Model, strings.Join(slices.Compact(known), ", "))
+	return nil, fmt.Errorf("%w: no engine serves the model %.200q, want one of %s", rewards.BadInput, asked.Model, strings.Join(slices.Compact(known), ", "))
 }

@@ -193,7 +193,7 @@ func TestAJudgeWithoutAnEngineSaysWhatToWrite(t *testing.T) {
 	}, nil)
 	require.NoError(t, err)
 	_, err = node.New(node.Options{Config: cfg})
-	require.ErrorContains(t, err, `there is no engine "big"; known are small`)
+	require.ErrorContains(t, err, `no engine "big", want one of small`)
 }
 
 func TestAnEngineAtAForbiddenAddressIsRefusedAtTheStart(t *testing.T) {

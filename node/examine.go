@@ -82,7 +82,7 @@ func reward(r *wire.Result) string {
 	}
 	text := string(r.Outcome)
 	if r.Fallback != nil && r.Fallback.Value != nil {
-		text += fmt.Sprintf("; %v stands in for it (%s)", *r.Fallback.Value, r.Fallback.Policy)
+		text += fmt.Sprintf("; its fallback is %v (%s)", *r.Fallback.Value, r.Fallback.Policy)
 	}
 	return text
 }

@@ -59,7 +59,7 @@ func TestAModuleThatAFunctionLacksIsNamedBeforeTheFirstSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short: it starts Python")
 	}
-	book, addr := logged(t, "import sys\nsys.modules['numpy'] = None  # as where it is not installed\ndef compute_score(solution_image):\n    return 1\n")
+	book, addr := logged(t, "import sys\nsys.modules['numpy'] = None  # as where not installed\ndef compute_score(solution_image):\n    return 1\n")
 	const cause = "waiting for the Python module numpy, which mine.py:compute_score needs"
 	var ready struct {
 		Rewards []struct{ Reward, State, Why string }

@@ -100,8 +100,8 @@ func Means(t rewards.Tried) string {
 	if t.Lacks != "" {
 		return fmt.Sprintf("install the module %s for the interpreter that pool.python.interpreter names", t.Lacks)
 	}
-	return "samples are scored all the same; if the function takes no such sample, write probe: with the kinds that it takes " +
-		"(image, video, text), or probe: false, at its entry"
+	return "samples are scored nevertheless; if the function does not accept such a sample, write probe: with the kinds that the function accepts " +
+		"(image, video, text), or probe: false, in its entry"
 }
 
 // lacks reports whether a function lacks a module.

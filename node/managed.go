@@ -133,7 +133,7 @@ func serverCards(cfg *config.Engine, book func() (Book, error)) (sets [][]string
 			}
 		}
 		if len(set) == 0 {
-			return nil, fmt.Errorf("the plan of cards has none for server %d", i)
+			return nil, fmt.Errorf("the plan of cards has no card for server %d", i)
 		}
 		sets = append(sets, set)
 	}
@@ -186,7 +186,7 @@ func (e *Engines) tell(x engine, s engines.Status) {
 func shortState(kind engines.Kind, s engines.Status) string {
 	text := map[engines.State]string{
 		engines.Stopped: "is not started", engines.Starting: "is starting and does not answer yet", engines.Silent: "no longer answers and is stopped",
-		engines.Asleep: "sleeps until the reward phase of the trainer", engines.Paused: "exited and is restarted", engines.Unable: "lacks a feature that its judges need", engines.Ready: "is ready",
+		engines.Asleep: "sleeps until the reward phase of the trainer", engines.Paused: "exited and is restarted", engines.Unable: "lacks a feature that the judges need", engines.Ready: "is ready",
 	}[s.State]
 	text = fmt.Sprintf("the server %s (%s) %s", s.Name, kind, text)
 	if s.Why != "" && s.State != engines.Ready {
@@ -209,7 +209,7 @@ func (e *Engines) sleep(ctx context.Context) error {
 		if x.run == nil || !x.cfg.Managed.Frees {
 			continue
 		}
-		x.hold("engine " + x.cfg.Name + " sleeps: it has given its memory back until the reward phase of the trainer")
+		x.hold("engine " + x.cfg.Name + " sleeps without its memory until the reward phase of the trainer")
 		all.Go(func() { // ends with ctx
 			x.drain(ctx)
 			if err := x.run.Sleep(ctx); err != nil {

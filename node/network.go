@@ -149,7 +149,7 @@ func peerTLS(f config.Queue) (*tls.Config, error) {
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, errors.New("queue.tls_ca: " + f.TLSCA + " holds no PEM certificate")
+			return nil, errors.New("queue.tls_ca: " + f.TLSCA + " contains no PEM certificate")
 		}
 	}
 	if f.TLSCert != "" {

@@ -81,7 +81,7 @@ func newParts(o Options) (_ *parts, err error) {
 		}
 	}()
 	if o.beside && p.cfg.Pool.Colocated {
-		return nil, errors.New("pool.colocated is of a process with workers that is its own gateway: start rewardloop serve on the machine of the trainer's cards, in place of rewardloop worker")
+		return nil, errors.New("pool.colocated needs a process that is gateway and worker: start rewardloop serve on the machine of the trainer's cards, in place of rewardloop worker")
 	}
 	if o.NoServer && p.cfg.Pool.Colocated { // nobody can tell it of a phase
 		cfg := *p.cfg

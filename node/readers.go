@@ -123,7 +123,7 @@ func (r *Readers) Choose(o ocr.ReaderOptions) (Choice, error) {
 	}
 	detail, err := tesseract.Available()
 	if err != nil {
-		return Choice{}, fmt.Errorf("nothing here reads text. PP-OCR: %w\nTesseract: %w", ppErr, err)
+		return Choice{}, fmt.Errorf("no text reader is available. PP-OCR: %w\nTesseract: %w", ppErr, err)
 	}
 	return Choice{Reader: ocr.ReaderTesseract, Detail: detail, Instead: ppErr}, nil
 }
@@ -173,7 +173,7 @@ func (r *Readers) complete(o ocr.ReaderOptions) (ort.Library, error) {
 	}
 	if !r.Devices.store.Have(m) {
 		return ort.Library{}, infer.Marked(models.ErrMissing,
-			fmt.Errorf("model %s is not in %s: get it with rewardloop models pull %s", m.Name, r.Devices.store.Dir, m.Name))
+			fmt.Errorf("model %s is not in %s: run rewardloop models pull %s", m.Name, r.Devices.store.Dir, m.Name))
 	}
 	return ort.Find(r.cfg.ONNX.Library)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNoReload refuses a reload of a process that was not told where its configuration is.
-var ErrNoReload = errors.New("this process does not know where its configuration came from")
+var ErrNoReload = errors.New("this process was started without a configuration that can be read again")
 
 // Reload reads the configuration anew and applies what a process that runs can change: weights,
 // times, retries and the concurrency of rewards, and how engines are asked. Samples that a worker

@@ -28,7 +28,7 @@ func (t *trial) err() error {
 	if t.lacks == nil {
 		return nil
 	}
-	return rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: engine %s lacks a feature that its judges need: %w", rewards.Internal, t.at.Engine, t.lacks))
+	return rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: engine %s lacks a feature that the judges need: %w", rewards.Internal, t.at.Engine, t.lacks))
 }
 
 // set notes what a try has found, and reports whether it is another thing than before.

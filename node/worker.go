@@ -138,7 +138,7 @@ func (w *Worker) ready(context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("none of %d workers takes samples: they only fail, or their scorers hang", len(w.workers))
+	return fmt.Errorf("none of %d workers accepts samples: all their samples fail, or their scorers hang", len(w.workers))
 }
 
 // Drain takes no more samples and returns when those that the workers have are answered,

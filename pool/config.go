@@ -65,7 +65,7 @@ func (c Config) WithDefaults() Config {
 // Validate lists everything that is wrong with a configuration that has its defaults.
 func (c Config) Validate() error {
 	faults := rewards.Faults{keys.Validate("pool", keys.Func(c.limits))}
-	faults.Add(c.MaxWait > time.Second, "pool: max_wait is %s, want at most 1s: waiting longer costs more than it gains", c.MaxWait)
+	faults.Add(c.MaxWait > time.Second, "pool: max_wait is %s, want at most 1s", c.MaxWait)
 	for name, bytes := range c.Memory {
 		faults.Add(bytes < 0, "pool: memory of %s is %d, want 1 byte or more, or 0 for no bound", name, bytes)
 	}
@@ -114,7 +114,7 @@ func (o ModelOptions) check(entry bool) error {
 	case o.MaxBatch < 0 || o.MaxBatch > largestBatch:
 		return fmt.Errorf("%w: max_batch is %d, want 0 to %d", infer.ErrModel, o.MaxBatch, largestBatch)
 	case !entry && !own.alike(ModelOptions{}):
-		return fmt.Errorf("%w: it has options that are for models in Python: %+v", infer.ErrModel, own)
+		return fmt.Errorf("%w: options that are for models in Python only: %+v", infer.ErrModel, own)
 	case o.BatchBytes < 0 || o.BatchTimeout < 0 || o.LoadTimeout < 0 || o.LongestBatch < 0 || o.Memory < 0 || o.MaxWait > time.Second:
 		return fmt.Errorf("%w: an option is negative, or max_wait above 1s: %+v", infer.ErrModel, own)
 	}

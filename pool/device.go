@@ -64,7 +64,7 @@ func (d *device) bringUp(ctx context.Context, open Opener) (*opened, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
-	return nil, errors.Join(fmt.Errorf("%w: it has %d slots", infer.ErrUnavailable, o.slots), r.Close(ctx))
+	return nil, errors.Join(fmt.Errorf("%w: %d slots, want 1 or more", infer.ErrUnavailable, o.slots), r.Close(ctx))
 }
 
 // forecast is what is to be expected of an item that is not submitted yet.

@@ -165,11 +165,11 @@ func (m *Model) check(req infer.Request) error {
 	}
 	switch {
 	case (m.model.Entry != "") != (req.Message != nil):
-		return fmt.Errorf("%w: a message is for a model in Python, and a model in Python takes nothing else", infer.ErrInput)
+		return fmt.Errorf("%w: a model in Python needs a message, and other models must not have one", infer.ErrInput)
 	case m.model.Embed != "" && req.Generate == nil:
-		return fmt.Errorf("%w: a language model is told what to generate", infer.ErrInput)
+		return fmt.Errorf("%w: a language model needs generation settings, and other models must not have them", infer.ErrInput)
 	case m.model.Embed == "" && req.Generate != nil:
-		return fmt.Errorf("%w: the model has no embed_tokens, so it generates nothing", infer.ErrInput)
+		return fmt.Errorf("%w: the model has no embed_tokens and cannot generate", infer.ErrInput)
 	}
 	return nil
 }

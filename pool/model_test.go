@@ -26,7 +26,7 @@ func TestALanguageModelIsToldWhatToGenerateAndNoOtherModelIs(t *testing.T) {
 		vlm := s.model(t, infer.Model{Name: "vlm", Path: "decoder.onnx", Embed: "embed.onnx", Device: "cpu"})
 		_, err := vlm.Infer(t.Context(), number(1))
 		require.ErrorIs(t, err, infer.ErrInput)
-		require.ErrorContains(t, err, "is told what to generate")
+		require.ErrorContains(t, err, "needs generation settings")
 		_, err = s.model(t, ocr).Infer(t.Context(), prompt())
 		require.ErrorIs(t, err, infer.ErrInput)
 		require.ErrorContains(t, err, "generates nothing")

@@ -211,7 +211,7 @@ func (p *policy) retry(l *batchQueue, now time.Time, items ...*item) {
 // items, each a number. Whole outputs are those of the one item.
 func split(names []string, outputs []infer.Tensor, whole bool) (rows [][]infer.Tensor, faults []error, err error) {
 	if len(outputs) == 0 {
-		return nil, nil, fmt.Errorf("%w: it answered without an output", infer.ErrFault)
+		return nil, nil, fmt.Errorf("%w: the model returned no output", infer.ErrFault)
 	}
 	if whole {
 		var fault error

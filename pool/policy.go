@@ -425,7 +425,7 @@ func (p *policy) expired(it *item, now time.Time) bool {
 		return false
 	}
 	p.counts(it).Expired++
-	p.give(it, nil, it.late(fmt.Errorf("%w: %w before its turn came", infer.ErrTimeout, context.DeadlineExceeded)))
+	p.give(it, nil, it.late(fmt.Errorf("%w: %w while the item waited in the queue", infer.ErrTimeout, context.DeadlineExceeded)))
 	return true
 }
 

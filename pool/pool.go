@@ -86,7 +86,7 @@ func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 	}
 	o.Devices = slices.Clone(o.Devices)
 	if n := len(slices.Compact(slices.Sorted(slices.Values(o.Devices)))); n < len(o.Devices) || slices.Contains(o.Devices, "") {
-		return nil, fmt.Errorf("pool: model %s: %w: its devices are %q, want the name of each once", m.Name, infer.ErrModel, o.Devices)
+		return nil, fmt.Errorf("pool: model %s: %w: devices are %q, want each name once", m.Name, infer.ErrModel, o.Devices)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -304,7 +304,7 @@ func (p *Pool) close(ctx context.Context) error {
 	case <-quiet:
 		return err
 	case <-time.After(closeGrace):
-		return errors.Join(err, errors.New("pool: a run or a load goes on although its context has ended and its runner is closed: it is left"))
+		return errors.Join(err, errors.New("pool: a run or a load continues although its context has ended and its runner is closed"))
 	}
 }
 

@@ -104,7 +104,7 @@ func (r *replica) batches(info infer.Info) (int, error) {
 			continue // of these some have no batch axis, and the load has looked at the others
 		}
 		if in.Shape[0] != 1 {
-			return 0, fmt.Errorf("%w: input %q has shape %v: a batch of exactly %d; export it with a free first axis, or 1",
+			return 0, fmt.Errorf("%w: input %q has shape %v: a batch of exactly %d; export the model with a free first axis, or 1",
 				infer.ErrModel, in.Name, in.Shape, in.Shape[0])
 		}
 		top = 1

@@ -123,7 +123,7 @@ func (d *device) place(a *account, p place) {
 }
 
 // errAlone says that no other model is on a device.
-var errAlone = errors.New("there is nothing else to unload")
+var errAlone = errors.New("no other model to unload")
 
 // expel takes the models beside a out of the book that nobody needs. Wait is how long it is until
 // another one may go, 0: there is none; changed is closed when more may, and nil where none will.

@@ -68,7 +68,7 @@ func (m *Model) look(tried []*replica) (ready []*replica, pending []*attempt, er
 		}
 	}
 	if err != nil && len(m.replicas) > 1 {
-		err = fmt.Errorf("none of %d devices serves it: %w", len(m.replicas), err)
+		err = fmt.Errorf("none of %d devices serves the model: %w", len(m.replicas), err)
 	}
 	return ready, pending, err
 }

@@ -122,7 +122,7 @@ func (c Config) WithDefaults() Config {
 func (c Config) Validate() error {
 	errs := []error{keys.Validate("queue", &c)}
 	if len(c.Name) > longestName {
-		errs = append(errs, fmt.Errorf("queue: a name of %d bytes, want %d at most", len(c.Name), longestName))
+		errs = append(errs, fmt.Errorf("queue: a name of %d bytes, want at most %d", len(c.Name), longestName))
 	}
 	if c.Lease < 100*time.Millisecond {
 		errs = append(errs, fmt.Errorf("queue: a lease of %v is too short; want 100 ms or more", c.Lease))
@@ -137,7 +137,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("queue: %d replicas: want 1, or up to 5 of a NATS server that is a cluster", c.Replicas))
 	}
 	if public, _ := keys.Public(c.Listen); public && c.Access == nil {
-		errs = append(errs, fmt.Errorf("queue: nats_listen %s can be reached by others: it needs acl_file, which `rewardloop queue acl` writes", c.Listen))
+		errs = append(errs, fmt.Errorf("queue: nats_listen %s can be reached from other machines: set acl_file to the file that `rewardloop queue acl` writes", c.Listen))
 	}
 	return errors.Join(errs...)
 }

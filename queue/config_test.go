@@ -14,7 +14,7 @@ import (
 func TestAConfigurationSaysEachThingThatIsWrongWithIt(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]queue.Config{
-		"a name of 201 bytes, want 200 at most":                                                          {Name: strings.Repeat("x", 201)},
+		"a name of 201 bytes, want at most 200":                                                          {Name: strings.Repeat("x", 201)},
 		"a lease of 99ms is too short; want 100 ms or more":                                              {Lease: 99 * time.Millisecond},
 		"pull requests need 0 < pull_min < pull_max, not 10ms and 10ms":                                  {PullMax: 10 * time.Millisecond},
 		"pull requests need 0 < pull_min < pull_max, not -1ns and 100ms":                                 {PullMin: -1},
@@ -27,9 +27,9 @@ func TestAConfigurationSaysEachThingThatIsWrongWithIt(t *testing.T) {
 		`nats_listen: want a port of 0…65535, got "nats"`:                                                {Listen: "127.0.0.1:nats"},
 		`nats_listen: want a port of 0…65535, got "-1"`:                                                  {Listen: "127.0.0.1:-1"},
 		`nats_listen: want a port of 0…65535, got "65536"`:                                               {Listen: "127.0.0.1:65536"},
-		"nats_listen 0.0.0.0:4222 can be reached by others: it needs acl_file":                           {Listen: "0.0.0.0:4222"},
-		"nats_listen :4222 can be reached by others: it needs acl_file":                                  {Listen: ":4222"},
-		"nats_listen gw.example:4222 can be reached by others: it needs acl_file":                        {Listen: "gw.example:4222"},
+		"nats_listen 0.0.0.0:4222 can be reached from other machines: set acl_file":                      {Listen: "0.0.0.0:4222"},
+		"nats_listen :4222 can be reached from other machines: set acl_file":                             {Listen: ":4222"},
+		"nats_listen gw.example:4222 can be reached from other machines: set acl_file":                   {Listen: "gw.example:4222"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()

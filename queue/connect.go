@@ -127,9 +127,9 @@ func explained(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, io.ErrClosedPipe): // so does NATS in this process refuse
-		return fmt.Errorf("%w: name this role's key with queue.nkey_file or queue.creds_file; `rewardloop queue acl` makes them, and the log of a gateway that has made its own says where they are", err)
+		return fmt.Errorf("%w: name this role's key with queue.nkey_file or queue.creds_file; `rewardloop queue acl` makes the keys, and a gateway that made its own keys logs where they are", err)
 	case errors.As(err, &untrusted): // with nats://, too: NATS says that it speaks TLS
-		return fmt.Errorf("%w: write tls://, the name that NATS's certificate has, and its CA as queue.tls_ca", err)
+		return fmt.Errorf("%w: write tls:// with the host name in NATS's certificate, and set queue.tls_ca to its CA", err)
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return fmt.Errorf("%w: NATS does not speak TLS: write nats:// and leave queue.tls_ca out", err)
 	}

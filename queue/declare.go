@@ -63,7 +63,7 @@ func codeOf(err error) jetstream.ErrorCode {
 func advised(err error) error {
 	switch code := codeOf(err); {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%w: no server of NATS has JetStream, or not yet: nats-server needs -js", err)
+		return fmt.Errorf("%w: no NATS server has JetStream ready: start nats-server with -js", err)
 	case code == otherStream:
 		return fmt.Errorf("%w: gateways of one NATS need the same queue.durable; if none runs any more, remove the stream %s", err, streamName)
 	case code == noCluster:

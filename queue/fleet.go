@@ -94,7 +94,7 @@ type speech struct {
 
 var _ outbound.Fleet = (*Fleet)(nil)
 
-var errUnheard = fmt.Errorf("nothing that this process wrote came back within %v", fleetLost)
+var errUnheard = fmt.Errorf("this process did not receive its own message within %v", fleetLost)
 
 // newFleet joins the fleet. ctx bounds the joining only. A process that creates the
 // bucket fails if it cannot; another goes on without the fleet until there is a bucket.

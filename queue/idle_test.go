@@ -264,7 +264,7 @@ func TestAWorkerIsKnownByTheQueuesThatItNamesLater(t *testing.T) {
 	_, err = s.Take(t.Context(), "three", 1)
 	require.ErrorContains(t, err, `worker w was not connected to the queue "three"`)
 	ticket.Queue = "three.four"
-	require.ErrorContains(t, f.Publish(t.Context(), ticket), "wire.QueueName makes them")
+	require.ErrorContains(t, f.Publish(t.Context(), ticket), "make the name with wire.QueueName")
 }
 
 // A process whose last worker at a queue has gone has asked for tickets of it still.

@@ -153,7 +153,7 @@ func (f *Queue) rouse(queue string) error {
 	f.mu.Unlock()
 	switch {
 	case !valid:
-		return fmt.Errorf("%q cannot be a queue's name: wire.QueueName makes them", queue)
+		return fmt.Errorf("%q is not a valid queue name: make the name with wire.QueueName", queue)
 	case lately:
 		return nil
 	}

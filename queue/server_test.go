@@ -171,7 +171,7 @@ func TestANATSWithACertificateIsSpokenToByTLSOnly(t *testing.T) {
 	require.Equal(t, "a", takeFrom(t, s).ID)
 
 	_, err := queue.Join(t.Context(), queue.Config{URLs: []string{"nats://" + f.Address()}, Patience: time.Hour})
-	require.ErrorContains(t, err, "write tls://, the name that NATS's certificate has, and its CA as queue.tls_ca")
+	require.ErrorContains(t, err, "write tls:// with the host name in NATS's certificate, and set queue.tls_ca to its CA")
 	plain, _ := open(t, queue.Config{Listen: "127.0.0.1:0"})
 	_, err = queue.Join(t.Context(), queue.Config{URLs: []string{"tls://" + plain.Address()}, TLS: trusting, Patience: time.Hour})
 	require.ErrorContains(t, err, "write nats:// and leave queue.tls_ca out")
@@ -236,7 +236,7 @@ func TestANATSThatIsNotReadyIsAskedAgainForAsLongAsPatienceSays(t *testing.T) {
 	}
 	b, book := brokerOf(t, &broker{t: t, port: -1, plain: true}), &logbook{}
 	_, err := queue.Open(t.Context(), queue.Config{URLs: []string{b.url()}, Patience: 3 * time.Second})
-	require.ErrorContains(t, err, "nats-server needs -js")
+	require.ErrorContains(t, err, "start nats-server with -js")
 	nc, err := nats.Connect(b.url())
 	require.NoError(t, err)
 	defer nc.Close()

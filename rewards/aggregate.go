@@ -198,9 +198,9 @@ func ParseSamplePolicy(s string) (SamplePolicy, error) {
 func checkPolicy(p Policy, v float64, words ...Policy) error {
 	switch {
 	case p == PolicyValue && !finite(v):
-		return fmt.Errorf("the policy value needs a finite number, not %v", v)
+		return fmt.Errorf("the policy value needs a finite number, got %v", v)
 	case p != PolicyValue && v != 0:
-		return fmt.Errorf("the policy %q takes no value, and %v is given", p, v)
+		return fmt.Errorf("the policy %q takes no value, got %v", p, v)
 	case p != "" && p != PolicyValue && !slices.Contains(words, p):
 		return fmt.Errorf("policy %q: want one of %v or %s", p, words, PolicyValue)
 	}
@@ -216,7 +216,7 @@ func parsePolicy(s string, words ...Policy) (Policy, float64, error) {
 		if err == nil && finite(v) {
 			return PolicyValue, v, nil
 		}
-		return "", 0, fmt.Errorf("policy %q: what follows value: must be a finite number", s)
+		return "", 0, fmt.Errorf("policy %q: want a finite number after value:", s)
 	}
 	return "", 0, fmt.Errorf("policy %q: want one of %v or value:<number>", s, words)
 }

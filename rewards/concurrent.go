@@ -46,12 +46,12 @@ func ConcurrencyOf(scorer any) (n int) {
 func ConcurrencyReason(scorer any) (why string) {
 	if r, ok := scorer.(ConcurrencyReasoner); ok {
 		if err := Guard(func() error { why = r.ConcurrencyReason(); return nil }); err != nil {
-			return fmt.Sprintf("the scorer cannot say why: %.100s", err)
+			return fmt.Sprintf("the scorer does not give the reason: %.100s", err)
 		}
 		return why
 	}
 	if _, ok := scorer.(Concurrent); ok {
-		return "the scorer says so"
+		return "set by the scorer"
 	}
 	return Count(runtime.GOMAXPROCS(0), "CPU")
 }

@@ -47,7 +47,7 @@ func TestAScorerSaysHowManyCallsItExecutesAndWhy(t *testing.T) {
 	assert.Equal(t, "5 places", rewards.ConcurrencyReason(places(5)))
 	assert.Equal(t, 1, rewards.ConcurrencyOf(places(0)), "never less than one")
 	assert.Equal(t, 7, rewards.ConcurrencyOf(mute{}))
-	assert.Equal(t, "the scorer says so", rewards.ConcurrencyReason(mute{}))
+	assert.Equal(t, "set by the scorer", rewards.ConcurrencyReason(mute{}))
 }
 
 func TestAScorerThatPanicsWhenItIsAskedExecutesOneCall(t *testing.T) {

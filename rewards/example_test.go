@@ -96,6 +96,6 @@ func ExampleRegistry() {
 	fmt.Println(err)
 	// Output:
 	// 5 <nil>
-	// scorer "length": options.max: there is no such option
-	// unknown scorer "words"; known are length
+	// scorer "length": options.max: unknown option
+	// unknown scorer "words", want one of length
 }

@@ -82,13 +82,13 @@ func (f *componentFields) add(component string, field Field) error {
 	case field.Name == "":
 		return fmt.Errorf("component %q declares an extra field without a name", component)
 	case slices.Contains(trainerColumns, column) || strings.HasPrefix(column, "rewardloop/"):
-		return fmt.Errorf("component %q: the extra field %q would overwrite a column of the trainer; give it another name", component, column)
+		return fmt.Errorf("component %q: the extra field %q would overwrite a column of the trainer; give the field another name", component, column)
 	case column == f.key:
-		return fmt.Errorf("component %q: the extra field %q is the reward itself", component, column)
+		return fmt.Errorf("component %q: the extra field %q is the column of the reward; give the field another name", component, column)
 	case column == f.raw:
-		return fmt.Errorf("component %q: the extra field %q is what the scorer said before clip and scale; give it another name", component, column)
+		return fmt.Errorf("component %q: the extra field %q is the column of the score before clip and scale; give the field another name", component, column)
 	case column == f.flag:
-		return fmt.Errorf("component %q: the extra field %q says whether the reward was imputed; give it another name", component, column)
+		return fmt.Errorf("component %q: the extra field %q is the column that marks an imputed reward; give the field another name", component, column)
 	}
 	if _, twice := f.kinds[field.Name]; twice {
 		return fmt.Errorf("component %q declares the extra field %q twice", component, field.Name)

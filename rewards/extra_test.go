@@ -135,8 +135,8 @@ func TestFieldsThatWouldOverwriteAColumnAreRefusedAtLoad(t *testing.T) {
 	}{
 		{"trainer's", true, []string{"uid", "rm_scores", "fine"}, []string{`"uid" would overwrite`, `"rm_scores" would overwrite`}},
 		{"ours", true, []string{"rewardloop/valid"}, []string{`"rewardloop/valid" would overwrite`}},
-		{"the reward", true, []string{"score"}, []string{`"score" is the reward itself`}},
-		{"the flag", false, []string{"imputed"}, []string{`"reward/t/imputed" says whether`}},
+		{"the reward", true, []string{"score"}, []string{`"score" is the column of the reward; give the field another name`}},
+		{"the flag", false, []string{"imputed"}, []string{`"reward/t/imputed" is the column that marks`}},
 		{"nameless", false, []string{""}, []string{"without a name"}},
 		{"twice", false, []string{"x", "x"}, []string{`"x" twice`}},
 	}

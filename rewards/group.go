@@ -317,7 +317,7 @@ func (m *Manager) scoreGroup(ctx context.Context, c *clock, t *Component, g *Gro
 	start := time.Now()
 	least := t.least(g.Size)
 	if len(g.Members) < least {
-		return allFailed(t, len(g.Members), Blamed(BlameNobody, fmt.Errorf("%w: group %q has %d of its %d members, and %q needs %d to compare",
+		return allFailed(t, len(g.Members), Blamed(BlameNobody, fmt.Errorf("%w: group %q has %d of its %d members, but %q needs %d to compare",
 			NoScore, g.UID, len(g.Members), g.Size, t.Key, least)))
 	}
 	pause := m.cfg.Backoff

@@ -165,7 +165,7 @@ func TestAComponentThatLooksAtAnotherNeedsIt(t *testing.T) {
 	_, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component("own", constant(1)), ranks}})
 	require.NoError(t, err)
 	_, err = rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component("other", constant(1)), ranks}})
-	require.ErrorContains(t, err, `component "ranks" looks at what the component "own" says`)
+	require.ErrorContains(t, err, `component "ranks" uses the value of the component "own"`)
 }
 
 type dependent struct{ rewards.GroupScorerFunc }

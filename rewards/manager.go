@@ -161,7 +161,7 @@ func (c ManagerConfig) Validate() error {
 		errs.add("aggregation %q: want one of %v", c.Aggregation, Aggregations())
 	}
 	if c.RouteBy != "" && c.RouteBy != routeByDataSource && (!strings.HasPrefix(c.RouteBy, routeByExtra) || len(c.RouteBy) == len(routeByExtra)) {
-		errs.add("components are chosen by %s or extra_info.<name>, not by %q", routeByDataSource, c.RouteBy)
+		errs.add("components are chosen by %s or extra_info.<name>, got %q", routeByDataSource, c.RouteBy)
 	}
 	if c.Timeout < 0 || c.Backoff < 0 || c.Concurrency < 0 {
 		errs.add("timeout, backoff and concurrency cannot be negative")
@@ -175,13 +175,13 @@ func (c ManagerConfig) Validate() error {
 		case t.Key == "" || strings.ContainsAny(t.Key, "/ \t\n"):
 			errs.add("component key %q: want a name without slashes or spaces", t.Key)
 		case !c.Single && componentColumn(t.Key) == combinedColumn:
-			errs.add("component key %q: the column %s is the sum's; give the component another name", t.Key, combinedColumn)
+			errs.add("component key %q: the column %s holds the sum; give the component another name", t.Key, combinedColumn)
 		case seen[t.Key]:
 			errs.add("component key %q is used twice", t.Key)
 		}
 		seen[t.Key] = true
 		if err := c.Aggregation.Stepless(); err != nil && t.Steps {
-			errs.add("component %q gives step scores: %w", t.Key, err)
+			errs.add("component %q returns step scores: %w", t.Key, err)
 		}
 		t.validate(&errs)
 		c.validateDependence(t, &errs)
@@ -212,7 +212,7 @@ func (t *Component) validate(errs *faults) {
 		errs.add("component %q: weight %v is not finite", t.Key, t.Weight)
 	}
 	if c := t.Clip; c != nil && !(finite(c[0]) && finite(c[1]) && c[0] <= c[1]) || !finite(t.Scale) {
-		errs.add("component %q: clip wants two finite numbers, the smaller first, and scale a finite one", t.Key)
+		errs.add("component %q: want two finite numbers for clip, the smaller first, and a finite number for scale", t.Key)
 	}
 	if t.Timeout < 0 || t.Timeout > MaxComponentTimeout || t.Retries < 0 || t.Concurrency < 0 {
 		errs.add("component %q: timeout, retries and concurrency cannot be negative, nor the timeout over %v", t.Key, MaxComponentTimeout)
@@ -230,7 +230,7 @@ func (c ManagerConfig) validateDependence(t Component, errs *faults) {
 	}
 	for _, key := range d.DependsOn() {
 		if !slices.ContainsFunc(c.Components, func(o Component) bool { return o.Key == key && o.Scorer != nil }) {
-			errs.add("component %q looks at what the component %q says, and there is no such component that looks at one sample", t.Key, key)
+			errs.add("component %q uses the value of the component %q, but no component of that name scores single samples", t.Key, key)
 		}
 	}
 }

@@ -80,8 +80,8 @@ func TestADeclaredComponentWithStepsNeedsAWeightedAggregation(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		require.EqualError(t, err, `component "steps" gives step scores: `+string(a)+" takes no part of the reward from a single step; write "+
-			"aggregation weighted_sum or weighted_mean, or leave steps out to have the whole reward on the last step")
+		require.EqualError(t, err, `component "steps" returns step scores: `+string(a)+" cannot split the reward into steps; write "+
+			"aggregation weighted_sum or weighted_mean, or leave steps out for the whole reward on the last step")
 	}
 }
 

@@ -102,7 +102,7 @@ func (r *Registry) Build(name string, raw json.RawMessage) (Scorer, error) {
 		return nil, err
 	}
 	if s.Build == nil {
-		return nil, fmt.Errorf("scorer %q looks at whole prompt groups, not at one sample", name)
+		return nil, fmt.Errorf("scorer %q scores whole prompt groups, not single samples", name)
 	}
 	sc, err := s.Build(raw)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *Registry) BuildGroup(name string, raw json.RawMessage) (GroupScorer, er
 		return nil, err
 	}
 	if s.BuildGroup == nil {
-		return nil, fmt.Errorf("scorer %q looks at one sample, not at whole prompt groups", name)
+		return nil, fmt.Errorf("scorer %q scores single samples, not whole prompt groups", name)
 	}
 	sc, err := s.BuildGroup(raw)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *Registry) BuildGroup(name string, raw json.RawMessage) (GroupScorer, er
 func (r *Registry) spec(name string) (Spec, error) {
 	s, ok := r.specs[name]
 	if !ok {
-		return Spec{}, fmt.Errorf("%w %q; known are %s", ErrUnknownScorer, name, strings.Join(r.Names(), ", "))
+		return Spec{}, fmt.Errorf("%w %q, want one of %s", ErrUnknownScorer, name, strings.Join(r.Names(), ", "))
 	}
 	return s, nil
 }
@@ -180,7 +180,7 @@ func unknownOption(raw json.RawMessage, v any) error {
 		})
 	}
 	if unknown := slices.Sorted(maps.Keys(given)); len(unknown) > 0 {
-		return &OptionError{Name: unknown[0], Unknown: true, Message: "there is no such option"}
+		return &OptionError{Name: unknown[0], Unknown: true, Message: "unknown option"}
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func TestAnUnknownScorerIsAnsweredWithTheKnownNamesInOrder(t *testing.T) {
 	}
 	_, err = reg.Build("c", nil)
 	require.ErrorIs(t, err, rewards.ErrUnknownScorer)
-	require.EqualError(t, err, `unknown scorer "c"; known are a, b`)
+	require.EqualError(t, err, `unknown scorer "c", want one of a, b`)
 	_, ok := reg.Spec("c")
 	assert.False(t, ok)
 }
@@ -77,7 +77,7 @@ func TestOptionsAreReadStrictly(t *testing.T) {
 	assert.Equal(t, options{5, "x"}, o)
 
 	for raw, says := range map[string]string{
-		`{"m": 1}`:         "options.m: there is no such option",
+		`{"m": 1}`:         "options.m: unknown option",
 		`{"n": 1} {}`:      "more than one JSON value",
 		`{"n": 1} x`:       "more than one JSON value",
 		`{"n": "1"}`:       "options.n",

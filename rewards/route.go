@@ -96,5 +96,5 @@ func (m *Manager) nobody(s *Sample) string {
 		known = append(known, t.When...)
 	}
 	slices.Sort(known)
-	return fmt.Sprintf("no component is for %s %q; there are components for %q: add it to the when of one", m.cfg.RouteBy, clip(m.route(s), 100), slices.Compact(known))
+	return fmt.Sprintf("no component is for %s %q; there are components for %q: add the value to the when of a component", m.cfg.RouteBy, clip(m.route(s), 100), slices.Compact(known))
 }

@@ -49,7 +49,7 @@ func TestAFieldOfExtraInfoChoosesAmongComponents(t *testing.T) {
 		assert.InDelta(t, want, r.Score, 1e-12, extra)
 	}
 	_, err := rewards.NewManager(rewards.ManagerConfig{Components: []rewards.Component{component("a", constant(1))}, RouteBy: "prompt"})
-	require.ErrorContains(t, err, "not by \"prompt\"")
+	require.ErrorContains(t, err, "got \"prompt\"")
 }
 
 func TestASampleThatNoComponentIsForSaysForWhichThereAreSome(t *testing.T) {

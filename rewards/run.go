@@ -179,7 +179,7 @@ func (m *Manager) waiting(s *Sample, t *Component) ComponentResult {
 	}
 	return ComponentResult{
 		Key: t.Key, Status: StatusFailed, Class: BadInput,
-		Message: fmt.Sprintf("%v: sample %q belongs to no group of two or more, and %q compares the members of one: it needs uid and group_size",
+		Message: fmt.Sprintf("%v: sample %q belongs to no group of two or more, but %q compares the members of a group: send uid and group_size",
 			BadInput, s.ID, t.Key),
 	}
 }

@@ -83,5 +83,5 @@ func (s *Sample) Visual() (*Media, error) {
 			return m, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: sample %q carries no image or video", BadInput, s.ID)
+	return nil, fmt.Errorf("%w: sample %q has no image or video", BadInput, s.ID)
 }

@@ -13,7 +13,7 @@ const MaxSteps = 4096
 // checkSteps says what is wrong with step scores, "" if nothing is.
 func checkSteps(steps []float64) string {
 	if len(steps) > MaxSteps {
-		return fmt.Sprintf("%d step scores, at most %d", len(steps), MaxSteps)
+		return fmt.Sprintf("%d step scores, want at most %d", len(steps), MaxSteps)
 	}
 	for i, v := range steps {
 		if !finite(v) {
@@ -76,8 +76,8 @@ func (a Aggregation) Stepless() error {
 	if a.weighted() {
 		return nil
 	}
-	return fmt.Errorf("%s takes no part of the reward from a single step; write aggregation %s or %s, "+
-		"or leave steps out to have the whole reward on the last step", a, WeightedSum, WeightedMean)
+	return fmt.Errorf("%s cannot split the reward into steps; write aggregation %s or %s, "+
+		"or leave steps out for the whole reward on the last step", a, WeightedSum, WeightedMean)
 }
 
 // wholeReward is the error of a result whose steps have no shares of its reward.
@@ -120,7 +120,7 @@ func (a Aggregation) spread(sums []float64, vs []WeightedValue, reward float64) 
 	if off := math.Abs(before + steps[last] - reward); !(off <= stepSlack*max(1, math.Abs(reward))) || !finite(steps[last]) {
 		clear(steps)
 		steps[last] = reward
-		fault = wholeReward("the scores of the first %d steps sum to %v, too much beside the reward %v", last, before, reward)
+		fault = wholeReward("the scores of the first %d steps sum to %v, too large to keep the sum with the reward %v", last, before, reward)
 	}
 	return steps, fault
 }

@@ -114,8 +114,8 @@ func TestStepScoresTooLargeToAddUpPutTheWholeRewardOnTheLast(t *testing.T) {
 		"weight · scale · score of step 2 is +Inf": {
 			component("a", stepping(1, 0, math.MaxFloat64)), component("b", stepping(1, 0, math.MaxFloat64)),
 		},
-		"the first 2 steps sum to +Inf":                                  {component("a", stepping(2, math.MaxFloat64, math.MaxFloat64, 0))},
-		"the first 2 steps sum to 1e+17, too much beside the reward 2.1": {component("a", stepping(2.1, 1e17, 3, 0))},
+		"the first 2 steps sum to +Inf": {component("a", stepping(2, math.MaxFloat64, math.MaxFloat64, 0))},
+		"the first 2 steps sum to 1e+17, too large to keep the sum with the reward 2.1": {component("a", stepping(2.1, 1e17, 3, 0))},
 	} {
 		r := score(t, manager(t, components...), alone)
 		assert.Equal(t, rewards.Scored, r.Outcome)
@@ -174,9 +174,9 @@ func TestAMeanAtTheGroupsEndDividesTheStepsByTheWeightsFinallyUsed(t *testing.T)
 func TestStepScoresThatAreNoneFailTheComponent(t *testing.T) {
 	t.Parallel()
 	for message, steps := range map[string][]float64{
-		"step 2 of 3 has the score NaN":  {0, math.NaN(), 1},
-		"step 1 of 1 has the score +Inf": {math.Inf(1)},
-		"4097 step scores, at most 4096": make([]float64, rewards.MaxSteps+1),
+		"step 2 of 3 has the score NaN":       {0, math.NaN(), 1},
+		"step 1 of 1 has the score +Inf":      {math.Inf(1)},
+		"4097 step scores, want at most 4096": make([]float64, rewards.MaxSteps+1),
 	} {
 		r := score(t, manager(t, required("a", stepping(1, steps...))), alone)
 		assert.Equal(t, rewards.Failed, r.Outcome)

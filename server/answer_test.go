@@ -164,7 +164,7 @@ func TestASampleWhoseWorkersVanishedMayBeSentAgain(t *testing.T) {
 	s.loop.Lost([]string{"w0"})
 	r := answerOf(t, done)
 	message, failed := r.refused(t, http.StatusServiceUnavailable)
-	assert.Contains(t, message, "lost: handed out 1 times, 1 of them without an answer")
+	assert.Contains(t, message, "lost: workers got the sample 1 times and did not answer 1 times")
 	assert.Equal(t, []int64{0}, failed)
 	assert.Empty(t, r.Header.Get("Retry-After"), "this server can, that worker could not")
 }

@@ -98,7 +98,7 @@ func (s *Server) readBody(c *gin.Context, limit, copies int64) (*body, *compat.F
 func (b *body) fill(r io.Reader, most, copies int64) *compat.Fault {
 	grow := func(to int64) *compat.Fault {
 		if !b.budget.take((to - int64(cap(b.data))) * copies) {
-			return compat.Faultf(rewards.Unavailable, "the bodies of other requests take all of the %d bytes for bodies; try again in a moment", b.budget.max)
+			return compat.Faultf(rewards.Unavailable, "the bodies of other requests fill the %d bytes for request bodies; try again in a moment", b.budget.max)
 		}
 		b.booked += (to - int64(cap(b.data))) * copies
 		// Exact, so that cap is what was booked.

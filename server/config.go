@@ -87,10 +87,10 @@ func (c *Config) Keys(k *keys.Set) {
 			if c.TLSCert == "" {
 				given, missing = missing, given
 			}
-			r.Fault(given, "needs %s beside it", r.Path(missing))
+			r.Fault(given, "needs %s too", r.Path(missing))
 		}
 		if c.ClientCA != "" && c.TLSCert == "" {
-			r.Fault("client_ca", "needs %s and %s: certificates of clients are checked within TLS", r.Path("tls_cert"), r.Path("tls_key"))
+			r.Fault("client_ca", "needs %s and %s: client certificates are checked over TLS only", r.Path("tls_cert"), r.Path("tls_key"))
 		}
 		public, err := keys.Public(c.Listen)
 		switch {
@@ -99,7 +99,7 @@ func (c *Config) Keys(k *keys.Set) {
 		case public && c.TokenFile == "":
 			r.Fault("listen", "%w", publicWithoutToken(c.Listen, r.Path("token_file")))
 		case public && c.TLSCert == "":
-			r.Note("listen", "without %s the token crosses the network in clear", r.Path("tls_cert"))
+			r.Note("listen", "without %s the token crosses the network unencrypted", r.Path("tls_cert"))
 		}
 	})
 }

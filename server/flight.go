@@ -41,7 +41,7 @@ func (s *Server) score(p compat.Protocol) gin.HandlerFunc {
 			if ok {
 				leave()
 			}
-			s.refuse(c, compat.Faultf(rewards.Draining, "this gateway is draining; try again at another, or in a moment"))
+			s.refuse(c, compat.Faultf(rewards.Draining, "this gateway is draining; send the request to another gateway, or try again in a moment"))
 			return
 		}
 		defer leave()
@@ -116,7 +116,7 @@ func (s *Server) fly(ctx context.Context, req *scoring) (a compat.Reply) {
 func (s *Server) read(ctx context.Context, req *scoring) (*compat.Batch, *compat.Fault) {
 	leave, err := s.turn(ctx)
 	if err != nil {
-		return nil, compat.Faultf(rewards.Cancelled, "the caller left")
+		return nil, compat.Faultf(rewards.Cancelled, "the client closed the request")
 	}
 	defer leave()
 	return req.protocol.Read(&req.Request)
@@ -210,7 +210,7 @@ func missing(p compat.Plan, err error) *wire.Result {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return result(p, rewards.OutcomeExpired, rewards.Expired, "no result within the deadline")
 	}
-	return result(p, rewards.OutcomeCancelled, rewards.Cancelled, "the caller left")
+	return result(p, rewards.OutcomeCancelled, rewards.Cancelled, "the client closed the request")
 }
 
 func result(p compat.Plan, outcome rewards.Outcome, class rewards.Class, message string) *wire.Result {

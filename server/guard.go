@@ -35,7 +35,7 @@ func readableByOthers(files ...string) (list []string) {
 func (s *Server) guard(c *gin.Context) {
 	r := c.Request
 	if q := r.URL.Query(); q.Has("token") || q.Has("access_token") || r.URL.User != nil {
-		s.refuse(c, &compat.Fault{Status: http.StatusBadRequest, Class: rewards.Malformed, Message: "a token in the URL is not taken: send Authorization: Bearer"})
+		s.refuse(c, &compat.Fault{Status: http.StatusBadRequest, Class: rewards.Malformed, Message: "a token in the URL is not accepted: send the token as Authorization: Bearer"})
 		return
 	}
 	if err := s.crossOrigin.Check(r); err != nil && r.Method != http.MethodGet {
@@ -44,8 +44,8 @@ func (s *Server) guard(c *gin.Context) {
 	}
 	if s.tokens == nil && !isTrusted(r) && onLoopback(r) && !namesLoopback(r.Host) {
 		s.refuse(c, &compat.Fault{Status: http.StatusForbidden, Class: "forbidden", Message: fmt.Sprintf(
-			"without a token_file this server answers requests to localhost, 127.0.0.1 and [::1] only, and this one is to %q: "+
-				"any web page can give this machine a name; set server.token_file to use a name of your own", r.Host)})
+			"without a token_file this server answers requests to localhost, 127.0.0.1 and [::1] only, and this request is to %q: "+
+				"any web page can make a host name resolve to this machine; set server.token_file to use other names", r.Host)})
 		return
 	}
 	route := c.FullPath()

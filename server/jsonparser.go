@@ -138,7 +138,7 @@ var mediaKey = regexp.MustCompile(`(?i)image|picture|video|frame|media|path|url|
 
 // pictureForm says how a picture is sent.
 const pictureForm = `a picture is {"b64": "its bytes in base64"}, or {"file": "name"} with its bytes in the part of that name of a multipart/form-data body; ` +
-	`this server opens no paths and no URLs`
+	`this server opens neither paths nor URLs`
 
 // readImage reads {"b64"|"file", "encoding", "layout", "dtype", "shape"}.
 func (p *jsonParser) readImage(t strictjson.Text, pl *compat.Plan) error {
@@ -337,13 +337,13 @@ func (p *jsonParser) finish() error {
 		pl := &b.plans[i]
 		s := pl.Sample
 		if len(s.ID) > wire.MaxNameBytes/2 || len(s.UID) > wire.MaxNameBytes/2 {
-			return fmt.Errorf("samples[%d]: id and uid may have %d bytes", i, wire.MaxNameBytes/2)
+			return fmt.Errorf("samples[%d]: want at most %d bytes for id and for uid", i, wire.MaxNameBytes/2)
 		}
 		if s.ID == "" {
 			s.ID = fmt.Sprintf("%s-%d", p.request, i)
 		}
 		if seen[s.ID] {
-			return fmt.Errorf("samples[%d]: the id %q is there twice", i, strictjson.Clip(s.ID))
+			return fmt.Errorf("samples[%d]: duplicate id %q", i, strictjson.Clip(s.ID))
 		}
 		seen[s.ID] = true
 		b.ids, b.uids = append(b.ids, s.ID), append(b.uids, s.UID)

@@ -28,7 +28,7 @@ type trusted struct{}
 // be of the loopback. Stop ends it.
 func (s *Server) ServeRouter(ln net.Listener, key string) error {
 	if tcp, ok := ln.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() || key == "" {
-		return errors.New("server: the reward router's own listener must be of the loopback, and have a key")
+		return errors.New("server: the reward router's own listener must have a loopback address and a key")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,14 +99,14 @@ func (s *Server) routerAlone(key []token, host string) http.Handler {
 		_, keyed := match(key, secret)
 		switch {
 		case fromPage(r, host):
-			f = &compat.Fault{Status: http.StatusForbidden, Class: "forbidden", Message: "web pages may not ask the reward router"}
+			f = &compat.Fault{Status: http.StatusForbidden, Class: "forbidden", Message: "the reward router refuses requests from web pages"}
 		case !own && !keyed:
 			f = &compat.Fault{
 				Status: http.StatusUnauthorized, Class: "unauthorized",
-				Message: "another user's process needs the key that reward functions get as reward_router_api_key: Authorization: Bearer <key>",
+				Message: "a process of another user must send Authorization: Bearer <key>, with the key that reward functions get as reward_router_api_key",
 			}
 		case !routed(r.URL.Path):
-			f = &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "only the reward router is here"}
+			f = &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "this address serves only the reward router"}
 		default:
 			s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), trusted{}, true)))
 			return

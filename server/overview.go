@@ -251,7 +251,7 @@ const (
 func (s *Server) events(c *gin.Context) {
 	if n := s.viewers.Add(1); n > maxViewers {
 		s.viewers.Add(-1)
-		s.refuse(c, compat.Faultf(rewards.Unavailable, "%d viewers have events already; ask /v1/overview", maxViewers))
+		s.refuse(c, compat.Faultf(rewards.Unavailable, "%d viewers receive events already; poll /v1/overview instead", maxViewers))
 		return
 	}
 	defer s.viewers.Add(-1)

@@ -90,9 +90,9 @@ func TestUniRLsBodiesAreRefusedByName(t *testing.T) {
 		`{"requests": [{}]}`:                  {400, "history and required_rewards"},
 		`{"requests": {}}`:                    {400, "want an array"},
 		`{"requests": [], "x": 1}`:            {400, "unknown key"},
-		`{"requests": [], "call_id": "c"}`:    {400, "no gradients"},
-		`{"requests": [], "grad_mode": true}`: {400, "no gradients"},
-		`{"requests": [], "protocol_version": "2"}`:                                           {400, `this is version "1"`},
+		`{"requests": [], "call_id": "c"}`:    {400, "does not return gradients"},
+		`{"requests": [], "grad_mode": true}`: {400, "does not return gradients"},
+		`{"requests": [], "protocol_version": "2"}`:                                           {400, `want "1"`},
 		`{"requests": [` + unirlBody("a", pic, "nobody") + `]}`:                               {400, "picky"},
 		`{"requests": [` + unirlBody("a", "!!!", "picky") + `]}`:                              {400, "base64"},
 		`{"requests": [{"history": [], "required_rewards": []}]}`:                             {400, "no turn"},
@@ -100,8 +100,8 @@ func TestUniRLsBodiesAreRefusedByName(t *testing.T) {
 		`{"requests": [{"history": [], "required_rewards": [], "metadata": []}]}`:             {400, "metadata"},
 		`{"requests": [{"history": [], "required_rewards": [], "scorer_version": "v"}]}`:      {400, "no versions"},
 		`{"requests": [{"history": [], "required_rewards": [], "sample_id": ["x"]}]}`:         {400, "sample_id"},
-		turn(``):                              {422, "nothing to look at"},
-		turn(`, "image_b64": null`):           {422, "nothing to look at"},
+		turn(``):                              {422, "no image_b64 and no video_b64"},
+		turn(`, "image_b64": null`):           {422, "no image_b64 and no video_b64"},
 		turn(`, "video_b64": "AAAA"`):         {422, "send the frames"},
 		turn(`, "video_b64": []`):             {400, "needs frames"},
 		turn(`, "video_path": "/etc/passwd"`): {422, "not read"},
@@ -238,9 +238,9 @@ func TestFlowFactoryGetsARewardForEveryPrompt(t *testing.T) {
 	s.post("/compute/picky", fmt.Appendf(nil, `{"image": ["%s"]}`, b64(pics[0]))).says(t, `{"rewards":[1.0]}`)
 
 	for body, want := range map[string]string{
-		`{}`: "neither", `{"prompt": "x"}`: "want an array", `{"prompt": ["x"], "image": []}`: "0 entries for 1", `{"prompt": ["x"], "image": ["!"]}`: "base64",
+		`{}`: `no "prompt", "image" or "video"`, `{"prompt": "x"}`: "want an array", `{"prompt": ["x"], "image": []}`: "0 entries for 1", `{"prompt": ["x"], "image": ["!"]}`: "base64",
 		`{"prompt": [3]}`: "want a string", `{"prompt": ["x"], "video": [[]]}`: "needs frames", `{"prompts": ["x"]}`: "unknown key",
-		`{"prompt": ["x"], "kwargs": 3}`: "want an object", `{"prompt": [], "kwargs": {}, "extra": {}}`: "send one",
+		`{"prompt": ["x"], "kwargs": 3}`: "want an object", `{"prompt": [], "kwargs": {}, "extra": {}}`: "send only one",
 	} {
 		_, message := s.post("/compute", []byte(body)).jsonError(t, 400)
 		assert.Contains(t, message, want, body)
@@ -326,7 +326,7 @@ func TestLatentBodiesAreRefusedByName(t *testing.T) {
 		"an empty axis":      {tensors("latents", "F32", []int{1, 0, 1, 1}, []byte{}), "integer from 1"},
 		"a huge shape":       {header(`{"latents":{"dtype":"F32","shape":[2147483647,2147483647,2147483647,2147483647],"data_offsets":[0,4]}}`, 4), "does not have"},
 		"an overlap":         {header(`{"latents":{"dtype":"F16","shape":[1,1,1,1],"data_offsets":[0,2]},"b":{"dtype":"F16","shape":[1],"data_offsets":[1,3]}}`, 3), "begins at 1"},
-		"two of one name":    {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]},"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}`, 2), "twice"},
+		"two of one name":    {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]},"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}`, 2), "duplicate name"},
 		"an unknown field":   {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2],"x":1}}`, 2), "unknown key"},
 		"three offsets":      {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,1,2]}}`, 2), "more than two"},
 		"a field too few":    {header(`{"latents":{"dtype":"F16","shape":[1]}}`, 2), "needs dtype"},
@@ -342,7 +342,7 @@ func TestLatentBodiesAreRefusedByName(t *testing.T) {
 	s.post("/latent/looks", good, drm, "1").says(t, `{"protocol_version":"1","raw_scores":[0.25]}`)
 	for _, version := range []string{"", "2", "1.0"} {
 		_, message := s.post("/latent/looks", good, drm, version).jsonError(t, 400)
-		assert.Contains(t, message, "this is version 1")
+		assert.Contains(t, message, "want 1")
 	}
 	s.post("/latent/looks", good).jsonError(t, 400)
 }

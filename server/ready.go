@@ -177,11 +177,11 @@ func (s *Server) rewards() []Profile { return *s.profiles.Load() }
 // everything that is wrong where nothing was changed, 503 while another reload is under way.
 func (s *Server) reloading(c *gin.Context) {
 	if s.reload == nil {
-		s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "no_reload", Message: "this process does not know where its configuration came from"})
+		s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "no_reload", Message: "this process was started without a configuration that can be read again"})
 		return
 	}
 	if !s.rereads.TryLock() {
-		s.refuse(c, &compat.Fault{Status: http.StatusServiceUnavailable, Class: "reloading", Message: "the configuration is being read already; ask again", Pause: true})
+		s.refuse(c, &compat.Fault{Status: http.StatusServiceUnavailable, Class: "reloading", Message: "another reload of the configuration is in progress; try again", Pause: true})
 		return
 	}
 	defer s.rereads.Unlock()

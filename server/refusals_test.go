@@ -34,7 +34,7 @@ func TestEveryProtocolRefusesABodyThatItDoesNotReadByName(t *testing.T) {
 		{"/v1/score", `{"prompt": "a cat", "image": "cat.png"}`, 400, `a picture is {"b64": "its bytes in base64"}, or {"file": "name"}`},
 		{"/v1/score", `{"images": ["cat.png"]}`, 400, `want an object: found "cat.png"; a picture is {"b64"`},
 		{"/v1/score", `{"images": [{"path": "cat.png"}]}`, 400, `path: unknown key: a picture is {"b64"`},
-		{"/v1/score", `{"images": [{"url": "http://a/b.png"}]}`, 400, "opens no paths and no URLs"},
+		{"/v1/score", `{"images": [{"url": "http://a/b.png"}]}`, 400, "opens neither paths nor URLs"},
 		{"/v1/score", `{"promt": "a cat"}`, 400, "promt: unknown key"},
 		{"/v1/score", `{"images": [{"b64": "\/\u00"}]}`, 400, "not JSON"},
 		{"/v1/score", `{"images": [{"b64": "` + pic + `", "layout": "HWC"}]}`, 400, `go with "encoding": "raw"`},
@@ -129,8 +129,8 @@ func TestPicklesThatAreNotWhatTheyShouldBeAreRefusedByName(t *testing.T) {
 		want   string
 	}{
 		{"/", []any{"images", pics, "prompts", []any{1, 2}}, 400, "prompts"},
-		{"/", []any{"images", pics, "metadata", []any{1, 2}}, 400, "where a dict is needed"},
-		{"/", []any{"images", pics, "metadata", "text"}, 400, "where a dict is needed"},
+		{"/", []any{"images", pics, "metadata", []any{1, 2}}, 400, "want a dict"},
+		{"/", []any{"images", pics, "metadata", "text"}, 400, "want a dict"},
 		{"/", []any{"images", pics, "metadata", []any{dictOf()}}, 400, "1 entries for 2 images"},
 		{"/", []any{"images", pics, "metadata", dictOf("mask", []byte("raw"))}, 400, `metadata: `},
 		{"/", []any{"images", pics, "metadata", []any{dictOf("ground_truth", strings.Repeat("x", 2<<20)), nil}}, 413, "ground_truth of"},
@@ -167,12 +167,12 @@ func TestWhatIsNotKnownIsSaidOnceAndWithWhatIs(t *testing.T) {
 	for _, path := range []string{"/v1/runs/qwen/steps/1", "/v1/runs/qwen/steps/1/rewards", "/v1/runs/qwen/steps/1/trace"} {
 		code, message := s.get(path).jsonError(t, http.StatusNotFound)
 		assert.Equal(t, "not_found", code)
-		assert.Equal(t, `run "qwen" is not known here; known are _slime`, message, path)
+		assert.Equal(t, `run "qwen" is unknown here; known runs: _slime`, message, path)
 	}
 	_, message := s.get("/v1/runs/_slime/steps/7").jsonError(t, http.StatusNotFound)
-	assert.Equal(t, `step 7 (train) of run "_slime" is not known here`, message)
+	assert.Equal(t, `step 7 (train) of run "_slime" is unknown here`, message)
 	_, message = s.post("/v1/score", []byte(`{"reward": "beauty"}`)).jsonError(t, http.StatusUnprocessableEntity)
-	assert.Regexp(t, `^no sample was accepted; sample 0: unknown_reward: no reward named "beauty"; known are \["[^"]+"`, message)
+	assert.Regexp(t, `^no sample was accepted; sample 0: unknown_reward: no reward named "beauty", want one of \["[^"]+"`, message)
 }
 
 // One sample can never be scored and the others could be in a moment: the client is told

@@ -126,7 +126,7 @@ func (s *Server) keyOf(c *gin.Context) (kept *store.Store, key int64, ok bool) {
 		return nil, 0, false
 	}
 	if kept = s.kept(); kept == nil {
-		s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "no results are kept: store.keep is off, or the log says why the store cannot be opened"})
+		s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "no results are kept: store.keep is off, or the store cannot be opened (see the server's log)"})
 		return nil, 0, false
 	}
 	return kept, key, true

@@ -128,7 +128,7 @@ func checkCall(body []byte) *compat.Fault {
 	if err == nil {
 		err = t.Object(func(key string, v strictjson.Text) error {
 			if key == "stream" && !v.Null() && v.Kind() != 'f' {
-				return errors.New("the reward router has no streams: a reward needs the whole answer; leave it out or send false")
+				return errors.New("the reward router does not stream answers: leave stream out, or send false")
 			}
 			return nil
 		})

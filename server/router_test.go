@@ -145,8 +145,8 @@ func TestTheRouterRefusesWhatItCannotForward(t *testing.T) {
 	e := &engine{}
 	s := newSite(t, siteOptions{server: func(o *server.Options) { o.Router, o.Config.JSONBytes = e, 1000 }})
 	for body, want := range map[string]string{
-		`{"stream": true}`: "no streams", `{"stream": 1}`: "no streams", `{"stream": "false"}`: "no streams", `[]`: "want an object", ``: "not JSON",
-		`{"a": 1, "a": 2}`: "twice", "{\"a\": \"\xff\"}": "UTF-8",
+		`{"stream": true}`: "does not stream answers", `{"stream": 1}`: "does not stream answers", `{"stream": "false"}`: "does not stream answers", `[]`: "want an object", ``: "not JSON",
+		`{"a": 1, "a": 2}`: "duplicate", "{\"a\": \"\xff\"}": "UTF-8",
 	} {
 		_, message := s.post("/v1/chat/completions", []byte(body)).jsonError(t, 400)
 		assert.Contains(t, message, want, body)

@@ -102,7 +102,7 @@ func (s *Server) routes() http.Handler {
 
 	r.NoRoute(s.noRoute)
 	r.NoMethod(func(c *gin.Context) {
-		s.refuse(c, &compat.Fault{Status: http.StatusMethodNotAllowed, Class: "method_not_allowed", Message: "this path does not take a " + strictjson.Clip(c.Request.Method)})
+		s.refuse(c, &compat.Fault{Status: http.StatusMethodNotAllowed, Class: "method_not_allowed", Message: "this path does not accept a " + strictjson.Clip(c.Request.Method)})
 	})
 	return r
 }

@@ -201,7 +201,7 @@ func New(o Options) (*Server, error) {
 	if o.Loop == nil || o.Presence == nil {
 		faults = append(faults, errors.New("a loop and its presence are needed"))
 	}
-	faults.Add(len(o.Profiles) == 0, "no profile: there is nothing to score with")
+	faults.Add(len(o.Profiles) == 0, "no profile: want at least one")
 	return build(o, (*Server).routes, faults...)
 }
 

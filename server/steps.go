@@ -77,7 +77,7 @@ func (s *Server) fetchOf(c *gin.Context) (t wire.Fetch, ok bool) {
 		return t, false
 	}
 	if chunk == step.All && (c.Query("n") != "" || c.Query("order") != "") {
-		s.refuse(c, compat.Faultf(rewards.Malformed, "n and order are of chunks: say which, chunk=0 first"))
+		s.refuse(c, compat.Faultf(rewards.Malformed, "n and order apply to a chunk: give the chunk too, beginning with chunk=0"))
 		return t, false
 	}
 	t.Groups, t.Chunk, t.Order = int64(n), int64(chunk), c.DefaultQuery("order", wire.ByCompletion)

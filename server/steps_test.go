@@ -130,7 +130,7 @@ func TestQuestionsAboutStepsThatHaveNoAnswerAreRefusedByName(t *testing.T) {
 		says   string
 	}{
 		"nobody/steps/1/rewards":                    {http.StatusNotFound, `run \"nobody\"`},
-		"nobody/steps/1":                            {http.StatusNotFound, "not known"},
+		"nobody/steps/1":                            {http.StatusNotFound, "is unknown here"},
 		run + "/steps/9":                            {http.StatusNotFound, "step 9 (train)"},
 		run + "/steps/9/trace":                      {http.StatusNotFound, "step 9 (train)"},
 		run + "/steps/x/rewards":                    {http.StatusBadRequest, "whole number"},
@@ -139,7 +139,7 @@ func TestQuestionsAboutStepsThatHaveNoAnswerAreRefusedByName(t *testing.T) {
 		run + "/steps/5/rewards?wait=61":            {http.StatusBadRequest, "from 0 to 60"},
 		run + "/steps/5/rewards?wait=NaN":           {http.StatusBadRequest, "from 0 to 60"},
 		run + "/steps/5/rewards?chunk=0&order=any":  {http.StatusBadRequest, "completion or index"},
-		run + "/steps/5/rewards?n=4":                {http.StatusBadRequest, "chunk=0 first"},
+		run + "/steps/5/rewards?n=4":                {http.StatusBadRequest, "beginning with chunk=0"},
 		run + "/steps/5/rewards?split=val&chunk=99": {http.StatusBadRequest, "the next one is"},
 	} {
 		status, b := s.readStep(t, path, "")

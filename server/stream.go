@@ -24,7 +24,7 @@ func (s *Server) serveStream(c *gin.Context) {
 		if ok {
 			leave()
 		}
-		s.refuse(c, &compat.Fault{Status: http.StatusServiceUnavailable, Class: rewards.Unavailable, Message: "this gateway takes no more streams now", Pause: true})
+		s.refuse(c, &compat.Fault{Status: http.StatusServiceUnavailable, Class: rewards.Unavailable, Message: "this gateway accepts no more streams now", Pause: true})
 		return
 	}
 	defer leave()

@@ -112,7 +112,7 @@ func TestAClientOfAnotherReleaseIsRefusedWithProtocolAndReleaseOfBothSides(t *te
 	for offered, words := range map[string]string{
 		"rewardloop.v0":                "rewardloop.v0",
 		"rewardloop.v2, rewardloop.v3": "rewardloop.v2, rewardloop.v3",
-		"":                             "names none",
+		"":                             "names no protocol",
 		strings.Repeat("x", 9000):      strings.Repeat("x", 90),
 	} {
 		r := s.get("/v1/stream", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Version", "13",
@@ -120,7 +120,7 @@ func TestAClientOfAnotherReleaseIsRefusedWithProtocolAndReleaseOfBothSides(t *te
 		require.Equal(t, http.StatusBadRequest, r.StatusCode)
 		assert.Equal(t, "rewardloop.v1", r.Header.Get("Sec-Websocket-Protocol"), "what is spoken here, for programs")
 		assert.Less(t, len(r.body), 1<<10, "clients read no more")
-		for _, word := range []string{words, "rewardloop-python/0.9", "this server (rewardloop/1.8) speaks", "rewardloop.v1", "install the same release on both sides"} {
+		for _, word := range []string{words, "rewardloop-python/0.9", "this server (rewardloop/1.8) uses", "rewardloop.v1", "install the same release on both sides"} {
 			assert.Contains(t, string(r.body), word)
 			assert.Contains(t, said.String(), word)
 		}

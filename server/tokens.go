@@ -71,14 +71,14 @@ func parseTokens(text []byte) (list []token, warnings []string, err error) {
 		case strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }):
 			fault(n, "a token is one word of printable ASCII")
 		case secret == "":
-			fault(n, "%s has no token behind the colon", name)
+			fault(n, "%s has no token after the colon", name)
 		case names[name] > 0:
 			fault(n, "the name %s is on line %d already", name, names[name])
 		case digests[digest] > 0:
 			fault(n, "the token is on line %d already", digests[digest])
 		}
 		if len(secret) < shortToken {
-			warnings = append(warnings, fmt.Sprintf("line %d: the token of %s has %d characters and can be guessed; take 16 or more, such as those of openssl rand -hex 16", n, name, len(secret)))
+			warnings = append(warnings, fmt.Sprintf("line %d: the token of %s has %d characters and can be guessed; use 16 or more, such as those of openssl rand -hex 16", n, name, len(secret)))
 		}
 		names[name], digests[digest] = n, n
 		list = append(list, token{name, digest, sha256.Sum256([]byte(word))})
@@ -87,9 +87,9 @@ func parseTokens(text []byte) (list []token, warnings []string, err error) {
 	case len(list) == 0 && len(errs) == 0:
 		errs = append(errs, errors.New("it is empty"))
 	case len(list) > maxTokens:
-		errs = append(errs, fmt.Errorf("it has %d tokens; at most %d are taken", len(list), maxTokens))
+		errs = append(errs, fmt.Errorf("%d tokens, want at most %d", len(list), maxTokens))
 	case bare > 0 && len(list) > 1:
-		fault(bare, "a token without a name stands alone in its file; write name:token")
+		fault(bare, "a token without a name must be the only token in its file; write name:token")
 	}
 	return list, warnings, errors.Join(errs...)
 }
@@ -165,7 +165,7 @@ func (t *tokens) content() ([]byte, error) {
 		return nil, fmt.Errorf("token_file: %w", err)
 	}
 	if !t.seen.Mode().IsRegular() {
-		return nil, fmt.Errorf("token_file %s is no regular file", t.file)
+		return nil, fmt.Errorf("token_file %s is not a regular file", t.file)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, tokenFileBytes+1))
 	if err != nil {

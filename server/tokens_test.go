@@ -47,12 +47,12 @@ func TestATokenFileHasOneTokenOrNamedOnes(t *testing.T) {
 		"\n# nothing\n":                        "it is empty",
 		"a:" + tokenA + "\nb:" + tokenA:        "line 2: the token is on line 1 already",
 		"a:" + tokenA + "\na:" + tokenB:        "line 2: the name a is on line 1 already",
-		"a:" + tokenA + "\n" + tokenB:          "line 2: a token without a name stands alone",
+		"a:" + tokenA + "\n" + tokenB:          "line 2: a token without a name must be the only token in its file",
 		tokenA + "\n" + tokenB:                 "line 2: the name default is on line 1 already",
 		"a b:" + tokenA:                        "line 1: want name:token",
 		"a:two words that are long enough":     "line 1: a token is one word of printable ASCII",
-		"a:":                                   "line 1: a has no token behind the colon",
-		many:                                   "it has 65 tokens; at most 64 are taken",
+		"a:":                                   "line 1: a has no token after the colon",
+		many:                                   "65 tokens, want at most 64",
 		strings.Repeat("#"+tokenA+"\n", 8<<10): "more than 65536 bytes",
 	} {
 		_, _, err := server.CheckTokenFile(tokenFile(t, text))

@@ -43,7 +43,7 @@ func (s *Server) workerRoutes() http.Handler {
 }
 
 func (s *Server) noWorkerRoute(c *gin.Context) {
-	s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "this is a worker: samples go to a gateway; here are /healthz, /readyz, /v1/engines and /metrics"})
+	s.refuse(c, &compat.Fault{Status: http.StatusNotFound, Class: "not_found", Message: "this process is a worker: send samples to a gateway; a worker serves /healthz, /readyz, /v1/engines and /metrics"})
 }
 
 // workerReady answers GET /readyz: 200 if the workers can take samples, else 503.

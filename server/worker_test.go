@@ -42,7 +42,7 @@ func TestTheFaceOfAWorkerSaysWhetherItTakesSamplesAndSendsThemToAGateway(t *test
 	require.Equal(t, http.StatusOK, s.get("/readyz").StatusCode)
 	for _, path := range []string{"/v1/pending", "/v1/models"} { // a gateway's, and what only its own listener serves
 		_, message := s.get(path).jsonError(t, http.StatusNotFound)
-		assert.Contains(t, message, "samples go to a gateway")
+		assert.Contains(t, message, "send samples to a gateway")
 	}
 	assert.Contains(t, string(s.get("/metrics").body), "rewardloop_http_requests_total")
 	require.NoError(t, w.Drain(t.Context()))

@@ -46,7 +46,7 @@ type blockReader struct {
 	raw         []byte
 }
 
-var errBlock = errors.New("its block is damaged")
+var errBlock = errors.New("the block of the result is damaged")
 
 // of returns the JSON of a row's sample and result, which are valid until the next call.
 func (b *blockReader) of(ctx context.Context, key int64) (head, result []byte, err error) {

@@ -239,7 +239,7 @@ func TestADamagedBlockSpoilsNoRowOfAnother(t *testing.T) {
 		require.NotNil(t, row.Score)
 		if i < spoilt {
 			require.NotNil(t, row.Error, i)
-			assert.Contains(t, row.Error.Message, "the store's row is damaged: its block is damaged")
+			assert.Contains(t, row.Error.Message, "the store's row is damaged: the block of the result is damaged")
 			continue
 		}
 		assert.Nil(t, row.Error, i)

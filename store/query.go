@@ -50,7 +50,7 @@ func OpenReader(path string) (*Reader, error) {
 		if err = db.QueryRowContext(context.Background(), "PRAGMA user_version").Scan(&version); err == nil {
 			switch {
 			case version == 0:
-				err = errors.New("it is no store of rewardloop")
+				err = errors.New("the file is not a store of rewardloop")
 			case version > len(migrations):
 				err = fmt.Errorf("%w: version %d", ErrNewer, version)
 			default:
@@ -382,7 +382,7 @@ func (r *Reader) Kept(ctx context.Context, key int64) (*Row, *rewards.Sample, er
 		return nil, nil, fmt.Errorf("result %d is damaged: %w: %w", key, err, ErrNotFound)
 	}
 	if !f.Whole() {
-		return nil, nil, fmt.Errorf("the bytes of the media of result %d: %w; store.keep: full keeps them", key, ErrNotFound)
+		return nil, nil, fmt.Errorf("the bytes of the media of result %d: %w; set store.keep: full to keep media", key, ErrNotFound)
 	}
 	return row, f.Sample(), nil
 }

@@ -64,7 +64,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	if version > len(migrations) {
-		return fmt.Errorf("%w: it has version %d and this program knows %d; use that release, or another file", ErrNewer, version, len(migrations))
+		return fmt.Errorf("%w: the file has version %d, but this program supports up to %d; use the newer release, or another file", ErrNewer, version, len(migrations))
 	}
 	for ; version < len(migrations); version++ {
 		tx, err := db.BeginTx(ctx, nil)

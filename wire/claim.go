@@ -170,7 +170,7 @@ type ClaimRefused struct {
 }
 
 func (m *ClaimRefused) check() (f faults) {
-	f.need(m.Reason != "", "it needs a reason")
+	f.need(m.Reason != "", "reason must not be empty")
 	return f
 }
 

@@ -13,7 +13,7 @@ import (
 func EncodeClaim(v any) ([]byte, error) {
 	k := claimKinds.of(v)
 	if k == nil {
-		return nil, fmt.Errorf("%w: %T is no message of the claim protocol", ErrUnknownType, v)
+		return nil, fmt.Errorf("%w: %T is not a message of the claim protocol", ErrUnknownType, v)
 	}
 	var form any
 	switch m := v.(type) {
@@ -46,7 +46,7 @@ func EncodeClaimResult(n uint64, token string, res *Result) ([]byte, error) {
 	}
 	m.Result = &Result{
 		ID: res.ID, Outcome: rewards.Failed, Worker: res.Worker, Attempt: res.Attempt,
-		Errors: []rewards.ComponentError{{Class: rewards.Internal, Message: "the result cannot be handed over: " + err.Error()}},
+		Errors: []rewards.ComponentError{{Class: rewards.Internal, Message: "the result cannot be sent to the gateway: " + err.Error()}},
 	}
 	return encodeFitting(&m)
 }
@@ -128,23 +128,23 @@ func decodeClaim(b []byte) (any, error) {
 func checkClaimed(r *Result, level int) error {
 	switch {
 	case r == nil:
-		return errors.New("there is no result")
+		return errors.New("result is missing")
 	case r.ID == "" || len(r.ID) > maxClaimName:
 		return fmt.Errorf("id of %d bytes, want 1 to %d", len(r.ID), maxClaimName)
 	case level == 0 && r.ID != r.Attempt.ID:
-		return fmt.Errorf("result of %q for an attempt at %q", r.ID, r.Attempt.ID)
+		return fmt.Errorf("result of sample %q for an attempt at sample %q", r.ID, r.Attempt.ID)
 	case level > 0 && r.Members != nil:
-		return errors.New("a member has members")
+		return errors.New("a member must not have members of its own")
 	case r.RewardScore != nil && r.Outcome != rewards.Scored:
-		return fmt.Errorf("reward_score belongs to outcome scored, not to %q", r.Outcome)
+		return fmt.Errorf("reward_score is for outcome scored only, not for %q", r.Outcome)
 	case r.RewardScore == nil && r.Outcome == rewards.Scored && r.Pending == nil && len(r.Members) == 0:
 		return errors.New("outcome scored needs a reward_score")
 	case r.Waits != "" && r.Outcome != rewards.OutcomeCancelled || len(r.Waits) > maxClaimName:
-		return fmt.Errorf("outcome %s of a result that waits for a dependency with a name of %d bytes, want %s and at most %d", r.Outcome, len(r.Waits), rewards.OutcomeCancelled, maxClaimName)
+		return fmt.Errorf("a result that waits for a dependency has outcome %s and a dependency name of %d bytes, want outcome %s and at most %d bytes", r.Outcome, len(r.Waits), rewards.OutcomeCancelled, maxClaimName)
 	case len(r.StepScores) > rewards.MaxSteps:
-		return fmt.Errorf("%d step_scores, at most %d", len(r.StepScores), rewards.MaxSteps)
+		return fmt.Errorf("%d step_scores, want at most %d", len(r.StepScores), rewards.MaxSteps)
 	case r.Pending != nil && len(r.Pending.Steps) > rewards.MaxSteps:
-		return fmt.Errorf("a pending reward of %d steps, at most %d", len(r.Pending.Steps), rewards.MaxSteps)
+		return fmt.Errorf("pending reward of %d steps, want at most %d", len(r.Pending.Steps), rewards.MaxSteps)
 	}
 	for _, m := range r.Members {
 		if err := checkClaimed(m, level+1); err != nil {

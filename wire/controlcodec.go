@@ -25,7 +25,7 @@ func ControlName(v any) (name string, ofClient bool) {
 func EncodeControl(v any) ([]byte, error) {
 	k := controlKinds.of(v)
 	if k == nil {
-		return nil, fmt.Errorf("%w: %T is no control message", ErrUnknownType, v)
+		return nil, fmt.Errorf("%w: %T is not a control message", ErrUnknownType, v)
 	}
 	if err := check(v); err != nil {
 		return nil, fmt.Errorf("%s: %w", k.name, err)
@@ -125,7 +125,7 @@ func (f *faults) need(ok bool, format string, args ...any) {
 
 func (f *faults) names(what string, list ...string) {
 	for _, name := range list {
-		f.need(len(name) <= MaxNameBytes, "%s of %d bytes, at most %d", what, len(name), MaxNameBytes)
+		f.need(len(name) <= MaxNameBytes, "%s of %d bytes, want at most %d", what, len(name), MaxNameBytes)
 	}
 }
 

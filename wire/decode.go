@@ -51,7 +51,7 @@ func (h *Header) readBody(r io.Reader, into func(at, n int) []byte) (Checksum, e
 	}
 	var one [1]byte
 	if n, err := io.ReadFull(r, one[:]); n > 0 {
-		return sum, refuse(h.Sample.ID, fmt.Errorf("%w of the frame, which has %d", ErrTrailing, h.Size))
+		return sum, refuse(h.Sample.ID, fmt.Errorf("%w of the frame of %d bytes", ErrTrailing, h.Size))
 	} else if !errors.Is(err, io.EOF) {
 		return sum, readError(h.Sample.ID, err, fmt.Sprintf("all %d bytes of the frame", h.Size))
 	}

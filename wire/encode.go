@@ -213,7 +213,7 @@ func (e *encoder) raw(name string, v json.RawMessage) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if name == "extra_info" && bytes.TrimLeft(v, " \t\r\n")[0] != '{' {
-		return fmt.Errorf("%s: %w: want an object", name, ErrJSON)
+		return fmt.Errorf("%s: %w: want a JSON object", name, ErrJSON)
 	}
 	e.key(name)
 	buf := bytes.NewBuffer(e.out)
@@ -332,7 +332,7 @@ func checkFields(s *rewards.Sample, deadline time.Duration) error {
 			if f.most == MaxHeaderBytes {
 				cause = ErrTooLarge
 			}
-			return fmt.Errorf("%w: %s of %d bytes, at most %d", cause, f.name, len(f.value), f.most)
+			return fmt.Errorf("%w: %s of %d bytes, want at most %d", cause, f.name, len(f.value), f.most)
 		}
 		if !utf8.ValidString(f.value) {
 			return fmt.Errorf("%w: in %s", ErrUTF8, f.name)

@@ -172,7 +172,7 @@ func parseHeader(raw []byte, lim Limits) (*Header, error) {
 func (p *headerParser) readMetadata(s *scanner) error {
 	return s.object(func(key []byte) error {
 		if string(key) != "sample" {
-			return s.fail(ErrUnknownName, "%q in %s; it holds only sample", clip(key), metadataKey)
+			return s.fail(ErrUnknownName, "%q in %s, want only sample", clip(key), metadataKey)
 		}
 		text, err := s.str()
 		p.sample = text
@@ -264,7 +264,7 @@ func (p *headerParser) tile() error {
 	var end int64
 	for _, at := range byPlace {
 		if at.begin != end {
-			return fmt.Errorf("%w: a tensor begins at %d where %d bytes are taken", ErrOffsets, at.begin, end)
+			return fmt.Errorf("%w: a tensor begins at byte %d, want byte %d", ErrOffsets, at.begin, end)
 		}
 		end = at.end
 	}
@@ -333,13 +333,13 @@ func (p *headerParser) bindEntry(e *entry, find func(string) *tensor) ([]span, e
 	case e.hasOne == e.hasMany:
 		return nil, fmt.Errorf("%w: want either tensor or, with encoding frames, tensors", ErrMedia)
 	case e.hasMany && !frames && knownEncoding(m.Encoding):
-		return nil, fmt.Errorf("%w: tensors with encoding %q; it has one tensor", ErrMedia, m.Encoding)
+		return nil, fmt.Errorf("%w: tensors with encoding %q, want one tensor", ErrMedia, m.Encoding)
 	case e.hasOne && frames:
 		return nil, fmt.Errorf("%w: encoding frames needs tensors, one for every frame", ErrMedia)
 	case e.hasOne:
 		names = []string{e.tensor}
 	case len(names) == 0:
-		return nil, fmt.Errorf("%w: a video of no frames", ErrMedia)
+		return nil, fmt.Errorf("%w: a video without frames", ErrMedia)
 	}
 	spans := make([]span, 0, len(names))
 	for _, name := range names {

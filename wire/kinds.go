@@ -99,7 +99,7 @@ func typeField(b []byte) (string, error) {
 	case errors.Is(err, errFound):
 		return name, nil
 	case err == nil:
-		return "", fmt.Errorf("%w: it needs a type", ErrMissing)
+		return "", fmt.Errorf("%w: the message needs a type", ErrMissing)
 	}
 	return "", err
 }

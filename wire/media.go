@@ -42,7 +42,7 @@ func tensorBytes(dtype string, shape []int) (int64, error) {
 		return 0, fmt.Errorf("%w %q", ErrDType, dtype)
 	}
 	if len(shape) > maxRank {
-		return 0, fmt.Errorf("%w: %d axes, at most %d", ErrShape, len(shape), maxRank)
+		return 0, fmt.Errorf("%w: %d axes, want at most %d", ErrShape, len(shape), maxRank)
 	}
 	n := uint64(size)
 	for _, d := range shape {
@@ -84,9 +84,9 @@ func checkMedia(m *rewards.Media) error {
 	case rewards.WAV, rewards.FLAC:
 		return checkEncoded(m, rewards.Audio)
 	case "":
-		return fmt.Errorf("%w: no encoding; say one of %s", ErrMedia, encodings)
+		return fmt.Errorf("%w: no encoding, want one of %s", ErrMedia, encodings)
 	}
-	return fmt.Errorf("%w %q; known are %s", ErrEncoding, clip([]byte(m.Encoding)), encodings)
+	return fmt.Errorf("%w %q, want one of %s", ErrEncoding, clip([]byte(m.Encoding)), encodings)
 }
 
 func checkEncoded(m *rewards.Media, want rewards.Kind) error {
@@ -123,7 +123,7 @@ func checkRaw(m *rewards.Media) error {
 		dtypes = "F16 BF16 F32"
 		for _, axis := range m.Layout {
 			if axis < 'A' || axis > 'Z' || strings.Count(string(m.Layout), string(axis)) > 1 {
-				return fmt.Errorf("%w: layout %q; every axis is another letter A to Z", ErrMedia, clip([]byte(m.Layout)))
+				return fmt.Errorf("%w: layout %q, want a different letter A to Z for each axis", ErrMedia, clip([]byte(m.Layout)))
 			}
 		}
 	}

@@ -61,9 +61,9 @@ type Result struct {
 func (m *Result) check() (f faults) {
 	f.need(m.ID != "", "id must not be empty")
 	f.need(m.Outcome != "", "outcome must not be empty")
-	f.need((m.RewardScore != nil) == (m.Outcome == rewards.Scored), "reward_score belongs to outcome scored and to no other, not to %q", m.Outcome)
-	f.need(m.RewardScore != nil || len(m.StepScores) == 0, "step_scores belong to outcome scored and to no other, not to %q", m.Outcome)
-	f.need(len(m.StepScores) <= rewards.MaxSteps, "%d step_scores, at most %d", len(m.StepScores), rewards.MaxSteps)
+	f.need((m.RewardScore != nil) == (m.Outcome == rewards.Scored), "reward_score is for outcome scored only, not for %q", m.Outcome)
+	f.need(m.RewardScore != nil || len(m.StepScores) == 0, "step_scores are for outcome scored only, not for %q", m.Outcome)
+	f.need(len(m.StepScores) <= rewards.MaxSteps, "%d step_scores, want at most %d", len(m.StepScores), rewards.MaxSteps)
 	return f
 }
 

@@ -98,9 +98,9 @@ func TestStepScoresBelongToAScoreAndAreBounded(t *testing.T) {
 	assert.Equal(t, r, back)
 	r.StepScores = append(r.StepScores, 1)
 	_, err = wire.EncodeControl(r)
-	require.ErrorContains(t, err, "4097 step_scores, at most 4096")
+	require.ErrorContains(t, err, "4097 step_scores, want at most 4096")
 	_, err = wire.EncodeControl(&wire.Result{ID: "a", Outcome: rewards.OutcomeExpired, StepScores: []float64{1}})
-	require.ErrorContains(t, err, `step_scores belong to outcome scored and to no other, not to "expired"`)
+	require.ErrorContains(t, err, `step_scores are for outcome scored only, not for "expired"`)
 }
 
 // sameAsGeneral reads a message twice: as it is, and behind a space, which the fast

@@ -111,7 +111,7 @@ func (m *Rewards) check() (f faults) {
 	f.split(m.Split)
 	n := len(m.IDs)
 	f.need(len(m.Indices) == n && len(m.UIDs) == n && len(m.Scores) == n && len(m.Valid) == n && len(m.Outcomes) == n,
-		"columns of %d ids, %d indices, %d uids, %d rm_scores, %d rm_valid and %d outcomes are not equally long",
+		"columns of %d ids, %d indices, %d uids, %d rm_scores, %d rm_valid and %d outcomes, want equal lengths",
 		n, len(m.Indices), len(m.UIDs), len(m.Scores), len(m.Valid), len(m.Outcomes))
 	f.need(len(m.StepScores) == 0 || len(m.StepScores) == n, "%d step_scores for %d rows", len(m.StepScores), n)
 	for name, column := range m.Components {

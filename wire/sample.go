@@ -67,7 +67,7 @@ func (p *headerParser) readField(s *scanner, key []byte) (err error) {
 	case "traceparent":
 		sm.Traceparent, err = s.traceparent()
 	default:
-		err = s.fail(ErrUnknownName, "%q is no field of a sample", clip(key))
+		err = s.fail(ErrUnknownName, "%q is not a field of a sample", clip(key))
 	}
 	return err
 }
@@ -107,7 +107,7 @@ func (p *headerParser) readEntry(s *scanner) error {
 			v, err = s.natural("sample_rate")
 			e.media.SampleRate = int(v)
 		default:
-			err = s.fail(ErrUnknownName, "%q is no field of a media entry", clip(key))
+			err = s.fail(ErrUnknownName, "%q is not a field of a media entry", clip(key))
 		}
 		return err
 	})
@@ -122,7 +122,7 @@ func (s *scanner) name(field string) (string, error) {
 		return "", err
 	}
 	if len(v) > MaxNameBytes {
-		return "", s.fail(ErrValue, "%s of %d bytes, at most %d", field, len(v), MaxNameBytes)
+		return "", s.fail(ErrValue, "%s of %d bytes, want at most %d", field, len(v), MaxNameBytes)
 	}
 	return string(v), nil
 }

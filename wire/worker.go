@@ -74,7 +74,7 @@ const longestWord = 1 << 20
 // are passed over.
 func DecodeWorkerInfo(b []byte, before *WorkerInfo) (w WorkerInfo, err error) {
 	if len(b) > longestWord {
-		return w, fmt.Errorf("%w: a worker tells %d bytes of itself, want %d at most", ErrTooLarge, len(b), longestWord)
+		return w, fmt.Errorf("%w: worker announcement of %d bytes, want at most %d", ErrTooLarge, len(b), longestWord)
 	}
 	if before == nil {
 		before = &WorkerInfo{}
@@ -188,7 +188,7 @@ func (s *scanner) names(to *[]string, before []string) error {
 func (s *scanner) count(to *int) error {
 	n, err := s.int64()
 	if err == nil && (n < 0 || n > math.MaxInt32) {
-		err = s.fail(ErrValue, "a number of %d", n)
+		err = s.fail(ErrValue, "count is %d, want 0 or more", n)
 	}
 	*to = int(n)
 	return err
@@ -198,7 +198,7 @@ func (s *scanner) count(to *int) error {
 func (s *scanner) total(to *uint64) error {
 	n, err := s.int64()
 	if err == nil && n < 0 {
-		err = s.fail(ErrValue, "a number of %d", n)
+		err = s.fail(ErrValue, "count is %d, want 0 or more", n)
 	}
 	*to = uint64(n) //nolint:gosec // it is not negative
 	return err

@@ -52,7 +52,7 @@ func (c Config) WithDefaults() Config {
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
 	var errs rewards.Faults
-	errs.Add(c.ID == "", "workers: a worker needs an id")
+	errs.Add(c.ID == "", "workers: the id of a worker is empty")
 	check := func(ok bool, format string, args ...any) {
 		errs.Add(!ok, "workers: "+format, args...)
 	}

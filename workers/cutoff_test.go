@@ -219,7 +219,7 @@ func TestAWorkerThatWasNeverStartedStops(t *testing.T) {
 	w.Stop()
 	require.Equal(t, wire.WorkerDraining, w.Info().State)
 	_, err = workers.New(workers.Options{Source: &script{}, Gateway: &script{}})
-	require.ErrorContains(t, err, "a worker needs an id")
+	require.ErrorContains(t, err, "the id of a worker is empty")
 }
 
 func TestAGatewayThatTakesNoResultKeepsNobodyFromStopping(t *testing.T) {

@@ -52,7 +52,7 @@ func tokenOf(file string) (string, error) {
 	}
 	token := strings.TrimSpace(string(b))
 	if token == "" || len(b) > maxToken || strings.ContainsAny(token, "\r\n") {
-		return "", fmt.Errorf("--token-file: %s holds no token in one line", file)
+		return "", fmt.Errorf("--token-file: %s does not contain one token on one line", file)
 	}
 	return token, nil
 }
@@ -115,7 +115,7 @@ func (f *serverFlags) unreachable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return fmt.Errorf("no server answers at %s (%w): start one with `rewardloop serve`, or name its address with --server", f.address, err)
+	return fmt.Errorf("no server answers at %s (%w): start one with `rewardloop serve`, or name the server's address with --server", f.address, err)
 }
 
 // refusalOf is what a server's refusal says: the text of its error, where it has that form.

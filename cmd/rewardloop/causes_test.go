@@ -84,7 +84,7 @@ func causes(t *testing.T) map[string]cause {
 			yaml:    "rewards:\n  judge: {reward_functions: {read: {path: \"builtin://ocr\", required: true, reader: ppocr}}}\n",
 			serve:   []string{"reward.num_workers=0", "++queue.nats_listen=127.0.0.1:0"},
 			workers: []map[string]string{{}, {"REWARDLOOP_MODELS": filepath.Join(t.TempDir(), "nothing")}},
-			says:    `worker w2-w0 cannot score it.*model ppocr-v4-mobile is not in .*rewardloop models pull`,
+			says:    `worker w2-w0 cannot score the profile.*model ppocr-v4-mobile is not in .*rewardloop models pull`,
 		},
 		"a missing NumPy": {
 			yaml:  inPython,

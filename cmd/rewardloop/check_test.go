@@ -80,7 +80,7 @@ rewards:
 		{":12:45: reward.reward_functions.math.required: ", "want true or false"},
 		{":13:39: reward.reward_functions.made.bonnus: ", "did you mean bonus?"},
 		{":15:20: reward.reward_functions.lonely.path: ", "no component calls it"},
-		{":18:18: reward.reward_functions.flat.path: ", "strict is no class with a method post_process_scores"},
+		{":18:18: reward.reward_functions.flat.path: ", "strict is not a class with a method post_process_scores"},
 		{":21:79: rewards.one.custom_reward_function.reward_kwargs.lenght_penalty: ", "did you mean length_penalty?"},
 	}
 	got := call(t, "", "config", "check", "-c", file, "pool.python.interpreter="+interpreter)
@@ -144,7 +144,7 @@ func TestConfigCheckEndsWhereAnImportHangs(t *testing.T) {
 	args := []string{"config", "check", "pool.python.interpreter=" + interpreter, "pool.python.start_timeout=1s", "+reward.reward_functions.a.path=" + file}
 	got := call(t, "", args...)
 	require.Equal(t, exitOK, got.code, got.stderr)
-	require.Contains(t, got.stdout, "reward.reward_functions.a.path: the names of its options are not checked: timeout: it was not imported within 1s")
+	require.Contains(t, got.stdout, "reward.reward_functions.a.path: the names of its options are not checked: timeout: the import of the module took longer than 1s")
 	got = call(t, "", append(args, "+reward.reward_functions.a.wieght=3")...)
 	require.Equal(t, exitUsage, got.code, "what is certain is a fault all the same")
 	require.Contains(t, got.stderr, "did you mean weight?")

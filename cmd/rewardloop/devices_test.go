@@ -134,8 +134,8 @@ func TestDevicesSaysWhichModelDoesNotFitAndPlansTheOthers(t *testing.T) { //noli
 	got := call(t, "", "devices", "-c", file)
 	require.Equal(t, exitFailure, got.code, got.stdout)
 	assert.Contains(t, got.stdout, "cpu     onnx model small, engine third")
-	assert.Contains(t, got.stderr, file+":9:35: reward.reward_model.rollout.device: the reward pool has 2 cards (reward_model.n_gpus_per_node), and 1 of 1 card is left")
-	assert.Contains(t, got.stderr, file+":11:33: engines.second.device: cuda:1 is not there: this process sees 1 card, cuda:0")
+	assert.Contains(t, got.stderr, file+":9:35: reward.reward_model.rollout.device: the reward pool needs 2 cards (reward_model.n_gpus_per_node), but 1 of 1 card is left")
+	assert.Contains(t, got.stderr, file+":11:33: engines.second.device: no device cuda:1: this process sees 1 card, cuda:0")
 }
 
 func TestConfigCheckRefusesAPlanThatDoesNotFit(t *testing.T) { //nolint:paralleltest // t.Setenv

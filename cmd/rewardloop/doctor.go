@@ -252,7 +252,7 @@ func tempDir() check {
 func (x *exam) configuration() check {
 	c := check{Name: "configuration", Required: true, State: stateOK}
 	if x.configErr != nil {
-		c.State, c.Detail, c.Advice = stateMissing, x.configErr.Error(), "mend the lines above; rewardloop config check says the same"
+		c.State, c.Detail, c.Advice = stateMissing, x.configErr.Error(), "correct the lines above; rewardloop config check reports the same"
 		return c
 	}
 	c.Detail = contents(x.cfg) + ", " + rewards.Count(x.cfg.NumWorkers, "worker")
@@ -293,7 +293,7 @@ func (x *exam) files() check {
 		c.State, c.Advice = stateWarn, s.TokenFile+": "+strings.Join(weak, "\n")
 	}
 	if err := errors.Join(errs...); err != nil {
-		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make them readable for this user, and mend what the line says"
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make them readable for this user, and correct what the line reports"
 	} else if c.Detail = strings.Join(names, ", ") + " can be read"; len(names) == 0 {
 		c.Detail = "none are named"
 	}
@@ -323,8 +323,8 @@ func (x *exam) address(ctx context.Context) check {
 			c.Detail = x.cfg.Server.Listen + " is in use by a rewardloop"
 			return c
 		}
-		c.State, c.Detail = stateWarn, fmt.Sprintf("%s is in use, and no rewardloop answers there: %v", x.cfg.Server.Listen, err)
-		c.Advice = "stop what listens there, or name another address with server.listen or --listen"
+		c.State, c.Detail = stateWarn, fmt.Sprintf("%s is in use by another program: %v", x.cfg.Server.Listen, err)
+		c.Advice = "stop the program that listens there, or name another address with server.listen or --listen"
 	default:
 		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "name an address of this machine in server.listen, with a port this user may use"
 	}
@@ -336,14 +336,14 @@ func (x *exam) cards(ctx context.Context) check {
 	c := check{Name: "cards", State: stateOK}
 	found, err := cards.Find(ctx, cards.Options{})
 	if err != nil {
-		c.State, c.Detail, c.Advice = stateWarn, err.Error(), "models that run on the CPU are not concerned; rewardloop devices says the same"
+		c.State, c.Detail, c.Advice = stateWarn, err.Error(), "models that run on the CPU are not affected; rewardloop devices reports the same"
 		return c
 	}
 	lines := []string{cardsSeen(found)}
 	for i, card := range found.Cards {
 		lines = append(lines, cards.Device(i)+" "+cardLine(card))
 		if card.Sick != "" {
-			c.State, c.Advice = stateWarn, "no model is put on a card that is sick; mend it, or leave it out of "+cards.VisibleEnv
+			c.State, c.Advice = stateWarn, "no model is placed on a faulty card; repair the card, or leave it out of "+cards.VisibleEnv
 		}
 	}
 	c.Detail = strings.Join(append(lines, found.Notes...), "\n")

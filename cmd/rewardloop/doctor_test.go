@@ -110,7 +110,7 @@ func TestTheDoctorSaysForWhichCUDAAProviderWasBuiltAndWhatItLacks(t *testing.T) 
 	require.Equal(t, stateMissing, c.State)
 	require.Contains(t, c.Detail, "built for CUDA 13, at "+dir)
 	require.Contains(t, c.Detail, "missing libcudart.so.13")
-	require.Contains(t, c.Advice, "there is "+filepath.Join(dir, "libcudart.so.12")+", and the provider wants libcudart.so.13")
+	require.Contains(t, c.Advice, "the machine has "+filepath.Join(dir, "libcudart.so.12")+", but the provider needs libcudart.so.13")
 }
 
 func TestTheDoctorSaysWhatPPOCRMisses(t *testing.T) {

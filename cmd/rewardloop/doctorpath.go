@@ -44,7 +44,7 @@ func jpegSize() check {
 		c.Detail = fmt.Sprintf("the known picture has %d bytes, as PIL writes it", n)
 	}
 	if err != nil || n != knownBytes {
-		c.Advice = "this binary computes wrongly on this machine: build it here, and report it"
+		c.Advice = "this binary computes wrong results on this machine: build rewardloop on this machine, and report the fault"
 	}
 	return c
 }
@@ -55,7 +55,7 @@ func tickets(ctx context.Context) check {
 	begun := time.Now()
 	f, err := queue.Open(ctx, queue.Config{})
 	if err != nil {
-		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "it needs the folder for temporary files, and nothing else"
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "the check needs the folder for temporary files, and nothing else"
 		return c
 	}
 	c.Detail = fmt.Sprintf("started in %d ms", time.Since(begun).Milliseconds())
@@ -68,7 +68,7 @@ func selfTest(ctx context.Context) check {
 	c := check{Name: "whole path", Required: true, State: stateOK}
 	took, err := throughAll(ctx)
 	if err != nil {
-		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "see the checks above; if they are well, report it"
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "see the checks above; if they pass, report the fault"
 		return c
 	}
 	c.Detail = fmt.Sprintf("a known picture came back with its known score in %.1f ms", float64(took.Microseconds())/1000)
@@ -182,7 +182,7 @@ func servers(ctx context.Context, s *node.Scorers, managers map[string]*rewards.
 		c := check{Name: "server " + f.Upstream, Required: !node.Optional(managers, f.Upstream), State: stateOK, Detail: f.Endpoint + " answers"}
 		if f.Err != nil {
 			c.State, c.Detail = stateMissing, f.Err.Error()
-			c.Advice = "start it, or mend its address in the configuration; samples that need it wait until it answers"
+			c.Advice = "start the server, or correct its address in the configuration; samples that need the server wait until it answers"
 		}
 		if !c.Required {
 			c.Detail = "optional: " + c.Detail

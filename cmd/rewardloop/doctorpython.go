@@ -52,11 +52,11 @@ func (x *exam) python(ctx context.Context) check {
 	}
 	took, err := callPython(ctx, cfg)
 	if err != nil {
-		return fail(err, "a process of it must be able to start and to answer; see pool.python in rewardloop config print")
+		return fail(err, "a process of the interpreter must be able to start and to answer; see pool.python in rewardloop config print")
 	}
 	c.Detail = fmt.Sprintf("%s at %s, called a function %d ms after its start", about, path, took.Milliseconds())
 	if c.Required && !about.NumPy && !about.Torch {
-		c.State, c.Advice = stateWarn, "it has neither NumPy nor torch: functions that take pictures need one of them"
+		c.State, c.Advice = stateWarn, "the interpreter has neither NumPy nor torch: functions that take pictures need one of them"
 	}
 	return c
 }
@@ -106,7 +106,7 @@ func askPython(ctx context.Context, path string) (pythonIs, error) {
 	}
 	var is pythonIs
 	if err := json.Unmarshal(out, &is); err != nil || len(is.Version) != 3 {
-		return is, fmt.Errorf("%s is no Python: asked for its version it said %q", path, out)
+		return is, fmt.Errorf("%s is not a Python interpreter: its version command answered %q", path, out)
 	}
 	return is, nil
 }
@@ -136,7 +136,7 @@ func callPython(ctx context.Context, cfg python.Config) (took time.Duration, err
 		return 0, err
 	}
 	if got.Value != asked/2 {
-		return 0, fmt.Errorf("half of %d is %v, says the function", asked, got.Value)
+		return 0, fmt.Errorf("the function computed half of %d as %v", asked, got.Value)
 	}
 	return time.Since(begun), nil
 }

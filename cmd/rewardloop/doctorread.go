@@ -57,7 +57,7 @@ func (x *exam) cudaProvider(ctx context.Context) (c check, found bool) {
 		c.State = stateWarn
 	}
 	if c.State == stateMissing && c.Advice == "" {
-		c.Advice = "models whose device is a card do not run here: look at the driver, nvidia-smi says whether it works"
+		c.Advice = "models on a GPU do not run on this machine: check the driver with nvidia-smi"
 	}
 	return c, true
 }
@@ -96,7 +96,7 @@ func (x *exam) tesseract(context.Context) check {
 	}
 	if c.Detail = detail; len(tesseract.Kinds()) == 0 {
 		c.State = stateWarn
-		c.Advice = "starting a program for every look costs about 0.1 s: make build links Tesseract in where its headers are"
+		c.Advice = "starting a program for every picture costs about 0.1 s: make build links Tesseract in where its headers are installed"
 	}
 	return c
 }
@@ -169,7 +169,7 @@ func (x *exam) reading(ctx context.Context, o ocr.ReaderOptions) check {
 	}
 	if latin && strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(ocr.CanaryText, " ", "") {
 		c.State = stateWarn
-		c.Advice = fmt.Sprintf("the picture says %q: readings will be poor; look at the reader's settings", ocr.CanaryText)
+		c.Advice = fmt.Sprintf("the known picture contains %q, but the reader read another text: check the reader's settings", ocr.CanaryText)
 	} else if choice.Instead != nil {
 		c.State = stateWarn
 		c.Advice = "reader: auto took Tesseract, which makes more mistakes on pictures than PP-OCR: " + choice.Instead.Error()

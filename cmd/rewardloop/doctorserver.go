@@ -37,7 +37,7 @@ func (x *exam) askServer(ctx context.Context) ([]check, error) {
 	case err != nil:
 		return nil, err
 	case answer.Ready == nil:
-		return nil, errors.New("it does not say whether it is ready")
+		return nil, errors.New("the server does not report whether it is ready")
 	}
 	c := check{Name: "running server", Required: true, State: stateOK, Detail: "ready"}
 	if !*answer.Ready {
@@ -60,7 +60,7 @@ func fares(p loop.Progress) check {
 			c.State, c.Detail = stateWarn, p.Why
 		}
 	case loop.Slow:
-		c.State, c.Detail = stateWarn, fmt.Sprintf("its samples are held up: %s (%s)", p.Why, samples)
+		c.State, c.Detail = stateWarn, fmt.Sprintf("samples of the reward wait: %s (%s)", p.Why, samples)
 	case loop.Failing:
 		c.State, c.Detail = stateMissing, fmt.Sprintf("%s (%s)", p.Why, samples)
 	default:

@@ -21,7 +21,7 @@ func (x *exam) videos(ctx context.Context) check {
 		c.Detail = "pool.decode.ffmpeg is off: files of videos and FLAC are refused"
 		return c
 	}
-	const advice = "mp4, webm, gif and flac need it; on Debian: apt-get install ffmpeg"
+	const advice = "mp4, webm, gif and flac files need ffmpeg; on Debian: apt-get install ffmpeg"
 	path, err := x.cfg.Pool.Decode.FFmpegPath()
 	if err == nil && path == "" {
 		c.State, c.Detail, c.Advice = stateWarn, "ffmpeg is not on PATH", advice

@@ -162,7 +162,7 @@ func TestWhatAnEngineDoesWrongIsNamedAndHurtsNobodyElse(t *testing.T) {
 		"it never starts":              {"--stub-exits=3", "genrm_ocr", "", "RuntimeError: no card has room for Qwen/Qwen3-VL-8B-Instruct", false},
 		"it flaps":                     {"--stub-flap=150ms", "genrm_ocr", "", "exit status 9", false},
 		"it knows another model":       {"--stub-name=another", "genrm_ocr", "unable", "does not exist", true},
-		"it gives no probabilities":    {"--stub-no-logprobs", "vqascore", "unable", "the engine gives no log probabilities", true},
+		"it gives no probabilities":    {"--stub-no-logprobs", "vqascore", "unable", "the engine returned no log probabilities", true},
 		"it needs an hour to start":    {"--stub-start=1h", "genrm_ocr", "starting", "", false},
 		"its command is not installed": {"", "genrm_ocr", "", "", false},
 	} {

@@ -198,7 +198,7 @@ func TestEnginesRealOneIsStoppedBetweenStepsAndWhatItCannotDoIsNamedAtItsStart(t
 		require.Nil(t, r.RewardScore)
 		assert.Equal(t, rewards.BlameDependency, r.Errors[0].Blame)
 		assert.True(t, r.Errors[0].Permanent)
-		assert.Contains(t, r.Errors[0].Message, "the engine gives no log probabilities")
+		assert.Contains(t, r.Errors[0].Message, "the engine returned no log probabilities")
 	}
 	endsWithItsParent(t, p, startedServers(t, addr))
 }

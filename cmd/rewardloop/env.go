@@ -98,9 +98,9 @@ func envMakeCommand(e *env) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		switch {
 		case s.given() == (requirements != ""):
-			return errors.New("say what to make: -c cfg.yaml for the environments of a configuration, or -r requirements.txt for one")
+			return errors.New("name what to make: -c cfg.yaml for the environments of a configuration, or -r requirements.txt for one environment")
 		case requirements == "" && (spec != pyenv.Spec{} || c.options.Lock != ""):
-			return errors.New("--python, --system-site-packages and --lock go with -r; an entry says python and system_site_packages in its environment")
+			return errors.New("--python, --system-site-packages and --lock go with -r; for an entry write python and system_site_packages in its environment")
 		case c.options.Timeout <= 0:
 			return errors.New("--timeout must be above 0")
 		}
@@ -169,7 +169,7 @@ func (c *envMake) makeAll(ctx context.Context, wanted []wantedEnv) error {
 		shown.end()
 		switch {
 		case ctx.Err() != nil:
-			return failed(interrupted(ctx, err, "what has come is in the cache of pip or uv"))
+			return failed(interrupted(ctx, err, "downloaded packages are in the cache of pip or uv"))
 		case errors.Is(err, pyenv.ErrSpec):
 			faults = append(faults, wrong(err))
 			continue
@@ -262,7 +262,7 @@ func (e *env) printPackages(p pyenv.Plan, of string) {
 // confirm asks; the error says why the answer is no.
 func (e *env) confirm(ctx context.Context, question string) error {
 	if !e.canAsk() {
-		return errors.New("there is no terminal to ask on: run the command again with --yes to agree")
+		return errors.New("the command needs a terminal to ask for agreement: run it again with --yes to agree")
 	}
 	fmt.Fprint(e.stderr, question+" [y/N] ")
 	answer := make(chan string, 1)

@@ -137,7 +137,7 @@ server: {listen: "127.0.0.1:0"}
 	}
 	got := c.do(t, "env", "make", "-c", "cfg.yaml")
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "run the command again with --yes to agree")
+	require.Contains(t, got.stderr, "run it again with --yes to agree")
 	require.Contains(t, got.stderr, "Apache-2.0", "what would be downloaded is said all the same")
 
 	got = c.do(t, "env", "make", "-c", "cfg.yaml", "--yes")
@@ -166,7 +166,7 @@ server: {listen: "127.0.0.1:0"}
 		name := filepath.Base(filepath.Dir(filepath.Dir(path)))
 		got = c.do(t, "env", "remove", name)
 		require.Equal(t, exitFailure, got.code, got.stderr)
-		require.Contains(t, got.stderr, "end it first")
+		require.Contains(t, got.stderr, "end that process first")
 	}
 	require.NoError(t, server.Process.Signal(syscall.SIGTERM))
 	server.code(t)
@@ -304,13 +304,13 @@ server: {listen: "127.0.0.1:0"}
 func TestEnvSaysWhatIsAskedWrongly(t *testing.T) {
 	t.Parallel()
 	for text, args := range map[string][]string{
-		"say what to make":                            {"make"},
+		"name what to make":                           {"make"},
 		"-r requirements.txt for one":                 {"make", "-r", "x", "-c", "testdata/cfg.yaml"},
 		"go with -r":                                  {"make", "-c", "testdata/cfg.yaml", "--python", "3.11"},
 		"--timeout must be above 0":                   {"make", "-r", "x", "--timeout", "0s"},
 		"the requirements ":                           {"make", "-r", "none.txt"},
 		"--unused and -c go together":                 {"remove", "--unused"},
-		"say which: names":                            {"remove"},
+		"name the environments":                       {"remove"},
 		"say make, list or remove":                    {},
 		"no entry of this configuration has an envir": {"make", "-c", "testdata/cfg.yaml"},
 	} {

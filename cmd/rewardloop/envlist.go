@@ -99,9 +99,9 @@ func (e *env) listEnvs(all []listedEnv, entries bool) {
 		case l.Unfinished:
 			row = []string{l.Name, "", "", "", "unfinished"}
 		case l.Gone:
-			row[1] += ", which is gone"
+			row[1] += ", which no longer exists"
 		case l.SystemSitePackages:
-			row[2] += " beside its Python's"
+			row[2] += " in addition to the packages of its Python"
 		}
 		if entries {
 			row = append(row, cmp.Or(strings.Join(l.Entries, ", "), "no entry"))
@@ -130,7 +130,7 @@ func envRemoveCommand(e *env) *cobra.Command {
 		case *unused != s.given():
 			return errors.New("--unused and -c go together: what the configuration does not use is deleted")
 		case *unused == (len(names) > 0):
-			return errors.New("say which: names, as `rewardloop env list` has them, or --unused -c cfg.yaml")
+			return errors.New("name the environments, as `rewardloop env list` shows them, or use --unused -c cfg.yaml")
 		}
 		store, err := e.environments()
 		if err != nil {

@@ -77,7 +77,7 @@ func exportCommand(e *env) *cobra.Command {
 		}
 		fmt.Fprintf(e.stderr, "%s of %s written to %s\n", rewards.Count(n, "result"), file, name)
 		if ctx.Err() != nil {
-			return failed(errors.New("interrupted; the file ends with a whole row"))
+			return failed(errors.New("interrupted; the file ends with a complete row"))
 		}
 		return nil
 	}

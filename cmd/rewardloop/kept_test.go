@@ -246,7 +246,7 @@ func TestExportAndReplaySayWhatIsWrongWithWhatTheyAreGiven(t *testing.T) {
 		{"export --store " + file + " --csv " + out + " --jsonl " + out, "csv jsonl"},
 		{"export --csv " + out + " --store " + filepath.Join(dir, "none.db"), "none.db"},
 		{"export --csv " + out + " --store " + garbage, "garbage.db"},
-		{"export --csv " + out + " --store " + empty, "it is no store of rewardloop"},
+		{"export --csv " + out + " --store " + empty, "the file is not a store of rewardloop"},
 		{"export --csv " + out + " --store " + dir, dir},
 		{"export --csv " + out + " --store " + file + " --steps 9-3", "--steps"},
 		{"export --csv " + out + " --store " + file + " --steps x", "--steps"},
@@ -456,7 +456,7 @@ func TestCtrlCEndsAReplayWithWhatWasCompared(t *testing.T) {
 	out.await(t, `"id":"1"`)
 	require.NoError(t, p.Process.Signal(os.Interrupt))
 	require.Equal(t, exitFailure, p.code(t), p.stderr.String())
-	assert.Contains(t, p.stderr.String(), "interrupted; what was compared until then")
+	assert.Contains(t, p.stderr.String(), "interrupted; the comparison so far")
 	again, _, _ := figures3(t, p.stderr.String())
 	assert.Positive(t, again)
 	assert.Less(t, again, 40_000)

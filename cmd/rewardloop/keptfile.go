@@ -78,7 +78,7 @@ func (f *keptFlags) open() (*store.Reader, string, error) {
 func onlyStore() (string, error) {
 	folder, err := store.DefaultFolder()
 	if errors.Is(err, store.ErrOff) {
-		return "", errors.New("REWARDLOOP_STORE is off, so no server keeps results unless store.path says where: name the file with --store")
+		return "", errors.New("REWARDLOOP_STORE is off, so a server keeps results only with store.path: name that file with --store")
 	} else if err != nil {
 		return "", err
 	}

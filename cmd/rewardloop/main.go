@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string, e env) int {
 	case err == nil:
 		return exitOK
 	case !errors.As(err, &x):
-		x = &exit{exitUsage, fmt.Errorf("%w\n`%s --help` shows what it takes", err, cmd.CommandPath())}
+		x = &exit{exitUsage, fmt.Errorf("%w\n`%s --help` shows the arguments and flags", err, cmd.CommandPath())}
 	}
 	if x.err != nil {
 		fmt.Fprintf(e.stderr, "%s: %s\n", cmd.CommandPath(), e.secrets.Text(x.err.Error()))

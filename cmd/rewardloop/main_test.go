@@ -259,14 +259,14 @@ func TestNoCommandAndAWrongOneExitWith2(t *testing.T) {
 		"-config":                   {[]string{"serve", "-config", "cfg.yaml"}, exitUsage, "write --config with two dashes"},
 		"a flag without its value":  {[]string{"serve", "--listen"}, exitUsage, "--listen needs a value"},
 		"a flag's value":            {[]string{"demo", "--samples", "few"}, exitUsage, `--samples "few": must be a whole number`},
-		"no such shell":             {[]string{"completion", "tcsh"}, exitUsage, `"tcsh" is no shell with completion: say bash, zsh or fish`},
+		"no such shell":             {[]string{"completion", "tcsh"}, exitUsage, `no completion for the shell "tcsh"`},
 		"score, no files":           {[]string{"score", "-c", "testdata/cfg.yaml"}, exitUsage, "-i samples.jsonl"},
 		"score, no config":          {[]string{"score", "-i", "-", "-o", "-"}, exitUsage, "no reward is named"},
 		"score, no input":           {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "nowhere.jsonl", "-o", "-"}, exitUsage, "nowhere.jsonl"},
 		"score, no pictures":        {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "testdata", "-o", "-"}, exitUsage, "no pictures"},
 		"score, parquet in":         {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "x.parquet", "-o", "-"}, exitUsage, "x.parquet: no such file"},
-		"score, unknown input":      {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "x.feather", "-o", "-"}, exitUsage, "no .feather files are read; known are .jsonl"},
-		"score, unknown output":     {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "x.xlsx"}, exitUsage, "no .xlsx files are written; known are .jsonl .ndjson .csv .parquet .html"},
+		"score, unknown input":      {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "x.feather", "-o", "-"}, exitUsage, "cannot read .feather files; want .jsonl"},
+		"score, unknown output":     {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "x.xlsx"}, exitUsage, "cannot write .xlsx files; want .jsonl .ndjson .csv .parquet .html"},
 		"score, no root":            {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "-", "--media-root", "nowhere"}, exitUsage, "--media-root"},
 		"score, no output":          {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "nowhere/x"}, exitUsage, "-o"},
 		"config, no verb":           {[]string{"config"}, exitUsage, "say check, print or schema"},
@@ -332,7 +332,7 @@ func TestScorersAreALineEachAndOneOfThemIsWhole(t *testing.T) {
 	require.NotContains(t, some.stdout, "builtin://ocr\n")
 	none := call(t, "", "scorers", "gsm9k")
 	require.Equal(t, exitUsage, none.code)
-	require.Contains(t, none.stderr, `no reward is named "gsm9k"; did you mean gsm8k?`)
+	require.Contains(t, none.stderr, `no reward named "gsm9k"; did you mean gsm8k?`)
 }
 
 func TestConfigCheckNamesFiveFaultsOnFiveLines(t *testing.T) {

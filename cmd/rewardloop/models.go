@@ -84,7 +84,7 @@ func (c *modelsCall) do(ctx context.Context, names []string, run func(context.Co
 	case errors.Is(err, models.ErrUnknown) || errors.Is(err, models.ErrSource) || errors.Is(err, models.ErrName):
 		return wrong(err)
 	}
-	return failed(interrupted(ctx, err, "what has come is kept"))
+	return failed(interrupted(ctx, err, "downloads are kept"))
 }
 
 func modelsVerifyCommand(e *env) *cobra.Command {

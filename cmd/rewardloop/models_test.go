@@ -199,7 +199,7 @@ func TestModelsPullEndsWhenInterrupted(t *testing.T) {
 	t.Cleanup(srv.Close)
 	got := modelsIn(ctx, map[string]string{"HF_ENDPOINT": srv.URL}, "pull", "--dir", t.TempDir(), "hf://a/b/c.onnx@d")
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "interrupted; what has come is kept")
+	require.Contains(t, got.stderr, "interrupted; downloads are kept")
 }
 
 func TestADamagedManifestIsNamedByEveryModelsCommand(t *testing.T) {
@@ -228,8 +228,8 @@ func TestModelsRefusesWhatItWouldNotRead(t *testing.T) {
 		"--timeout must be above 0":  {"pull", "--timeout", "0s", "ppocr-v4-mobile"},
 		"unknown model \"ppocr-v5\"": {"pull", "ppocr-v5"},
 		"unknown model \"ppocr-v4-mobil\"; did you mean ppocr-v4-mobile?": {"verify", "ppocr-v4-mobil"},
-		"bad source":         {"pull", "ftp://host/model.onnx"},
-		"is no regular file": {"pull", "."},
+		"bad source":            {"pull", "ftp://host/model.onnx"},
+		"is not a regular file": {"pull", "."},
 	} {
 		got := modelsIn(t.Context(), nil, append(args, "--dir", dir)...)
 		require.Equal(t, exitUsage, got.code, "%v: %s", args, got.stderr)

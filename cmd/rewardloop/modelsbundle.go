@@ -142,9 +142,9 @@ func modelsBundleCommand(e *env) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		switch {
 		case !s.given() && len(names) == 0:
-			return errors.New("bundle what? say -c cfg.yaml for what a configuration needs, or names of models; `rewardloop models list` has those")
+			return errors.New("nothing named to bundle: give -c cfg.yaml for what a configuration needs, or names of models (`rewardloop models list`)")
 		case c.out == "":
-			return errors.New("--out says which folder the bundle becomes, such as --out bundle")
+			return errors.New("--out is missing: name the folder for the bundle, such as --out bundle")
 		case *timeout <= 0:
 			return errors.New("--timeout must be above 0")
 		}
@@ -152,7 +152,7 @@ func modelsBundleCommand(e *env) *cobra.Command {
 			return fmt.Errorf("--part-size %q: want 1MiB to %s", *size, keys.FormatSize(bundle.MaxPart))
 		}
 		return c.do(cmd.Context(), names, func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); what has been downloaded is kept", *timeout))
+			ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); downloads are kept", *timeout))
 			defer cancel()
 			return c.bundle(ctx)
 		})
@@ -254,7 +254,7 @@ func (c *bundleCall) configured() ([]string, error) {
 		c.without("pool.models_dir is %s: models unbundle --dir %s puts the models there", dir, dir)
 	}
 	if c.library != "" {
-		c.without("pool.onnx.library is %s: serve looks for ONNX Runtime there and nowhere else", c.library)
+		c.without("pool.onnx.library is %s: serve looks for ONNX Runtime only there", c.library)
 	}
 	return needs.Models, nil
 }
@@ -297,9 +297,9 @@ func (c *bundleCall) model(ctx context.Context, name string, asked bool) error {
 	case relErr == nil && filepath.IsLocal(inStore):
 		return c.exported(ctx, filepath.ToSlash(inStore))
 	case statErr == nil && info.IsDir():
-		c.without("the model %s is a folder of your own: copy it to the same place, %s", name, dir)
+		c.without("the bundle has no copy of the folder of model %s: copy it to the same path, %s", name, dir)
 	default:
-		c.without("the model %s is in Hugging Face's cache: bring that with it (HF_HUB_CACHE, HF_HOME)", name)
+		c.without("the model %s is in Hugging Face's cache: copy that cache too (HF_HUB_CACHE, HF_HOME)", name)
 	}
 	return nil
 }
@@ -383,7 +383,7 @@ func (c *bundleCall) runtime() error {
 	}
 	library, err := ort.Find(c.library)
 	if err != nil {
-		c.without("ONNX Runtime is not found here, and models need it there: %v", err)
+		c.without("ONNX Runtime is not installed on this machine, so the bundle has no copy for the models: %v", err)
 		return nil
 	}
 	c.contents.Library = &bundledLibrary{Version: library.Version}
@@ -393,7 +393,7 @@ func (c *bundleCall) runtime() error {
 		c.file(inLibrary(name), at)
 	}
 	if library.CUDA {
-		c.without("the CUDA provider of ONNX Runtime is in the bundle; CUDA's own libraries that machine has to have")
+		c.without("the CUDA provider of ONNX Runtime is in the bundle; CUDA's own libraries must be installed on the target machine")
 	}
 	return nil
 }
@@ -590,5 +590,5 @@ func unreachable(err error) error {
 	if err == nil || !models.Unreachable(err) && !errors.Is(err, pyenv.ErrNetwork) {
 		return err
 	}
-	return fmt.Errorf("%w\nfor a machine without a network: `rewardloop models bundle` on another packs what it needs", err)
+	return fmt.Errorf("%w\nfor a machine without a network: `rewardloop models bundle` on a machine with a network packs the files", err)
 }

@@ -101,7 +101,7 @@ func TestUnbundleNamesPartsThatAreDamagedOrMissingAndChangesNothing(t *testing.T
 	require.NoError(t, os.Remove(filepath.Join(folder, "models.002")))
 	got := modelsIn(t.Context(), vars, "unbundle", folder)
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "damaged: part models.001 of 1048576 bytes is not the one")
+	require.Contains(t, got.stderr, "damaged: part models.001 has 1048576 bytes, but")
 	require.Contains(t, got.stderr, "a part is missing: models.002")
 	require.Contains(t, got.stderr, "nothing was changed")
 	empty(t, dir)
@@ -220,9 +220,9 @@ func TestABundleOfAnotherPlatformGivesItsModelsAndRefusesTheRestByName(t *testin
 	dir, vars := elsewhere(t)
 	got := modelsIn(t.Context(), vars, "unbundle", folder)
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "reward.mine: environment py3.11-0123456789abcdef: its wheels are for Python 3.1 on cpython-plan9-mips")
+	require.Contains(t, got.stderr, "reward.mine: environment py3.11-0123456789abcdef: the wheels are for Python 3.1 on cpython-plan9-mips")
 	if _, err := ort.Find(""); err != nil {
-		require.Contains(t, got.stderr, "ONNX Runtime 1.29.0 is for plan9/mips, and this machine is ")
+		require.Contains(t, got.stderr, "ONNX Runtime 1.29.0 is for plan9/mips, but this machine is ")
 	}
 	require.Contains(t, got.stdout, "1 model file put into "+dir)
 	require.NoDirExists(t, filepath.Join(filepath.Dir(dir), "onnxruntime"))
@@ -245,15 +245,15 @@ func TestABundleThatSaysOtherThingsThanItHoldsIsRefused(t *testing.T) {
 		}, "the catalogue's is " + known.Files[0].SHA256},
 		"a library outside of the folder": {func(c *bundleContents, files map[string]string) {
 			c.Library = &bundledLibrary{Version: "1", Files: []string{"../../libonnxruntime.so"}}
-		}, `"../../libonnxruntime.so" is no file of ONNX Runtime`},
+		}, `"../../libonnxruntime.so" is not a file of ONNX Runtime`},
 		"an environment that is a path": {func(c *bundleContents, files map[string]string) {
 			c.Environments = []bundledEnv{{Packed: pyenv.Packed{Name: "../../x"}}}
 		}, "bad environment"},
-		"a file too many":   {func(_ *bundleContents, files map[string]string) { files["models/x"] = "x" }, "says nothing of the file models/x"},
-		"a file too few":    {func(_ *bundleContents, files map[string]string) { delete(files, "models/mine.onnx"); files["y"] = "y" }, "says nothing of the file y"},
-		"another sum":       {func(_ *bundleContents, files map[string]string) { files["models/mine.onnx"] = "another" }, "or names another sum"},
+		"a file too many":   {func(_ *bundleContents, files map[string]string) { files["models/x"] = "x" }, "does not list the file models/x"},
+		"a file too few":    {func(_ *bundleContents, files map[string]string) { delete(files, "models/mine.onnx"); files["y"] = "y" }, "does not list the file y"},
+		"another sum":       {func(_ *bundleContents, files map[string]string) { files["models/mine.onnx"] = "another" }, "or lists another checksum"},
 		"a later version":   {func(c *bundleContents, _ map[string]string) { c.Version = 2 }, "version 2, this program reads 1"},
-		"a licence to read": {func(c *bundleContents, _ map[string]string) { c.Models[0].Licence.NonCommercial = true }, "say --accept-licence if you agree"},
+		"a licence to read": {func(c *bundleContents, _ map[string]string) { c.Models[0].Licence.NonCommercial = true }, "add --accept-licence if you agree"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -282,7 +282,7 @@ func TestABundleOfSomethingElseIsRefused(t *testing.T) {
 	_, vars := elsewhere(t)
 	got := modelsIn(t.Context(), vars, "unbundle", folder)
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "begins with bin/x, not with contents.json: it is no bundle of models")
+	require.Contains(t, got.stderr, "is not a bundle of models: the file begins with bin/x, want contents.json")
 }
 
 func TestAnotherModelUnderTheSameNameIsNotReplaced(t *testing.T) {
@@ -318,7 +318,7 @@ reward:
 	require.Contains(t, got.stdout, "model ppocr-v4-mobile: 16.2 MB, to be downloaded first\n  licence Apache-2.0")
 	require.Contains(t, got.stdout, "environment for reward.reward_functions.made: its requirements are not resolved yet")
 	require.Contains(t, got.stdout, "not in it: reward.reward_functions.mine has no environment: it runs in the Python of the machine")
-	require.Contains(t, got.stdout, "not in it: the model "+filepath.Join(dir, "own")+" is a folder of your own")
+	require.Contains(t, got.stdout, "not in it: the model "+filepath.Join(dir, "own")+": copy it to the same path")
 	require.Contains(t, got.stdout, "would be packed into "+out+": more than ")
 	require.NoDirExists(t, out)
 	require.NoDirExists(t, filepath.Join(dir, "models"))
@@ -329,8 +329,8 @@ func TestBundleSaysWhatIsAskedWrongly(t *testing.T) {
 	full := t.TempDir()
 	put(t, full, "x", []byte("x"))
 	for text, args := range map[string][]string{
-		"bundle what? say -c cfg.yaml":              {"bundle"},
-		"--out says which folder":                   {"bundle", "ppocr-v4-mobile"},
+		"nothing named to bundle: give -c cfg.yaml": {"bundle"},
+		"--out is missing":                          {"bundle", "ppocr-v4-mobile"},
 		"--part-size \"1\": want 1MiB to 64GiB":     {"bundle", "ppocr-v4-mobile", "--out", "x", "--part-size", "1"},
 		"is not empty: name another folder":         {"bundle", "ppocr-v4-mobile", "--out", full},
 		"unknown model \"ppocr-v5\"":                {"bundle", "ppocr-v5", "--out", "none"},
@@ -349,7 +349,7 @@ func TestAPullWithoutANetworkLeadsToTheBundle(t *testing.T) {
 	vars := map[string]string{"REWARDLOOP_MODELS": t.TempDir(), "HF_HUB_OFFLINE": "1", "HF_HOME": t.TempDir()}
 	got := modelsIn(t.Context(), vars, "pull", "hf://owner/repository/model.onnx@main")
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "for a machine without a network: `rewardloop models bundle` on another packs what it needs")
+	require.Contains(t, got.stderr, "for a machine without a network: `rewardloop models bundle` on a machine with a network packs the files")
 	vars = map[string]string{"REWARDLOOP_MODELS": t.TempDir()}
 	got = modelsIn(t.Context(), vars, "pull", "ppocr-v4-mobile", "--python", noPython(t))
 	require.NotContains(t, got.stderr, "models bundle", "it lacks pip, not a network")

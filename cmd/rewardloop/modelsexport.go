@@ -110,15 +110,15 @@ func (c *modelsExport) choose(names []string) error {
 	case c.options.Timeout <= 0:
 		return errors.New("--timeout must be above 0")
 	case c.exporter.Interpreter != "" && c.exporter.Python != "":
-		return errors.New("--interpreter and --python exclude each other: one is used as it is, of the other an environment is made")
+		return errors.New("--interpreter and --python exclude each other: --interpreter is used as it is, --python is the base of a new environment")
 	case own && len(names) > 0:
 		return fmt.Errorf("%s and --family exclude each other: a checkpoint of your own gets its name by --name", names[0])
 	case own && c.name == "":
-		return errors.New("--family wants --name, what the model is to be called")
+		return errors.New("--family needs --name, the name of the new model")
 	case own:
 		return nil
 	case len(names) != 1:
-		return errors.New("export what? name one model that is to be exported (`rewardloop models list`), or --family, --model and --name of a checkpoint of your own")
+		return errors.New("nothing named to export: name one model of the catalogue (`rewardloop models list`), or give --family, --model and --name of a checkpoint of your own")
 	case c.name+c.recipe.Model+c.recipe.Revision+c.recipe.Processor+c.recipe.Licence != "":
 		return fmt.Errorf("--model, --name, --revision, --processor and --licence go with --family; %s has them in the catalogue", names[0])
 	}

@@ -58,7 +58,7 @@ func TestModelsExportMakesAModelOnceAndTheOthersKnowIt(t *testing.T) {
 	got := modelsIn(t.Context(), vars, args...)
 	require.Equal(t, exitFailure, got.code)
 	require.Regexp(t, `yuvalkirstain/PickScore_v1 +12345 bytes +apache-2.0`, got.stderr, "what would come is said all the same")
-	require.Contains(t, got.stderr, "run the command again with --yes to agree")
+	require.Contains(t, got.stderr, "run it again with --yes to agree")
 	require.NoDirExists(t, filepath.Join(dir, "pickscore-v1"))
 
 	got = modelsIn(t.Context(), vars, append(args, "--yes")...)
@@ -83,7 +83,7 @@ func TestModelsExportMakesAModelOnceAndTheOthersKnowIt(t *testing.T) {
 	put(t, dir, "pickscore-v1/model.onnx", []byte("damaged"))
 	got = modelsIn(t.Context(), vars, "verify")
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "`rewardloop models export` with --again makes it anew")
+	require.Contains(t, got.stderr, "`rewardloop models export` with --again exports it again")
 	require.Equal(t, exitOK, modelsIn(t.Context(), vars, append(args, "--yes", "--again")...).code)
 	require.Equal(t, exitOK, modelsIn(t.Context(), vars, "verify").code)
 }
@@ -115,7 +115,7 @@ func TestModelsExportSaysWhatIsAskedWrongly(t *testing.T) {
 		"offered in ONNX":                    {"smolvlm-256m"},
 		"unknown model \"pickscore\"":        {"pickscore"},
 		"exclude each other: a checkpoint":   {"pickscore-v1", "--family", "clip"},
-		"wants --name":                       {"--family", "clip", "--model", "owner/name"},
+		"needs --name":                       {"--family", "clip", "--model", "owner/name"},
 		"go with --family":                   {"pickscore-v1", "--model", "owner/name"},
 		"--interpreter and --python exclude": {"pickscore-v1", "--interpreter", "a", "--python", "3.11"},
 		"--timeout must be above 0":          {"pickscore-v1", "--timeout", "0s"},

@@ -174,7 +174,7 @@ func TestModelsPullTakesWhatHuggingFacesCacheHas(t *testing.T) {
 	const source = "hf://owner/name/model.onnx@main"
 	got := modelsIn(t.Context(), vars, "pull", source)
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "HF_HUB_OFFLINE=1 forbids to ask the hub")
+	require.Contains(t, got.stderr, "HF_HUB_OFFLINE=1 forbids access to the hub")
 	require.Contains(t, got.stderr, filepath.Join(home, "hub"))
 
 	cachedRepository(t, home, "the bytes")

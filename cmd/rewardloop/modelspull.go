@@ -53,7 +53,7 @@ func modelsPullCommand(e *env) *cobra.Command {
 			if *python != "" {
 				c.store.Pythons = []string{*python}
 			}
-			ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); what has come is kept", *timeout))
+			ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); downloads are kept", *timeout))
 			defer cancel()
 			return c.pull(ctx)
 		})
@@ -77,10 +77,10 @@ func (c *modelsCall) find(ctx context.Context, name string) (models.Model, error
 			return models.FromRepository(r)
 		}
 		if err != nil {
-			return m, fmt.Errorf("%w; nor is it a file here, owner/name of a repository, hf://owner/repository/file@commit or pip://package==version/member", unknown)
+			return m, fmt.Errorf("%w; the name is not a file, owner/name of a repository, hf://owner/repository/file@commit or pip://package==version/member either", unknown)
 		}
 		if !info.Mode().IsRegular() {
-			return m, fmt.Errorf("%w: %s is no regular file; name the files one by one", models.ErrSource, name)
+			return m, fmt.Errorf("%w: %s is not a regular file; name the files one by one", models.ErrSource, name)
 		}
 	}
 	return models.FromSource(name)

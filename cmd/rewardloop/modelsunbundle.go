@@ -73,7 +73,7 @@ func modelsUnbundleCommand(e *env) *cobra.Command {
 		}
 		c.folder = args[0]
 		return c.do(cmd.Context(), nil, func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); what is in its place stays there", *timeout))
+			ctx, cancel := context.WithTimeoutCause(ctx, *timeout, fmt.Errorf("not done after %v (--timeout); the files that are in place are kept", *timeout))
 			defer cancel()
 			return c.unbundle(ctx)
 		})
@@ -153,7 +153,7 @@ var errStop = errors.New("enough was read")
 func (c *unbundleCall) readContents(ctx context.Context) error {
 	err := c.manifest.Each(ctx, c.folder, func(e bundle.Entry, content io.Reader) error {
 		if e.Name != contentsName || e.Size > maxContents {
-			return fmt.Errorf("%w: %s begins with %s, not with %s: it is no bundle of models", bundle.ErrManifest, c.folder, e.Name, contentsName)
+			return fmt.Errorf("%w: %s is not a bundle of models: the file begins with %s, want %s", bundle.ErrManifest, c.folder, e.Name, contentsName)
 		}
 		text, err := io.ReadAll(content)
 		if err != nil {
@@ -194,7 +194,7 @@ func (c *unbundleCall) hold() error {
 	if l := c.contents.Library; l != nil {
 		for _, name := range l.Files {
 			if !libraryForm.MatchString(name) {
-				return fmt.Errorf("%w: %q is no file of ONNX Runtime", bundle.ErrPath, name)
+				return fmt.Errorf("%w: %q is not a file of ONNX Runtime", bundle.ErrPath, name)
 			}
 			said[inLibrary(name)] = ""
 		}
@@ -210,7 +210,7 @@ func (c *unbundleCall) hold() error {
 	for _, f := range c.manifest.Files[1:] {
 		sum, known := said[f.Name]
 		if !known || sum != "" && sum != f.SHA256 {
-			return fmt.Errorf("%w: %s says nothing of the file %s, or names another sum", bundle.ErrManifest, contentsName, f.Name)
+			return fmt.Errorf("%w: %s does not list the file %s, or lists another checksum for it", bundle.ErrManifest, contentsName, f.Name)
 		}
 		delete(said, f.Name)
 	}
@@ -243,7 +243,7 @@ func (c *unbundleCall) compare(ctx context.Context, in *models.Intake) error {
 		}
 		c.licences = append(c.licences, m)
 		if l := m.Licence; l.NonCommercial && !c.options.AcceptLicence {
-			faults = append(faults, fmt.Errorf("licence not accepted: model %s: %s (%s, %s) does not allow every use; read it, and say --accept-licence if you agree", m.Name, l.SPDX, l.Holder, l.URL))
+			faults = append(faults, fmt.Errorf("licence not accepted: model %s: %s (%s, %s) does not allow every use; read the licence, and add --accept-licence if you agree", m.Name, l.SPDX, l.Holder, l.URL))
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -263,7 +263,7 @@ func (c *unbundleCall) compareLibrary() {
 		return
 	}
 	if c.contents.System != system {
-		c.refused = append(c.refused, fmt.Errorf("ONNX Runtime %s is for %s, and this machine is %s: bring one for it, or make the bundle on a machine of this kind", l.Version, c.contents.System, system))
+		c.refused = append(c.refused, fmt.Errorf("ONNX Runtime %s is for %s, but this machine is %s: install ONNX Runtime for this machine, or make the bundle on a machine of this kind", l.Version, c.contents.System, system))
 		return
 	}
 	for _, name := range l.Files {
@@ -305,7 +305,7 @@ func (c *unbundleCall) room(scratch string) error {
 	}
 	for dir, need := range map[string]int64{c.store.Dir: files, scratch: wheels} {
 		if free, err := models.FreeSpace(dir); err == nil && free < need {
-			return fmt.Errorf("not enough room on the disk: %s are to come and %s has %s free: make room, or name other folders in REWARDLOOP_MODELS and REWARDLOOP_ENVS\nnothing was changed",
+			return fmt.Errorf("not enough disk space: the bundle needs %s and %s has %s free: free some, or name other folders in REWARDLOOP_MODELS and REWARDLOOP_ENVS\nnothing was changed",
 				megabytes(need), dir, cmp.Or(megabytes(free), "nothing"))
 		}
 	}
@@ -341,7 +341,7 @@ func (c *unbundleCall) take(ctx context.Context, in *models.Intake, scratch stri
 func (c *unbundleCall) putLibrary(name string, e bundle.Entry, content io.Reader) error {
 	dir := ort.Kept(c.getenv)
 	if dir == "" {
-		return errors.New("there is no folder for ONNX Runtime: set REWARDLOOP_MODELS")
+		return errors.New("no folder for ONNX Runtime: set REWARDLOOP_MODELS")
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a library is for everybody, as the umask would have it
 		return err

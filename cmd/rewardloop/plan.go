@@ -157,7 +157,7 @@ func planMedia(e *env, o planOptions, asJSON bool) error {
 		switch name {
 		case "media", "processes", "samples", "generation", "json":
 		default:
-			return wrong(fmt.Errorf("--%s has no effect beside --media, which simulates nothing", name))
+			return wrong(fmt.Errorf("--%s has no effect with --media, which runs no simulation", name))
 		}
 	}
 	p, err := newMediaPlan(o)

@@ -166,7 +166,7 @@ func TestALargePlanIsAnsweredInSeconds(t *testing.T) {
 func TestAPlanThatMakesNoSenseIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	for says, args := range map[string][]string{
-		"how long does a reward take":          {},
+		"the time of a reward is missing":      {},
 		`--reward "x"`:                         {"--reward", "x"},
 		`--reward "uniform:3s,1s": the second`: {"--reward", "uniform:3s,1s"},
 		`--reward "lognormal:1s,9": σ is 9`:    {"--reward", "lognormal:1s,9"},
@@ -266,7 +266,7 @@ func TestAPlanOfMediaSaysWhatTheyAskOfTheGateway(t *testing.T) {
 		assert.Equal(t, exitUsage, got.code, wrong)
 		assert.Contains(t, got.stderr, "such as 81x480x832", wrong)
 	}
-	assert.Contains(t, call(t, "", "plan", "--media", "25KiB", "--reward", "2s").stderr, "--reward has no effect beside --media")
+	assert.Contains(t, call(t, "", "plan", "--media", "25KiB", "--reward", "2s").stderr, "--reward has no effect with --media")
 	assert.Contains(t, call(t, "", "plan", "--processes", "4").stderr, "--processes is of --media")
 }
 

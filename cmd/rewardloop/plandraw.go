@@ -73,7 +73,7 @@ func seconds(text string) (float64, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q is no duration such as 40s", text)
+		return 0, fmt.Errorf("%q is not a duration such as 40s", text)
 	case d < 0:
 		return 0, fmt.Errorf("%q is negative", text)
 	}
@@ -111,7 +111,7 @@ func numbers(flag, text string, most int) ([]int, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		v, err := strconv.Atoi(strings.TrimSpace(part))
 		if err != nil || v < 1 || v > most {
-			return nil, fmt.Errorf("--%s %q: %q is no whole number of 1…%d", flag, text, part, most)
+			return nil, fmt.Errorf("--%s %q: %q is not a whole number from 1 to %d", flag, text, part, most)
 		}
 		all = append(all, v)
 	}

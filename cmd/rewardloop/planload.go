@@ -66,7 +66,7 @@ func (p *planner) load() (rec *recorded, err error) {
 	if o.trace != "" {
 		for _, name := range []string{"samples", "generation", "arrivals"} {
 			if o.set[name] {
-				return nil, fmt.Errorf("--%s and --trace: the trace says it", name)
+				return nil, fmt.Errorf("--%s and --trace exclude each other: the trace has this value", name)
 			}
 		}
 		if rec, p.unscored, err = readRecorded(o.trace, o.stdin); err != nil {
@@ -152,7 +152,7 @@ func (p *planner) batch() error {
 		return err
 	}
 	if a+c <= 0 {
-		return fmt.Errorf("--batch-cost %q: a batch takes no time at all", p.o.batchCost)
+		return fmt.Errorf("--batch-cost %q: a batch must take more than 0 s", p.o.batchCost)
 	}
 	if p.o.maxBatch < 1 || p.o.maxBatch > 1<<16 {
 		return fmt.Errorf("--max-batch is %d, must be 1…%d", p.o.maxBatch, 1<<16)
@@ -175,7 +175,7 @@ func (p *planner) drawAll(rec *recorded) error {
 		p.reward = "a reward takes " + dist.name
 	case p.reward != "": // by devices
 	case rec == nil:
-		return errors.New("how long does a reward take? Give --reward, --batch-cost or --trace; see --help")
+		return errors.New("the time of a reward is missing: give --reward, --batch-cost or --trace; see --help")
 	default:
 		p.reward = "rewards take what was recorded"
 	}

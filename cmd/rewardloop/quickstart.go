@@ -125,7 +125,7 @@ func quickstart(e *env, s starter, path string, force bool) error {
 	}
 	f, err := os.OpenFile(path, mode, 0o644) //nolint:gosec // it has no secret, and others may read it
 	if errors.Is(err, fs.ErrExist) {
-		return failed(fmt.Errorf("%s is there already: name another file with -o, or write over it with --force", path))
+		return failed(fmt.Errorf("%s exists already: name another file with -o, or overwrite it with --force", path))
 	} else if err != nil {
 		return failed(err)
 	}

@@ -46,7 +46,7 @@ func TestAQuickstartLeavesAFileThatIsThere(t *testing.T) {
 	path := put(t, t.TempDir(), "mine.yaml", []byte("mine"))
 	got := call(t, "", "quickstart", "--for", "trl", "-o", path)
 	assert.Equal(t, exitFailure, got.code)
-	assert.Contains(t, got.stderr, "is there already: name another file with -o, or write over it with --force")
+	assert.Contains(t, got.stderr, "exists already: name another file with -o, or overwrite it with --force")
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, "mine", string(text))

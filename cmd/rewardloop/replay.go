@@ -185,7 +185,7 @@ func (x *replaying) run(ctx context.Context, set *settings) (err error) {
 	}
 	err = errors.Join(x.all(ctx, "ws://"+addr.String()), done())
 	if ctx.Err() != nil {
-		err = errors.New("interrupted; what was compared until then follows")
+		err = errors.New("interrupted; the comparison so far follows")
 	}
 	to := x.env.stdout
 	if x.output == "-" {

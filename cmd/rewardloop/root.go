@@ -131,7 +131,7 @@ func parent(cmd *cobra.Command, children ...*cobra.Command) *cobra.Command {
 			if last > 0 {
 				list = strings.Join(names[:last], ", ") + " or " + list
 			}
-			return wrong(fmt.Errorf("say %s, such as `%s %s`", list, cmd.CommandPath(), names[0]))
+			return wrong(fmt.Errorf("name %s, such as `%s %s`", list, cmd.CommandPath(), names[0]))
 		}
 		return unknownCommand(cmd, args[0])
 	}
@@ -257,9 +257,9 @@ func completionCommand(e *env) *cobra.Command {
 			case "fish":
 				err = cmd.Root().GenFishCompletion(e.stdout, true)
 			case "":
-				return errors.New("say which shell: bash, zsh or fish")
+				return errors.New("name a shell: bash, zsh or fish")
 			default:
-				return fmt.Errorf("%q is no shell with completion: say bash, zsh or fish", shell)
+				return fmt.Errorf("no completion for the shell %q: name bash, zsh or fish", shell)
 			}
 			if err != nil {
 				return failed(err)

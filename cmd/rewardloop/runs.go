@@ -84,13 +84,13 @@ func (f *serverFlags) run(ctx context.Context, name string) (loop.RunState, erro
 	}
 	switch {
 	case len(names) == 0:
-		return loop.RunState{}, fmt.Errorf("the server at %s knows no run: none has sent a sample yet", f.address)
+		return loop.RunState{}, fmt.Errorf("the server at %s has no run: no run has sent a sample yet", f.address)
 	case name == "" && len(names) == 1:
 		return list.Runs[0], nil
 	case name == "":
-		return loop.RunState{}, fmt.Errorf("which run? The server has %s", strings.Join(names, ", "))
+		return loop.RunState{}, fmt.Errorf("several runs: name one of %s", strings.Join(names, ", "))
 	}
-	return loop.RunState{}, fmt.Errorf("the server knows no run %q%s; it has %s", name, config.DidYouMean(name, names), strings.Join(names, ", "))
+	return loop.RunState{}, fmt.Errorf("the server has no run %q%s; it has %s", name, config.DidYouMean(name, names), strings.Join(names, ", "))
 }
 
 // latestOf is the newest step of a run all of whose samples are answered.
@@ -100,7 +100,7 @@ func latestOf(r loop.RunState, split string) (int64, error) {
 			return s.Step, nil
 		}
 	}
-	return 0, fmt.Errorf("run %q has no %s step all of whose samples are answered; `rewardloop steps` lists its steps", r.Run, split)
+	return 0, fmt.Errorf("run %q has no complete %s step; `rewardloop steps` lists the steps of the run", r.Run, split)
 }
 
 func stepsCommand(e *env) *cobra.Command {

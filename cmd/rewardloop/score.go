@@ -94,7 +94,7 @@ func scoreCommand(e *env) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case f.input == "" || f.output == "":
-			return errors.New("say where samples are and where scores go: -i samples.jsonl -o scores.jsonl")
+			return errors.New("name the file of samples and the file for scores: -i samples.jsonl -o scores.jsonl")
 		case f.input == "-" && s.file == "-":
 			return errors.New("-c - and -i - both read standard input: write one to a file")
 		}
@@ -285,7 +285,7 @@ func (f *scoreFiles) openInput(a *scoreFlags) (os.FileInfo, error) {
 	}
 	switch {
 	case info.IsDir() && f.root != nil:
-		return nil, fmt.Errorf("%s is a folder, whose pictures are the samples: leave out --media-root", a.input)
+		return nil, fmt.Errorf("%s is a folder, and its pictures are the samples: leave out --media-root", a.input)
 	case info.IsDir():
 		f.dir = a.input
 		f.in, err = newFolderLines(in)
@@ -294,7 +294,7 @@ func (f *scoreFiles) openInput(a *scoreFlags) (os.FileInfo, error) {
 	case form(a.input) == ".parquet" && info.Mode().IsRegular():
 		f.in, err = newParquetLines(in, info.Size())
 	case info.Mode().IsRegular() && isBinary(in):
-		err = errors.New("is no text: give JSON lines, a .csv or .parquet file or a folder of pictures")
+		err = errors.New("is not a text file: give JSON lines, a .csv or .parquet file or a folder of pictures")
 	case isCSV(a.input):
 		f.in, err = newCSVLines(in)
 	default:

@@ -121,7 +121,7 @@ func TestABadLineIsReportedWithItsNumberAndTheOthersAreScored(t *testing.T) {
 		{`{"id": "b", "group_size": 2.5}`, "group_size: want an integer", rewards.Malformed},
 		{`{"id": "b", "index": -1}`, "index: want an integer", rewards.Malformed},
 		{`{"id": "b", "split": "test"}`, "want train or val", rewards.Malformed},
-		{`{"id": "b", "extra_info": []}`, "extra_info: want an object", rewards.Malformed},
+		{`{"id": "b", "extra_info": []}`, "extra_info: want a JSON object", rewards.Malformed},
 		{`{"id": "b", "image": "a.png", "reward": "beauty"}`, `no reward named "beauty"`, rewards.UnknownReward},
 		{`{"id": "b", "image": "missing.png"}`, "no such file", rewards.BadInput},
 		{`{"id": "b", "image": ""}`, "an empty path", rewards.BadInput},
@@ -581,7 +581,7 @@ func TestACSVWithTheNamesOfTheFieldsIsScoredAndItsBadRowsAreNamed(t *testing.T) 
 	require.InDelta(t, 0, *lines[1].RewardScore, 0)
 	for says, text := range map[string]string{
 		`unknown key "respons"; did you mean response?`: "id,respons\na,b\n",
-		`column "id" is there twice`:                    "id,id\na,b\n",
+		`duplicate column "id"`:                         "id,id\na,b\n",
 		"is empty":                                      "",
 	} {
 		got := call(t, "", "score", "reward.custom_reward_function.path=builtin://gsm8k", "-i", put(t, dir, "x.csv", []byte(text)), "-o", "-")

@@ -106,7 +106,7 @@ func sampleKeys() []string {
 
 // unknownKey is a key that no sample has.
 func unknownKey(key string) error {
-	return fmt.Errorf("unknown key %q%s; known are %s", clip(key), config.DidYouMean(key, sampleKeys()), strings.Join(sampleKeys(), ", "))
+	return fmt.Errorf("unknown key %q%s; want one of %s", clip(key), config.DidYouMean(key, sampleKeys()), strings.Join(sampleKeys(), ", "))
 }
 
 // parseLine reads a line. On an error the id is set if it could be read. Strict,
@@ -122,7 +122,7 @@ func parseLine(line []byte) (*sampleLine, error) {
 		return l, refuse(rewards.Malformed, "this is not JSON: %w", err)
 	}
 	if line[0] == '[' {
-		return l, refuse(rewards.Malformed, "want a JSON object a line, found a list: jq -c '.[]' FILE writes its members so")
+		return l, refuse(rewards.Malformed, "want one JSON object on each line, found a list: convert the file with jq -c '.[]' FILE")
 	}
 	if line[0] != '{' {
 		return l, refuse(rewards.Malformed, "want a JSON object, found %s", shown(line))
@@ -143,7 +143,7 @@ func parseLine(line []byte) (*sampleLine, error) {
 		}
 		switch {
 		case seen[key]:
-			err = fmt.Errorf("key %q is there twice", clip(key))
+			err = fmt.Errorf("duplicate key %q", clip(key))
 		case string(v) != "null":
 			err = l.set(key, v)
 		}
@@ -161,7 +161,7 @@ func parseLine(line []byte) (*sampleLine, error) {
 // oneMedia refuses a line that has both pictures and a video.
 func (l *sampleLine) oneMedia() error {
 	if len(l.images) > 0 && len(l.video) > 0 {
-		return refuse(rewards.Malformed, "both pictures and a video: a sample has one of image, images and video")
+		return refuse(rewards.Malformed, "a sample has both pictures and a video: keep one of image, images and video")
 	}
 	return nil
 }

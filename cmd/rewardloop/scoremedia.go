@@ -117,7 +117,7 @@ func (m *mediaFiles) folder(path string) ([]pictureFile, error) {
 		head := make([]byte, 16)
 		n, _ := io.ReadFull(f, head) // what could be read tells enough
 		if kind := container(head[:n]); kind != "" {
-			return nil, refuse(rewards.BadInput, "%s is %s, which is not read: give a folder of its frames (ffmpeg -i %s frames/%%05d.png)",
+			return nil, refuse(rewards.BadInput, "%s is %s, which is not supported: give a folder of its frames (ffmpeg -i %s frames/%%05d.png)",
 				path, kind, filepath.Base(path))
 		}
 		return nil, refuse(rewards.BadInput, "%s is neither a folder nor a video: want a folder of frames, a list of pictures, or an MP4, WebM or GIF file", path)
@@ -205,7 +205,7 @@ func (m *mediaFiles) picture(file pictureFile, left *int64) ([]byte, rewards.Enc
 }
 
 func (m *mediaFiles) large(name string, bytes int64) error {
-	return refuse(rewards.TooLarge, "%s has %d bytes; the pictures of a sample may have loop.message_bytes = %d together", name, bytes, m.maxBytes)
+	return refuse(rewards.TooLarge, "%s has %d bytes; all pictures of a sample may have at most loop.message_bytes = %d", name, bytes, m.maxBytes)
 }
 
 // file reads a file that is not larger than most.
@@ -220,7 +220,7 @@ func (m *mediaFiles) file(path string, most int64) ([]byte, error) {
 	case err != nil:
 		return nil, refuse(rewards.BadInput, "%w", err)
 	case info.IsDir():
-		return nil, refuse(rewards.BadInput, "%s is a folder; the frames of one are a video", path)
+		return nil, refuse(rewards.BadInput, "%s is a folder: give a folder of frames as video", path)
 	case !info.Mode().IsRegular():
 		return nil, refuse(rewards.BadInput, "%s is not a regular file but %s", path, info.Mode().Type())
 	case info.Size() > most:

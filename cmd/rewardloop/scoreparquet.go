@@ -27,7 +27,7 @@ func newParquetLines(in *os.File, size int64) (*parquetLines, error) {
 	}
 	for _, name := range rows.Columns() {
 		if !slices.Contains(sampleKeys(), name) {
-			return nil, fmt.Errorf("its columns are those of a sample: %w", unknownKey(name))
+			return nil, fmt.Errorf("want the columns of a sample: %w", unknownKey(name))
 		}
 	}
 	return &parquetLines{rows: rows, size: size}, nil

@@ -121,7 +121,7 @@ func scorerRows(names []string) ([]scorerRow, error) {
 		if len(found) == 0 {
 			known := append(s.Registry.Names(), scorers.Names()...)
 			bare := strings.TrimPrefix(strings.TrimPrefix(name, "builtin://"), scorers.Scheme)
-			return nil, wrong(fmt.Errorf("no reward is named %q%s\n`rewardloop scorers` lists the names", name, config.DidYouMean(bare, known)))
+			return nil, wrong(fmt.Errorf("no reward named %q%s\n`rewardloop scorers` lists the names", name, config.DidYouMean(bare, known)))
 		}
 		for _, path := range found {
 			wanted[path] = true

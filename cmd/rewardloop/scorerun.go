@@ -378,7 +378,7 @@ func (s *scoring) answer(it *item) *outputLine {
 		r.StepScores = res.StepScores
 		if s.cutOff(it, res) {
 			*r = outputLine{ID: it.id, Outcome: rewards.OutcomeCancelled, TimingMS: res.TimingMS, Errors: []rewards.ComponentError{{
-				Class: rewards.Cancelled, Message: "the run was told to end before this result was final",
+				Class: rewards.Cancelled, Message: "the run was stopped before this result was final",
 			}}}
 		}
 	}

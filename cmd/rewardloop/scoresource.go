@@ -46,11 +46,11 @@ func form(path string) string { return strings.ToLower(filepath.Ext(path)) }
 func checkForms(f *scoreFlags) error {
 	var errs []error
 	if ext := form(f.input); ext != "" && !slices.Contains(inputForms(), ext) && !isFolder(f.input) {
-		errs = append(errs, fmt.Errorf("-i %s: no %s files are read; known are %s, a folder of pictures, and names without an ending, which are JSON lines",
+		errs = append(errs, fmt.Errorf("-i %s: cannot read %s files; want %s, a folder of pictures, or a name without an extension for JSON lines",
 			f.input, ext, strings.Join(inputForms(), " ")))
 	}
 	if ext := form(f.output); ext != "" && !slices.Contains(outputForms(), ext) {
-		errs = append(errs, fmt.Errorf("-o %s: no %s files are written; known are %s, and names without an ending, which get JSON lines",
+		errs = append(errs, fmt.Errorf("-o %s: cannot write %s files; want %s, or a name without an extension for JSON lines",
 			f.output, ext, strings.Join(outputForms(), " ")))
 	}
 	return errors.Join(errs...)
@@ -85,7 +85,7 @@ func newFolderLines(folder *os.File) (*folderLines, error) {
 		}
 	}
 	if len(l.names) == 0 {
-		return nil, errors.New("no pictures or videos (.png, .jpg, .jpeg, .webp, .mp4, .webm, .gif) are in this folder: give one that has some, or a file with one sample a line")
+		return nil, errors.New("the folder has no pictures or videos (.png, .jpg, .jpeg, .webp, .mp4, .webm, .gif): give another folder, or a file with one sample on each line")
 	}
 	slices.SortFunc(l.names, natural)
 	return l, nil
@@ -130,7 +130,7 @@ func newCSVLines(in io.Reader) (*csvLines, error) {
 		case !slices.Contains(sampleKeys(), head[i]):
 			return nil, fmt.Errorf("the first row names the columns: %w", unknownKey(head[i]))
 		case slices.Contains(head[:i], head[i]):
-			return nil, fmt.Errorf("column %q is there twice", head[i])
+			return nil, fmt.Errorf("duplicate column %q", head[i])
 		}
 	}
 	l.head = head
@@ -141,7 +141,7 @@ func (l *csvLines) next() (inputLine, error) {
 	l.in.N = maxLine
 	cells, err := l.r.Read()
 	if l.in.N <= 0 {
-		return inputLine{}, fmt.Errorf("a row is longer than %d MiB: does a quote have no end?", maxLine>>20)
+		return inputLine{}, fmt.Errorf("a row is longer than %d MiB: check for a quote that is not closed", maxLine>>20)
 	}
 	if len(cells) == 0 {
 		return inputLine{}, err

@@ -170,7 +170,7 @@ func TestAParquetInputHasItsPicturesInItOrNamesTheirFiles(t *testing.T) {
 	require.Contains(t, got.stderr, `unknown key "respons"; did you mean response?`)
 	got = call(t, "", "score", "-c", "testdata/cfg.yaml", "-i", put(t, dir, "text.parquet", []byte("id\na\n")), "-o", "-")
 	require.Equal(t, exitUsage, got.code)
-	require.Contains(t, got.stderr, "no whole Parquet file")
+	require.Contains(t, got.stderr, "not a complete Parquet file")
 }
 
 // told runs score over standard input and tells it to end once four lines are taken, of which one

@@ -161,7 +161,7 @@ func serveNode(ctx context.Context, e *env, r serveRun) error {
 	addr, err := n.Listen(ctx)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("%w: if that is not a rewardloop that runs already, stop it, or name another address with server.listen or --listen", err)
+			err = fmt.Errorf("%w: stop the program that listens there, or name another address with server.listen or --listen", err)
 		}
 		return failed(err)
 	}

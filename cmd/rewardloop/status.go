@@ -109,7 +109,7 @@ func statusOf(ctx context.Context, server *serverFlags) (*serverStatus, error) {
 		}
 	}
 	if ready.Ready == nil {
-		return nil, fmt.Errorf("%s does not say whether it is ready: is it a rewardloop?", server.address)
+		return nil, fmt.Errorf("%s does not report whether it is ready: check that it is the address of a rewardloop server", server.address)
 	}
 	s.Store = seen.Store
 	s.Ready, s.Rewards = *ready.Ready, append([]loop.Progress{}, ready.Rewards...)

@@ -109,7 +109,7 @@ func TestAServerThatIsNotThereIsSaidInOneLine(t *testing.T) {
 	for _, command := range []string{"status", "runs", "steps", "trace", "failures", "reload"} {
 		got := call(t, "", command, "--server", gone.URL)
 		require.Equal(t, exitFailure, got.code)
-		require.Regexp(t, "^rewardloop "+command+": no server answers at "+gone.URL+` \(.*connection refused\): start one with `+"`rewardloop serve`, or name its address with --server\n$", got.stderr)
+		require.Regexp(t, "^rewardloop "+command+": no server answers at "+gone.URL+` \(.*connection refused\): start one with `+"`rewardloop serve`, or name the server's address with --server\n$", got.stderr)
 	}
 }
 

@@ -85,7 +85,7 @@ func traceCommand(e *env) *cobra.Command {
 		if o.in != "" {
 			for _, name := range []string{"server", "token-file", "run", "step", "split"} {
 				if cmd.Flags().Changed(name) {
-					return fmt.Errorf("-i does not go with --%s: the file says it", name)
+					return fmt.Errorf("-i and --%s exclude each other: the file has this value", name)
 				}
 			}
 		}

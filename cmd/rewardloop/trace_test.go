@@ -103,14 +103,14 @@ func TestATraceThatCannotBeHadSaysWhy(t *testing.T) {
 	empty := put(t, dir, "empty", []byte("\n"))
 	for says, args := range map[string][]string{
 		`404 Not Found: {"code":"malformed","message":"no step 99"}`: {"--server", url, "--run", "r", "--step", "99"},
-		"302 Found":           {"--server", url, "--run", "r", "--step", "98"},
-		"unknown field":       {"--server", url, "--run", "r", "--step", "97"},
-		"refused":             {"--server", gone.URL, "--run", "r", "--step", "1"},
-		"half.json":           {"-i", file},
-		"missing.json":        {"-i", filepath.Join(dir, "missing.json")},
-		"no token in one":     {"--server", url, "--run", "r", "--step", "1", "--token-file", empty},
-		"no such file":        {"--server", url, "--run", "r", "--step", "1", "--token-file", filepath.Join(dir, "none")},
-		"no such file or dir": {"--server", url, "--run", "r", "--step", "1", "-o", filepath.Join(dir, "no", "step.json")},
+		"302 Found":                  {"--server", url, "--run", "r", "--step", "98"},
+		"unknown field":              {"--server", url, "--run", "r", "--step", "97"},
+		"refused":                    {"--server", gone.URL, "--run", "r", "--step", "1"},
+		"half.json":                  {"-i", file},
+		"missing.json":               {"-i", filepath.Join(dir, "missing.json")},
+		"does not contain one token": {"--server", url, "--run", "r", "--step", "1", "--token-file", empty},
+		"no such file":               {"--server", url, "--run", "r", "--step", "1", "--token-file", filepath.Join(dir, "none")},
+		"no such file or dir":        {"--server", url, "--run", "r", "--step", "1", "-o", filepath.Join(dir, "no", "step.json")},
 	} {
 		got := call(t, "", append([]string{"trace"}, args...)...)
 		require.Equal(t, exitFailure, got.code, says)
@@ -121,7 +121,7 @@ func TestATraceThatCannotBeHadSaysWhy(t *testing.T) {
 	}
 	for says, args := range map[string][]string{
 		"go with --server":      {"-i", "a", "--server", url},
-		"-i does not go with":   {"-i", "a", "--run", "r"},
+		"-i and --":             {"-i", "a", "--run", "r"},
 		`--server "ftp://a"`:    {"--server", "ftp://a", "--run", "r", "--step", "1"},
 		`--step "x"`:            {"--server", url, "--run", "r", "--step", "x"},
 		`--step "5-3"`:          {"--server", url, "--run", "r", "--step", "5-3"},

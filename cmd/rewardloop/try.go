@@ -179,7 +179,7 @@ func runEntry(ctx context.Context, e *env, t *trialEntry, given []*sampleLine, t
 	out.Time.LoadMS = milliseconds(n.LoadTime())
 	if samples == nil {
 		if samples = n.KnownSamples(t.reward); len(samples) == 0 {
-			return nil, wrong(errors.New("the entry says probe: false, so that it gets no known sample: give one by --image, --prompt, --response or --sample"))
+			return nil, wrong(errors.New("the entry has probe: false, so try has no known sample: give one with --image, --prompt, --response or --sample"))
 		}
 		out.Known = true
 	}
@@ -201,7 +201,7 @@ func startWithin(ctx context.Context, n *node.Node, timeout time.Duration) error
 	defer cancel()
 	err := n.Start(limited)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		err = rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: it was not loaded within %v: %w", rewards.Timeout, timeout, err))
+		err = rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: the reward was not loaded within %v: %w", rewards.Timeout, timeout, err))
 	}
 	return err
 }

@@ -134,8 +134,8 @@ queue: {nats_listen: "127.0.0.1:0"}
 		"jpeg_incompresibility":      "builtin://jpeg_incompressibility",
 		"builtin://gsm8 ":            `unknown scorer "gsm8"`,
 		"math --timeout -1s":         "want more than 0",
-		"math --extra-info 3":        "extra_info: want an object",
-		"math --ground-truth {":      "begins as JSON and is none",
+		"math --extra-info 3":        "extra_info: want a JSON object",
+		"math --ground-truth {":      "begins like JSON but is not valid JSON",
 		"math --sample nowhere.json": "--sample: open nowhere.json",
 		"math --sample . --prompt a": "leave out",
 		"math --sample .":            "is a folder",
@@ -148,7 +148,7 @@ queue: {nats_listen: "127.0.0.1:0"}
 		require.Empty(t, got.stdout)
 	}
 	for args, says := range map[string]string{
-		"":     "say which entry",
+		"":     "name an entry",
 		"jpeg": "did you mean builtin://jpeg_compressibility or builtin://jpeg_incompressibility?; for the key of an entry name the configuration, -c cfg.yaml",
 		"ocr":  "did you mean builtin://ocr?",
 	} {
@@ -233,9 +233,9 @@ func TestTryRunsAFunctionInPython(t *testing.T) {
 	require.True(t, doc.Known)
 	require.InDelta(t, 1.0, *doc.Samples[0].Score, 0, "the response of the known text is its ground truth")
 	for args, says := range map[string]string{
-		"--set bonnus=1":    "--set bonnus=1: reward.reward_functions.mine.bonnus: is no parameter of compute_score",
+		"--set bonnus=1":    "--set bonnus=1: reward.reward_functions.mine.bonnus: is not a parameter of compute_score",
 		":compute_scor":     "has no 'compute_scor'; did you mean compute_score?",
-		"--set probe=false": "the entry says probe: false",
+		"--set probe=false": "the entry has probe: false",
 	} {
 		words := strings.Fields(args)
 		entry := file
@@ -261,8 +261,8 @@ func TestTrySaysWhoseFailureItIsAndWhatToDo(t *testing.T) {
 		class              rewards.Class
 		flags              []string
 	}{
-		{filepath.Join(dir, "broken.py") + ":M", "RuntimeError: no weights", "mend what the message names", rewards.Unavailable, nil},
-		{file + ":raises", "ValueError: nothing to see", "mend the function", rewards.Internal, nil},
+		{filepath.Join(dir, "broken.py") + ":M", "RuntimeError: no weights", "correct what the message names", rewards.Unavailable, nil},
+		{file + ":raises", "ValueError: nothing to see", "correct the function", rewards.Internal, nil},
 		{file + ":nan", "the score is nan", "a finite number", rewards.InvalidScore, nil},
 		{file + ":leaves", "exit status 3", "last words", rewards.Crashed, nil},
 		{file + ":hangs", "did not answer within 4s", "--timeout", rewards.Timeout, []string{"--timeout", "4s"}}, // its process starts within that on a busy machine

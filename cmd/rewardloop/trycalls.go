@@ -144,13 +144,13 @@ func tryAdvice(err rewards.ComponentError, t *trialEntry) string {
 	function := t.component.Function != ""
 	switch err.Class {
 	case rewards.Timeout:
-		return "give it more time with --timeout, or have the reward end sooner"
+		return "raise --timeout, or make the reward faster"
 	case rewards.Crashed:
-		return "its process ended: the message has its last words; memory: at the entry bounds what it may have"
+		return "the process ended: the message has its last output; memory: in the entry sets its memory limit"
 	case rewards.InvalidScore:
-		return "have the function return a finite number, or raise an exception where there is no score"
+		return "make the function return a finite number, or raise an exception where there is no score"
 	case rewards.NoScore:
-		return "have the function give a score, or raise an exception that says why there is none"
+		return "make the function return a score, or raise an exception with the reason"
 	case rewards.BadInput, rewards.Malformed, rewards.TooLarge:
 		return "give a sample that the reward can score, by --image, --prompt, --response, --ground-truth or --sample"
 	case rewards.Cancelled:
@@ -158,19 +158,19 @@ func tryAdvice(err rewards.ComponentError, t *trialEntry) string {
 	}
 	switch {
 	case err.Blame == rewards.BlameDependency:
-		return "start what it asks, or mend its address; `rewardloop doctor` looks whether it answers"
+		return "start the service that the reward calls, or correct its address; `rewardloop doctor` checks whether the service answers"
 	case strings.Contains(err.Message, "No module named") || strings.Contains(err.Message, "ModuleNotFoundError"):
 		return "install the module for the Python that runs the entry, or name another one with --set interpreter=PATH"
 	case strings.Contains(err.Message, "of memory, and the limit is"):
-		return "give it more with --set memory=2GiB"
+		return "raise the memory limit with --set memory=2GiB"
 	case err.Blame == rewards.BlameWorker && function:
-		return "mend what the message names, in the file or on this machine; `rewardloop doctor` says what the machine lacks"
+		return "correct what the message names, in the file or on this machine; `rewardloop doctor` reports what the machine lacks"
 	case err.Blame == rewards.BlameWorker:
-		return "`rewardloop doctor` says what this machine lacks"
+		return "`rewardloop doctor` reports what this machine lacks"
 	case function:
-		return "mend the function where the message says; `python -m rewardloop.check` calls it without a server"
+		return "correct the function where the message points; `python -m rewardloop.check` calls the function without a server"
 	}
-	return "the message says what the reward lacks; `rewardloop scorers " + t.component.Scorer + "` has its options"
+	return "the message names what the reward lacks; `rewardloop scorers " + t.component.Scorer + "` has its options"
 }
 
 // take makes the results those of the document.

@@ -41,7 +41,7 @@ func isEntryPath(entry string) bool {
 // findEntry reads the configuration that try was given, with ENTRY alone in it.
 func findEntry(set *settings, f *tryFlags) (*trialEntry, error) {
 	if f.entry == "" {
-		return nil, errors.New("say which entry: its key in a configuration, as in `rewardloop try ocr -c cfg.yaml`, or its path, as in `rewardloop try my_reward.py`")
+		return nil, errors.New("name an entry: by its key in a configuration, as in `rewardloop try ocr -c cfg.yaml`, or by its path, as in `rewardloop try my_reward.py`")
 	}
 	var t *trialEntry
 	var err error
@@ -86,7 +86,7 @@ func entryOfPath(set *settings, f *tryFlags) (*trialEntry, error) {
 // entryOfKey finds the entry of a configuration.
 func entryOfKey(set *settings, f *tryFlags) (*trialEntry, error) {
 	if !set.given() {
-		return nil, fmt.Errorf("%q is no path of an entry%s; for the key of an entry name the configuration, -c cfg.yaml", f.entry, builtInNamed(f.entry))
+		return nil, fmt.Errorf("%q is not the path of an entry%s; for the key of an entry name the configuration, -c cfg.yaml", f.entry, builtInNamed(f.entry))
 	}
 	cfg, err := set.read()
 	if err != nil {
@@ -114,7 +114,7 @@ func entryOfKey(set *settings, f *tryFlags) (*trialEntry, error) {
 		near := cmp.Or(config.DidYouMean(f.entry, all), builtInNamed(f.entry))
 		return nil, fmt.Errorf("the configuration has no entry %q%s; it has %s", f.entry, near, strings.Join(slices.Compact(keys), ", "))
 	case len(found) > 1:
-		return nil, fmt.Errorf("several rewards have an entry %q: say which, %s/%s", key, strings.Join(found, "/"+key+" or "), key)
+		return nil, fmt.Errorf("several rewards have an entry %q: name one, such as %s/%s", key, strings.Join(found, "/"+key+" or "), key)
 	}
 	if len(f.set) > 0 {
 		section := "reward"

@@ -34,7 +34,7 @@ func (i *tryInput) lines(e *env) ([]*sampleLine, error) {
 	}
 	switch {
 	case i.file != "" && n > 0:
-		return nil, errors.New("--sample has all of a sample: leave out the flags that make one, or leave out --sample")
+		return nil, errors.New("--sample excludes the flags that make a sample: leave out --sample, or the other flags")
 	case i.file != "":
 		return i.read(e)
 	case n > tryMost:
@@ -73,14 +73,14 @@ func (i *tryInput) addJSON(sample map[string]any) error {
 		sample["ground_truth"] = i.truth
 		if strings.ContainsRune(`{["`, rune(i.truth[0])) {
 			if !json.Valid([]byte(i.truth)) {
-				return fmt.Errorf("--ground-truth %s: this begins as JSON and is none; a text stands in quotes of JSON", clip(i.truth))
+				return fmt.Errorf("--ground-truth %s: the value begins like JSON but is not valid JSON; put a text in JSON quotes", clip(i.truth))
 			}
 			sample["ground_truth"] = json.RawMessage(i.truth)
 		}
 	}
 	if i.extra != "" {
 		if !json.Valid([]byte(i.extra)) {
-			return fmt.Errorf("--extra-info %s: this is not JSON; want an object such as '{\"difficulty\": 3}'", clip(i.extra))
+			return fmt.Errorf("--extra-info %s: not valid JSON; want an object such as '{\"difficulty\": 3}'", clip(i.extra))
 		}
 		sample["extra_info"] = json.RawMessage(i.extra)
 	}
@@ -88,7 +88,7 @@ func (i *tryInput) addJSON(sample map[string]any) error {
 }
 
 func tooMany(n int) error {
-	return fmt.Errorf("%d samples, try takes %d at most: `rewardloop score` scores a file of them", n, tryMost)
+	return fmt.Errorf("%d samples, want at most %d: `rewardloop score` scores a file of samples", n, tryMost)
 }
 
 // read reads the file of --sample: one object, however it is broken into lines, or one a line.
@@ -110,7 +110,7 @@ func (i *tryInput) read(e *env) ([]*sampleLine, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--sample: %w", err)
 	case len(text) > maxLine:
-		return nil, fmt.Errorf("--sample: it is longer than %d MiB", maxLine>>20)
+		return nil, fmt.Errorf("--sample: the file is longer than %d MiB", maxLine>>20)
 	}
 	var out []*sampleLine
 	lines := bytes.Split(text, []byte("\n"))

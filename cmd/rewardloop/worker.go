@@ -65,7 +65,7 @@ func workerCommand(e *env) *cobra.Command {
 			return wrong(err)
 		}
 		if len(cfg.Queue.URLs) == 0 {
-			return wrong(errors.New("where are the gateways? Write --join nats://host:4222, the --nats-listen of one of them or a nats-server"))
+			return wrong(errors.New("the address of the gateways is missing: write --join nats://host:4222, the --nats-listen of a gateway or the address of a nats-server"))
 		}
 		log, err := logs.logger(e)
 		if err != nil {

@@ -18,12 +18,12 @@ func TestAWorkerSaysWhatItLacks(t *testing.T) {
 	t.Parallel()
 	const reward = "reward.custom_reward_function.path=builtin://length"
 	for says, args := range map[string][]string{
-		"where are the gateways":             {reward},
-		"want addresses such as nats://":     {reward, "--join", "http://x"},
-		`there is no reward "b"`:             {reward, "--join", "nats://x:1", "--rewards", "b"},
-		"no reward is named":                 {"--join", "nats://x:1"},
-		"queue.nkey_file is there as well":   {reward, "--join", "nats://x:1", "++queue.nkey_file=a", "++queue.creds_file=b"},
-		"tls_cert and queue.tls_key go toge": {reward, "--join", "nats://x:1", "++queue.tls_cert=a"},
+		"the address of the gateways is missing": {reward},
+		"want addresses such as nats://":         {reward, "--join", "http://x"},
+		`there is no reward "b"`:                 {reward, "--join", "nats://x:1", "--rewards", "b"},
+		"no reward is named":                     {"--join", "nats://x:1"},
+		"queue.nkey_file is set too":             {reward, "--join", "nats://x:1", "++queue.nkey_file=a", "++queue.creds_file=b"},
+		"tls_cert and queue.tls_key go toge":     {reward, "--join", "nats://x:1", "++queue.tls_cert=a"},
 	} {
 		out := call(t, "", append([]string{"worker"}, args...)...)
 		assert.Equal(t, exitUsage, out.code, says)
@@ -63,7 +63,7 @@ func TestANATSOfTheLoopbackTakesTheUsersOwnWorkersAndThoseThatHaveItsKey(t *test
 	stranger := join(t.TempDir())
 	assert.Equal(t, exitFailure, stranger.code(t))
 	assert.Contains(t, stranger.stderr.String(), "name this role's key with queue.nkey_file")
-	assert.Contains(t, stranger.stderr.String(), "the log of a gateway that has made its own says where they are")
+	assert.Contains(t, stranger.stderr.String(), "a gateway that made its own keys logs where they are")
 	join(t.TempDir(), "++queue.nkey_file="+key).stderr.await(t, "taking samples")
 }
 

@@ -270,7 +270,7 @@ func TestAManifestThatIsNoneIsNamed(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, append(text, "{}"...), 0o600))
-	refused(t, folder, bundle.ErrManifest, "goes on")
+	refused(t, folder, bundle.ErrManifest, "has data after its end")
 	require.NoError(t, os.WriteFile(path, bytes.Replace(text, []byte("bin/program"), []byte("bin/another"), 1), 0o600))
 	refused(t, folder, bundle.ErrManifest, "id")
 	require.NoError(t, os.Remove(path))

@@ -42,7 +42,7 @@ func (m Manifest) CheckPart(ctx context.Context, folder string, i int) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: part %s is no regular file", ErrDamaged, name)
+		return fmt.Errorf("%w: part %s is not a regular file", ErrDamaged, name)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func (m Manifest) CheckPart(ctx context.Context, folder string, i int) error {
 	case short == headerSize && bytes.HasPrefix(head, []byte(magic)) && !bytes.Equal(head[:end], own[:end]):
 		return fmt.Errorf("%w: %s is of bundle %x, and this is %s", ErrForeign, name, head[len(magic):len(magic)+6], m.ID[:12])
 	case int64(short)+n != want.Size || hex.EncodeToString(sum.Sum(nil)) != want.SHA256:
-		return fmt.Errorf("%w: part %s of %d bytes is not the one of %d that was packed: copy it again", ErrDamaged, name, info.Size(), want.Size)
+		return fmt.Errorf("%w: part %s has %d bytes, but %d bytes were packed: copy the part again", ErrDamaged, name, info.Size(), want.Size)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (m Manifest) Each(ctx context.Context, folder string, take func(e Entry, co
 	case n > 0:
 		return fmt.Errorf("%w: the parts unpack to more than the %d bytes that the manifest declares", ErrBomb, m.Bytes())
 	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: behind the last file: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: after the last file: %w", ErrDamaged, err)
 	}
 	return nil
 }

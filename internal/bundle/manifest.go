@@ -23,8 +23,8 @@ var (
 	ErrDamaged  = errors.New("damaged")
 	ErrForeign  = errors.New("a part of another bundle")
 	ErrPath     = errors.New("a path outside the folder")
-	ErrLink     = errors.New("a link, and a bundle holds regular files only")
-	ErrBomb     = errors.New("larger than it may be")
+	ErrLink     = errors.New("a link; a bundle contains regular files only")
+	ErrBomb     = errors.New("larger than the limit")
 )
 
 const (
@@ -121,7 +121,7 @@ func parse(text []byte, limit int64) (m Manifest, err error) {
 		return bad("%s: %v", ManifestName, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return bad("%s goes on behind its end", ManifestName)
+		return bad("%s has data after its end", ManifestName)
 	}
 	switch {
 	case m.Format != Format:
@@ -142,7 +142,7 @@ func parse(text []byte, limit int64) (m Manifest, err error) {
 		return Manifest{}, err
 	}
 	if id := m.id(); m.ID != hex.EncodeToString(id[:]) {
-		return bad("its id is not that of its files: it was changed")
+		return bad("the id does not match the files: the manifest was changed")
 	}
 	return m, nil
 }

@@ -116,7 +116,7 @@ func entry(ctx context.Context, f File) (Entry, error) {
 		return Entry{}, fmt.Errorf("%w: %s", ErrLink, f.Path)
 	}
 	if !info.Mode().IsRegular() {
-		return Entry{}, fmt.Errorf("bundle: %s is no regular file", f.Path)
+		return Entry{}, fmt.Errorf("bundle: %s is not a regular file", f.Path)
 	}
 	sum := sha256.New()
 	n, err := read(ctx, f.Path, sum)
@@ -182,7 +182,7 @@ func (c *cutter) fill(files []File, o Options) error {
 			return errors.Join(err, z.Close())
 		}
 		if hex.EncodeToString(sum.Sum(nil)) != c.m.Files[i].SHA256 {
-			return errors.Join(fmt.Errorf("bundle: %s changed while it was packed: pack again", f.Path), z.Close())
+			return errors.Join(fmt.Errorf("bundle: %s changed during packing: pack the bundle again", f.Path), z.Close())
 		}
 	}
 	return errors.Join(z.Close(), c.end())

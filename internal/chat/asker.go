@@ -44,7 +44,7 @@ type ClientsFunc func(e Endpoint) (Chatter, error)
 func (f ClientsFunc) Client(e Endpoint, _ Request) (Chatter, error) { return f(e) }
 
 // ErrNoEngine is for a scorer that was given nobody to ask.
-var ErrNoEngine = errors.New("there is no engine to ask; configure reward_model.rollout.base_urls, or an engine and its name here")
+var ErrNoEngine = errors.New("no engine is configured; set reward_model.rollout.base_urls, or configure an engine and write its name")
 
 // maxReadable bounds the answers that are read, in bytes: patterns run over all of it.
 const maxReadable = 1 << 20

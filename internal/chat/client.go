@@ -46,7 +46,7 @@ func New(cfg Config, doer outbound.Doer) (*Client, error) {
 		return nil, fmt.Errorf("chat: %w", err)
 	}
 	if doer == nil {
-		return nil, errors.New("chat: no endpoint to ask")
+		return nil, errors.New("chat: no endpoint")
 	}
 	return &Client{
 		config: cfg, doer: doer,
@@ -90,7 +90,7 @@ func (c *Client) Chat(ctx context.Context, r *Request) (*Reply, error) {
 		return nil, err
 	}
 	if n := size(params, r.Messages); n > c.config.MaxRequestBytes {
-		return nil, fmt.Errorf("%w: the question takes %d bytes, at most %d are sent; send fewer or smaller pictures",
+		return nil, fmt.Errorf("%w: question of %d bytes, want at most %d; send fewer or smaller pictures",
 			rewards.BadInput, n, c.config.MaxRequestBytes)
 	}
 	if !r.deterministic() {

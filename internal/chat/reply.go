@@ -110,7 +110,7 @@ func decode(data []byte, wantLogprobs bool) (*Reply, error) {
 	// encoding/json refuses the NaN and Infinity that Python writes, numbers beyond
 	// float64, and nesting beyond 10,000.
 	if err := json.Unmarshal(data, &a); err != nil {
-		return nil, broken("the answer is no chat completion: %w", err)
+		return nil, broken("the answer is not a chat completion: %w", err)
 	}
 	switch {
 	case a.Object == "error" || (len(a.Error) > 0 && !bytes.Equal(a.Error, []byte("null"))):
@@ -133,7 +133,7 @@ func decode(data []byte, wantLogprobs bool) (*Reply, error) {
 		switch {
 		case choice.Logprobs == nil:
 			return nil, rewards.Permanent(rewards.BlameDependency, fmt.Errorf(
-				"%w: the engine gives no log probabilities, which this reward is made of: %s", rewards.Internal, Excerpt(string(data))))
+				"%w: the engine returned no log probabilities, which the reward needs: %s", rewards.Internal, Excerpt(string(data))))
 		case len(choice.Logprobs.Content) == 0:
 			return nil, fmt.Errorf("%w: the answer has no tokens, and so no log probabilities: %s", rewards.InvalidScore, Excerpt(string(data)))
 		}
@@ -168,7 +168,7 @@ func decodeTokens(tokens []wireToken, top bool) ([]Token, error) {
 	for _, t := range tokens {
 		// A few engines round a probability of 1 to a logarithm of 1e-6.
 		if t.Token == nil || t.Logprob == nil || *t.Logprob > 1e-3 {
-			return nil, fmt.Errorf("token %d has none that is 0 or less", len(out))
+			return nil, fmt.Errorf("token %d has no log probability of 0 or less", len(out))
 		}
 		d := Token{Text: *t.Token, Logprob: min(*t.Logprob, 0)}
 		if top {

@@ -95,7 +95,7 @@ func (r *Request) validate() error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(r.Messages) == 0 {
-		fault("it has no messages")
+		fault("the request has no messages")
 	}
 	for i, m := range r.Messages {
 		if err := m.validate(); err != nil {
@@ -113,11 +113,11 @@ func (r *Request) validate() error {
 		fault("max_tokens: %d, want 0 or more", r.MaxTokens)
 	}
 	if r.TopLogprobs < 0 || r.TopLogprobs > 20 || (r.TopLogprobs > 0 && !r.Logprobs) {
-		fault("top_logprobs: %d, want 0 to 20, and logprobs with it", r.TopLogprobs)
+		fault("top_logprobs: %d, want 0 to 20, together with logprobs", r.TopLogprobs)
 	}
 	for name := range r.Extra {
 		if slices.Contains(reserved, name) {
-			fault("extra field %q: is one of the request's own", name)
+			fault("extra field %q: is a field that the request sets itself", name)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -131,7 +131,7 @@ func (m Message) validate() error {
 		return fmt.Errorf("role %q, want system, user or assistant", m.Role)
 	}
 	if len(m.Parts) == 0 {
-		return errors.New("it has no parts")
+		return errors.New("no parts")
 	}
 	for i, p := range m.Parts {
 		switch {

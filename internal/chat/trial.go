@@ -46,7 +46,7 @@ func Try(ctx context.Context, doer outbound.Doer, model string, r Request) (lack
 	reply, err := c.Chat(ctx, &r)
 	switch {
 	case err == nil && r.ResponseFormat != nil && strings.TrimSpace(reply.Text) != `"ok"`:
-		return fmt.Errorf("it does not hold answers to a JSON schema: for %s it answered %s", trialSchema, Excerpt(reply.Text)), nil
+		return fmt.Errorf("the engine does not enforce a JSON schema: for %s the answer was %s", trialSchema, Excerpt(reply.Text)), nil
 	case err == nil, errors.Is(err, rewards.InvalidScore): // it answers, if with nothing
 		return nil, nil
 	}

@@ -59,7 +59,7 @@ func IsETag(etag string) bool { return etagForm.MatchString(etag) }
 // repository is the folder of a repository.
 func (c Cache) repository(name string) (string, error) {
 	if !repositoryForm.MatchString(name) || strings.Contains(name, "--") || strings.Contains(name, "..") {
-		return "", fmt.Errorf("%w: repository %q: say owner/name", errUnsafe, name)
+		return "", fmt.Errorf("%w: repository %q: want owner/name", errUnsafe, name)
 	}
 	return filepath.Join(c.Dir, folderName(name)), nil
 }
@@ -86,7 +86,7 @@ func (c Cache) Find(f File) (Found, error) {
 		return Found{}, err
 	}
 	if c.Dir == "" {
-		return Found{}, fmt.Errorf("%w: there is none: set HF_HOME", ErrNotCached)
+		return Found{}, fmt.Errorf("%w: no folder for the cache: set HF_HOME", ErrNotCached)
 	}
 	commit, err := c.commit(folder, f.Revision)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c Cache) Snapshot(repository, revision string) (string, error) {
 		return "", err
 	}
 	if c.Dir == "" {
-		return "", fmt.Errorf("%w: there is none: set HF_HOME", ErrNotCached)
+		return "", fmt.Errorf("%w: no folder for the cache: set HF_HOME", ErrNotCached)
 	}
 	commit, err := c.commit(folder, revision)
 	if err != nil {
@@ -151,7 +151,7 @@ func (c Cache) commit(folder, revision string) (string, error) {
 	}
 	commit := strings.TrimSpace(text)
 	if !IsCommit(commit) {
-		return "", fmt.Errorf("%w: %s has %.60q in place of a commit: remove it", ErrNotCached, at, commit)
+		return "", fmt.Errorf("%w: %s has %.60q in place of a commit: remove the file", ErrNotCached, at, commit)
 	}
 	return commit, nil
 }

@@ -61,7 +61,7 @@ func (c Cache) Begin(ctx context.Context, e Entry, waiting func()) (*Slot, error
 	}
 	unlock, locked, err := lock(ctx, filepath.Join(locks, e.ETag+".lock"), waiting)
 	if err != nil {
-		return nil, fmt.Errorf("%s in Hugging Face's cache: another program is fetching it: %w", e.Path, err)
+		return nil, fmt.Errorf("%s in Hugging Face's cache: another program is downloading the file: %w", e.Path, err)
 	}
 	s := &Slot{entry: e, cache: c, folder: folder, unlock: unlock, keep: e.Sum && locked}
 	if s.partial = partialOf(folder, e); !s.keep {

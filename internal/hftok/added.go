@@ -158,7 +158,7 @@ func (t *Tokenizer) buildMatchers(tokens []addedToken) error {
 			}
 		}
 		if content == "" || len(content) > maxToken*4 {
-			return fmt.Errorf("%w: added token %q has %d bytes once it is normalised", errUnsupported, short(tok.content), len(content))
+			return fmt.Errorf("%w: added token %q has %d bytes after normalisation", errUnsupported, short(tok.content), len(content))
 		}
 		t.normalized = t.normalized.with(tok, content)
 	}

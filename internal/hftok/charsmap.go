@@ -22,7 +22,7 @@ func newCharsmap(blob []byte) (*charsmap, error) {
 	}
 	size, rest := int64(binary.LittleEndian.Uint32(blob)), blob[4:]
 	if size > int64(len(rest)) || size < 4 {
-		return nil, errors.New("precompiled_charsmap: the trie is longer than the whole")
+		return nil, errors.New("precompiled_charsmap: the trie is longer than the map")
 	}
 	m := &charsmap{units: make([]uint32, size/4), replacements: string(rest[size/4*4:])}
 	for i := range m.units {

@@ -154,7 +154,7 @@ func short(s string) string {
 // list reads the members of a Sequence; build gets each with its place.
 func (c *component) list(key string, depth int, build func(at string, raw json.RawMessage) error) error {
 	if depth >= maxDepth {
-		return fmt.Errorf("%w: %s lies more than %d sequences deep", errInvalid, c.at, maxDepth)
+		return fmt.Errorf("%w: %s is nested more than %d sequences deep", errInvalid, c.at, maxDepth)
 	}
 	var members []json.RawMessage
 	c.require(key, &members)

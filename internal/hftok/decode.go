@@ -84,7 +84,7 @@ func (seq decoders) decode(tokens []string) ([]string, error) {
 		size := 0
 		for _, t := range tokens {
 			if size += len(t); size > maxNormalized {
-				return nil, fmt.Errorf("%w: decoded it has more than %d bytes", errText, maxNormalized)
+				return nil, fmt.Errorf("%w: the decoded text has more than %d bytes", errText, maxNormalized)
 			}
 		}
 	}

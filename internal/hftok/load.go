@@ -50,7 +50,7 @@ func parse(data []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	if c.fields == nil {
-		return nil, fmt.Errorf("%w: it is null", errInvalid)
+		return nil, fmt.Errorf("%w: the value is null", errInvalid)
 	}
 	version := "1.0"
 	c.value("version", &version)
@@ -111,6 +111,6 @@ func (c *component) oneOf(key string, values ...string) string {
 	if slices.Contains(values, v) {
 		return v
 	}
-	c.fail(fmt.Errorf("%w: %s: %s %q is none of %q", errUnsupported, c.place(), key, short(v), values))
+	c.fail(fmt.Errorf("%w: %s: %s is %q, want one of %q", errUnsupported, c.place(), key, short(v), values))
 	return values[0]
 }

@@ -63,8 +63,8 @@ func TestWhatIsAtOddsWithItselfFailsTheLoad(t *testing.T) {
 	for name, file := range map[string]string{
 		"is not JSON":          `{`,
 		"not an object":        `[]`,
-		"it is null":           `null`,
-		"there is no model":    `{}`,
+		"the value is null":    `null`,
+		"no model":             `{}`,
 		"has no merges":        `{"model":{"type":"BPE","vocab":{}}}`,
 		"is not a pair":        `{"model":{"type":"BPE","vocab":{},"merges":["ab"]}}`,
 		"has 3 parts":          `{"model":{"type":"BPE","vocab":{},"merges":[["a","b","c"]]}}`,

@@ -23,7 +23,7 @@ type vocabulary struct {
 // model is taken from pre and done by the model, which then works on bytes.
 func (t *Tokenizer) readModel(raw json.RawMessage, pre *preTokenizer) (*vocabulary, error) {
 	if absent(raw) {
-		return nil, fmt.Errorf("%w: there is no model", errInvalid)
+		return nil, fmt.Errorf("%w: no model", errInvalid)
 	}
 	c, err := openObject("model", raw)
 	if err != nil {
@@ -100,5 +100,5 @@ func readVocab(c *component) *vocabulary {
 
 // noUnknown is the error for a word that needs the unknown token where the vocabulary has none.
 func noUnknown(word, unk string) error {
-	return fmt.Errorf("%w: %q needs the unknown token %q, which the vocabulary lacks", errText, short(word), short(unk))
+	return fmt.Errorf("%w: %q needs the unknown token %q, which is not in the vocabulary", errText, short(word), short(unk))
 }

@@ -91,7 +91,7 @@ func (seq normalizers) normalize(s string) (string, bool, error) {
 }
 
 func tooLong() error {
-	return fmt.Errorf("%w: normalised it has more than %d bytes", errText, maxNormalized)
+	return fmt.Errorf("%w: the normalised text has more than %d bytes", errText, maxNormalized)
 }
 
 // plain is a normaliser that drops nothing from the front.

@@ -80,7 +80,7 @@ func (c *component) tokenID(key string) int64 {
 	var id int64
 	c.require(key, &pair)
 	if c.err == nil && (json.Unmarshal(pair[0], &token) != nil || json.Unmarshal(pair[1], &id) != nil) {
-		c.fail(fmt.Errorf("%w: %s: %s is not a token and its id", errInvalid, c.place(), key))
+		c.fail(fmt.Errorf("%w: %s: %s is not a token with its id", errInvalid, c.place(), key))
 	}
 	return id
 }

@@ -84,7 +84,7 @@ func (g general) spans(dst []span, s string) ([]span, error) {
 		return nil, fmt.Errorf("%w: regular expression: %w", errText, err)
 	}
 	if m != nil {
-		return nil, fmt.Errorf("%w: its regular expression was not done after %v", errText, textTime)
+		return nil, fmt.Errorf("%w: the regular expression was not done after %v", errText, textTime)
 	}
 	if done < len(s) {
 		dst = append(dst, span{done, len(s), false})
@@ -268,7 +268,7 @@ func (t *translator) escape() error {
 // escaped returns the escape that begins s if both engines understand it alike.
 func escaped(s string) (string, error) {
 	if len(s) < 2 {
-		return "", errors.New("it ends in a backslash")
+		return "", errors.New("a backslash at the end")
 	}
 	switch c := s[1]; {
 	case c == 'p' || c == 'P':
@@ -286,7 +286,7 @@ func escaped(s string) (string, error) {
 	case c < utf8.RuneSelf && !isWord(rune(c)):
 		return s[:2], nil
 	}
-	return "", fmt.Errorf("%q is not known", s[:2])
+	return "", fmt.Errorf("%q is unknown", s[:2])
 }
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") == "" }
@@ -349,7 +349,7 @@ func (t *translator) group() error {
 			}
 		}
 		if n == 0 {
-			return fmt.Errorf("the group %q is not known", short(t.in[:min(len(t.in), 5)]))
+			return fmt.Errorf("unknown group %q", short(t.in[:min(len(t.in), 5)]))
 		}
 	}
 	t.open = append(t.open, openGroup{start, t.fold})
@@ -367,11 +367,11 @@ func (t *translator) repeat() error {
 	if interval {
 		n = strings.IndexByte(t.in, '}') + 1
 		if n == 0 || strings.Trim(t.in[1:n-1], "0123456789,") != "" || t.in[1] == ',' {
-			return fmt.Errorf("the interval %q is not known", short(t.in))
+			return fmt.Errorf("unknown interval %q", short(t.in))
 		}
 	}
 	if t.atom < 0 {
-		return fmt.Errorf("%q repeats nothing", t.in[:n])
+		return fmt.Errorf("%q has nothing to repeat", t.in[:n])
 	}
 	t.out.WriteString(t.in[:n])
 	t.in = t.in[n:]

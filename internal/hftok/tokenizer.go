@@ -165,7 +165,7 @@ func (t *Tokenizer) encode(text string) ([]int64, error) {
 		return nil, fmt.Errorf("%w: %d bytes are over the limit of %d", errText, len(text), maxText)
 	}
 	if !utf8.ValidString(text) {
-		return nil, fmt.Errorf("%w: it is not UTF-8", errText)
+		return nil, fmt.Errorf("%w: the text is not UTF-8", errText)
 	}
 	sc, ok := t.scratch.Get().(*scratch)
 	if !ok {

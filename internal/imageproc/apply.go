@@ -102,7 +102,7 @@ func offset(n, want int) int {
 
 func (s Step) pad(p *Picture) (*Picture, error) {
 	if p.Width > s.Width || p.Height > s.Height {
-		return nil, fmt.Errorf("%w: a picture of %d×%d pixels cannot be padded to %d×%d: resize it to fit first",
+		return nil, fmt.Errorf("%w: a picture of %d×%d pixels cannot be padded to %d×%d: resize the picture first",
 			rewards.BadInput, p.Width, p.Height, s.Width, s.Height)
 	}
 	if p.Width == s.Width && p.Height == s.Height {

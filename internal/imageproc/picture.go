@@ -27,13 +27,13 @@ type Picture struct {
 func frameOf(px *rewards.Pixels, i int) (*Picture, error) {
 	switch {
 	case px == nil:
-		return nil, fmt.Errorf("%w: there is no picture", rewards.BadInput)
+		return nil, fmt.Errorf("%w: no picture", rewards.BadInput)
 	case px.Width < 1 || px.Height < 1 || px.Count < 1 || len(px.RGB)/px.Count/px.Height/px.Width < 3:
 		return nil, fmt.Errorf("%w: %d frames of %d×%d pixels in %d bytes", rewards.BadInput, px.Count, px.Width, px.Height, len(px.RGB))
 	case max(px.Width, px.Height) > maxSource:
-		return nil, fmt.Errorf("%w: a picture of %d×%d pixels, want sides of 1 to %d: cut it into parts", rewards.BadInput, px.Width, px.Height, maxSource)
+		return nil, fmt.Errorf("%w: a picture of %d×%d pixels, want sides of 1 to %d: cut the picture into parts", rewards.BadInput, px.Width, px.Height, maxSource)
 	case i < 0 || i >= px.Count:
-		return nil, fmt.Errorf("%w: no frame %d among %d", rewards.BadInput, i, px.Count)
+		return nil, fmt.Errorf("%w: no frame %d of %d", rewards.BadInput, i, px.Count)
 	}
 	return &Picture{Width: px.Width, Height: px.Height, RGB: px.Frame(i)}, nil
 }

@@ -38,7 +38,7 @@ func ParseQwen2VL(preprocessor []byte) (Qwen2VL, error) {
 		return Qwen2VL{}, fmt.Errorf("preprocessor_config.json: image_processor_type %q, want Qwen2VLImageProcessor", c.typ)
 	}
 	if !take(c, "do_resize", true) {
-		c.fault("do_resize is false, and pictures of any size do not make whole patches")
+		c.fault("do_resize is false, but pictures of arbitrary sizes do not fill complete patches")
 	}
 	size := c.size("size", map[string]int{"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280})
 	lo, hi := "shortest_edge", "longest_edge"
@@ -86,7 +86,7 @@ func (p Qwen2VL) validate() error {
 // picture, or one side more than 200 times the other.
 func smartResize(h, w, factor, minPixels, maxPixels int) (height, width int, err error) {
 	if h < 1 || w < 1 || factor < 1 {
-		return 0, 0, fmt.Errorf("%w: a picture of %d×%d pixels cannot be brought to multiples of %d", rewards.BadInput, w, h, factor)
+		return 0, 0, fmt.Errorf("%w: a picture of %d×%d pixels cannot be resized to multiples of %d", rewards.BadInput, w, h, factor)
 	}
 	fh, fw, f := float64(h), float64(w), float64(factor)
 	if max(fh, fw)/min(fh, fw) > maxAspect {

@@ -79,7 +79,7 @@ func (r *Recipe) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("image recipe: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("image recipe: something follows it")
+		return errors.New("image recipe: data after the JSON object")
 	}
 	if err := Recipe(p).validate(); err != nil {
 		return err

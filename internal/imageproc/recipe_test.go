@@ -113,7 +113,7 @@ func TestAPictureThatCannotBeMadeIsABadInput(t *testing.T) {
 		{pad, nil, 0, "no picture"},
 		{pad, &rewards.Pixels{}, 0, "0 frames"},
 		{pad, &rewards.Pixels{Width: 2, Height: 2, Count: 1, RGB: make([]byte, 11)}, 0, "11 bytes"},
-		{pad, grey(1, 1), 1, "no frame 1 among 1"},
+		{pad, grey(1, 1), 1, "no frame 1 of 1"},
 		{pad, grey(1, 1), -1, "no frame -1"},
 	} {
 		require.NoError(t, c.recipe.Validate())

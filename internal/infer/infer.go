@@ -44,7 +44,7 @@ var (
 	ErrHost = errors.New("the machine is at fault")
 	// ErrMissing, of ErrUnavailable: a library, provider or device is not there, and will
 	// not be before somebody installs it.
-	ErrMissing = errors.New("it is not installed")
+	ErrMissing = errors.New("not installed")
 	// ErrLoad: it happened when a device was opened, or a model loaded or held to its
 	// self-test, and has nothing to do with any item.
 	ErrLoad = errors.New("while loading")
@@ -180,7 +180,7 @@ func (t Tensor) Check() error {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
 	if period := int64(t.Norm.Inner) * int64(len(t.Norm.Mean)); int64(t.Len())%period != 0 {
-		return fmt.Errorf("%w: tensor %q of shape %v is not whole channels: its normalisation repeats after %d elements", ErrInput, t.Name, t.Shape, period)
+		return fmt.Errorf("%w: tensor %q of shape %v does not have complete channels: the normalisation repeats after %d elements", ErrInput, t.Name, t.Shape, period)
 	}
 	return nil
 }
@@ -418,7 +418,7 @@ func Stack(items []Request) (Batch, error) {
 	}
 	if b.Whole = items[0].Whole; b.Whole {
 		if len(items) > 1 {
-			return Batch{}, fmt.Errorf("%w: %q is a batch by itself, and %d items were to share it", ErrInput, items[0].Name, len(items))
+			return Batch{}, fmt.Errorf("%w: %q must be the only item of its batch, got %d items", ErrInput, items[0].Name, len(items))
 		}
 		b.Inputs = slices.Clone(items[0].Inputs)
 		return b, nil

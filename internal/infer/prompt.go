@@ -49,7 +49,7 @@ func (m *Message) check(r Request) error {
 	case len(m.Head) == 0:
 		return fmt.Errorf("%w: a message without a head", ErrInput)
 	case len(r.Inputs) > 0 || len(r.Outputs) > 0 || r.Reduce != "" || r.Whole || r.Generate != nil:
-		return fmt.Errorf("%w: a message has no inputs, outputs, reduction or generation beside it", ErrInput)
+		return fmt.Errorf("%w: a message excludes inputs, outputs, reduction and generation", ErrInput)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (r Request) checkPrompt() error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrInput}, args...)...)
 	}
 	if r.Reduce != "" || r.Whole {
-		return bad("what is generated is neither reduced nor a batch by itself")
+		return bad("a request with generation must have no reduction and must not be Whole")
 	}
 	ids, ok := r.Input(InputIDs)
 	if !ok || ids.DType != I64 || len(ids.Shape) != 1 || ids.Len() == 0 {
@@ -75,7 +75,7 @@ func (r Request) checkPrompt() error {
 	}
 	for i, t := range r.Inputs {
 		if slices.ContainsFunc(r.Inputs[:i], func(o Tensor) bool { return o.Name == t.Name }) {
-			return bad("%q is there twice", t.Name)
+			return bad("duplicate name %q", t.Name)
 		}
 		switch t.Name {
 		case InputIDs, ImageFeatures:
@@ -87,7 +87,7 @@ func (r Request) checkPrompt() error {
 				return bad("%q has %d at %d", PositionIDs, t.I64[i], i)
 			}
 		default:
-			return bad("a language model takes %q, %q and %q, and not %q", InputIDs, ImageFeatures, PositionIDs, t.Name)
+			return bad("a language model takes %q, %q and %q, got %q", InputIDs, ImageFeatures, PositionIDs, t.Name)
 		}
 	}
 	return r.checkImages(ids.I64, bad)
@@ -104,7 +104,7 @@ func (r Request) checkImages(ids []int64, bad func(string, ...any) error) error 
 	features, ok := r.Input(ImageFeatures)
 	switch {
 	case !ok && token > 0 && places > 0:
-		return bad("the prompt has %d image tokens %d and there is no %q", places, token, ImageFeatures)
+		return bad("the prompt has %d image tokens %d but no %q", places, token, ImageFeatures)
 	case !ok: // a token of 0 or less: the model is for text alone
 	case features.DType != F32 || len(features.Shape) != 2:
 		return bad("%q is %s%v, want F32[N D]", ImageFeatures, features.DType, features.Shape)

@@ -70,7 +70,7 @@ func (g *group[V]) do(ctx context.Context, key string, work func(ctx context.Con
 		<-f.done
 	}
 	var none V
-	return none, rewards.Ended(ctx, executing, rewards.BlameReward, fmt.Errorf("waiting for what others asked for too: %w", err))
+	return none, rewards.Ended(ctx, executing, rewards.BlameReward, fmt.Errorf("waiting for a load that other calls share: %w", err))
 }
 
 // leave takes a caller out, and ends the work if it was the last.

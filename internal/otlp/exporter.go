@@ -191,7 +191,7 @@ func (e *Exporter) send(ctx context.Context, batch []*tracing.Span) {
 		refused := int(min(rejected(answer.Body), int64(len(batch))))
 		e.sent.Add(float64(len(batch) - refused))
 		if refused > 0 {
-			e.drop(reasonRefused, refused, errors.New("the collector says so in its answer"))
+			e.drop(reasonRefused, refused, errors.New("the collector rejected items in its answer"))
 			return
 		}
 		if e.failing {

@@ -187,7 +187,7 @@ func TestHeadersComeFromAFileAndAreNotSaid(t *testing.T) {
 	assert.Equal(t, "Basic c2VjcmV0", h.Get("Authorization"))
 	assert.Equal(t, "a:b", h.Get("X-Team"))
 	for text, want := range map[string]string{
-		"secret": "line 1", "\na b: secret": "no name of a header", "a: sec\x01ret": "control character", strings.Repeat("#", 70_000): "more than 65536 bytes",
+		"secret": "line 1", "\na b: secret": "not the name of a header", "a: sec\x01ret": "control character", strings.Repeat("#", 70_000): "more than 65536 bytes",
 	} {
 		_, err := otlp.Start(otlp.Options{Config: write(text)})
 		require.ErrorContains(t, err, want)

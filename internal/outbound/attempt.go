@@ -149,7 +149,7 @@ func (a *attempt) broken(err error, where string) *failure {
 		f.text = fmt.Sprintf("%s: %v", a.at, address)
 	case errors.As(err, &record):
 		f.stays()
-		f.text = a.at + " does not speak TLS: begin its URL with http://"
+		f.text = a.at + " does not use TLS: begin its URL with http://"
 	case untrusted(err):
 		f.stays()
 		f.text += ": check the host in the URL, and name the issuer's certificate in the CA file"
@@ -231,11 +231,11 @@ func (a *attempt) advice(status int, errKey error) string {
 	case errKey != nil:
 		return "; reading the key again: " + errKey.Error()
 	case status == http.StatusUnauthorized && a.g.cfg.KeyFile == "":
-		return "; name a key file for it"
+		return "; set a key file for the endpoint"
 	case status == http.StatusUnauthorized:
 		return "; check the key in " + a.g.cfg.KeyFile
 	case status == http.StatusForbidden:
-		return "; the key, or this machine, may not use it"
+		return "; the key, or this machine, has no permission"
 	case status == http.StatusNotFound:
 		return "; check the path of the URL and the name of the model"
 	case status == http.StatusMethodNotAllowed:
@@ -250,7 +250,7 @@ func (a *attempt) answer(resp *http.Response, e *endpoint) (*Answer, *failure) {
 	if compressed(resp) {
 		f := &failure{status: status, health: alive}
 		f.stays()
-		f.text = fmt.Sprintf("%s answered with Content-Encoding %q, which it was asked not to do", a.at, resp.Header.Get("Content-Encoding"))
+		f.text = fmt.Sprintf("%s answered with Content-Encoding %q, want no encoding", a.at, resp.Header.Get("Content-Encoding"))
 		return nil, f
 	}
 	most := cmp.Or(max(a.call.MaxBytes, 0), mostAnswer)

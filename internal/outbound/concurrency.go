@@ -25,7 +25,7 @@ func (g *Upstream) ConcurrencyReason() string {
 	why := rewards.Count(g.cfg.Concurrency, "request") + " at a time to " + g.cfg.Name
 	if m := g.member.Load(); m != nil {
 		processes, _ := m.figures(time.Now())
-		why = fmt.Sprintf("its share of %s, which %s have", why, rewards.Count(max(processes, 1), "process"))
+		why = fmt.Sprintf("its share of %s, for %s together", why, rewards.Count(max(processes, 1), "process"))
 		if processes < 2 {
 			why = "its share of " + rewards.Count(g.cfg.Concurrency, "request") + " at a time to " + g.cfg.Name
 		}

@@ -37,7 +37,7 @@ func TestAnUpstreamOfAFleetHasItsShareOfTheConcurrency(t *testing.T) {
 		time.Sleep(10 * time.Second) // Of the bubble.
 		for _, g := range []*outbound.Upstream{one, two, three} {
 			assert.Equal(t, 10, g.Concurrency(), "nobody wants anything")
-			assert.Equal(t, "its share of 30 requests at a time to qwen, which 3 processes have", g.ConcurrencyReason())
+			assert.Equal(t, "its share of 30 requests at a time to qwen, for 3 processes together", g.ConcurrencyReason())
 		}
 	})
 }

@@ -56,7 +56,7 @@ func (d *dialer) connectTCP(ctx context.Context, network, addr string) (net.Conn
 	nd.Control = func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return fmt.Errorf("the socket's address %q cannot be read: %w", address, err)
+			return fmt.Errorf("invalid socket address %q: %w", address, err)
 		}
 		return d.allowed.check(host, to.Addr())
 	}

@@ -115,7 +115,7 @@ func (g *Upstream) choose(ctx context.Context, t *try) (e *endpoint, probe bool,
 		changed, unable := g.changed, g.unable()
 		g.mu.Unlock()
 		if unable {
-			f = &failure{text: fmt.Sprintf("all %d endpoints lacks a feature that its judges need: %s", len(g.endpoints), last)}
+			f = &failure{text: fmt.Sprintf("all %d endpoints lack a feature that the judges need: %s", len(g.endpoints), last)}
 			f.stays()
 			return nil, false, f
 		}

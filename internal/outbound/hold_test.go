@@ -86,7 +86,7 @@ func TestWhatNoEndpointWillEverDoFailsAtOnceAndIsTheEnginesFault(t *testing.T) {
 		g.Hold("http://b", "it gives none either", true)
 		began := time.Now()
 		_, err = g.Do(t.Context(), &outbound.Call{})
-		require.ErrorContains(t, err, "all 2 endpoints lacks a feature that its judges need: http://a: it gives no log probabilities")
+		require.ErrorContains(t, err, "all 2 endpoints lack a feature that the judges need: http://a: it gives no log probabilities")
 		assert.Zero(t, time.Since(began))
 		blame, permanent := rewards.BlameOf(err)
 		assert.Equal(t, rewards.BlameDependency, blame)

@@ -86,7 +86,7 @@ func (g *Upstream) lookAt(ctx context.Context, e *endpoint) Finding {
 	answer, f := question.send(ctx, e)
 	switch {
 	case f == nil && !isObject(answer.Body):
-		found.Err = fmt.Errorf("%s%s answered what is no JSON object: %.80q; is it the address of an engine that speaks OpenAI's protocol?",
+		found.Err = fmt.Errorf("%s%s did not answer with a JSON object: %.80q; check that it is the address of an engine with OpenAI's protocol",
 			e.name, g.cfg.HealthPath, g.secrets.redact(string(answer.Body)))
 	case f == nil, f.status != 0 && f.status < 500: // it answers, if not that
 		g.reached(e)

@@ -52,7 +52,7 @@ func TestALookSaysWhatElseIsWrong(t *testing.T) {
 		"it has no such path":  {func(*http.Request) (*http.Response, error) { return reply(404, "no"), nil }, "/v1/models", ""},
 		"it wants another key": {func(*http.Request) (*http.Response, error) { return reply(401, "no"), nil }, "/v1/models", ""},
 		"it fails":             {func(*http.Request) (*http.Response, error) { return reply(500, "boom"), nil }, "/v1/models", "500"},
-		"it is a page":         {func(*http.Request) (*http.Response, error) { return reply(200, "<html>"), nil }, "/v1/models", "no JSON object"},
+		"it is a page":         {func(*http.Request) (*http.Response, error) { return reply(200, "<html>"), nil }, "/v1/models", "did not answer with a JSON object"},
 		"it hangs":             {hangs, "/v1/models", "did not answer within 2s"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,6 +141,6 @@ func TestALookShowsNoKey(t *testing.T) {
 		return reply(200, "<html>"+r.Header.Get("Authorization")), nil
 	})
 	err := g.Look(t.Context())[0].Err
-	require.ErrorContains(t, err, "no JSON object")
+	require.ErrorContains(t, err, "did not answer with a JSON object")
 	require.NotContains(t, err.Error(), "sk-planted")
 }

@@ -62,7 +62,7 @@ func (p Policy) tls() (*tls.Config, error) {
 		roots = x509.NewCertPool()
 	}
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("outbound: %s holds no certificate in PEM form", p.CAFile)
+		return nil, fmt.Errorf("outbound: %s contains no PEM certificate", p.CAFile)
 	}
 	cfg.RootCAs = roots
 	return cfg, nil
@@ -101,7 +101,7 @@ func (a *addresses) add(entry string) error {
 		return nil
 	}
 	if entry == "" || strings.ContainsAny(entry, "/:*@ \t") {
-		return fmt.Errorf("%q is no host name, address or CIDR; a port is not part of it", entry)
+		return fmt.Errorf("%q is not a host name, address or CIDR; leave out the port", entry)
 	}
 	a.hosts[canonical(entry)] = true
 	return nil

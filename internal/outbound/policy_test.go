@@ -67,9 +67,9 @@ func TestAPolicyNamesAllThatIsWrongWithIt(t *testing.T) {
 	}
 	assert.NotContains(t, err.Error(), "hunter2")
 	empty := filepath.Join(t.TempDir(), "empty.pem")
-	require.NoError(t, os.WriteFile(empty, []byte("no certificate"), 0o600))
+	require.NoError(t, os.WriteFile(empty, []byte("no PEM certificate"), 0o600))
 	_, err = outbound.NewTransport(outbound.Policy{CAFile: empty})
-	require.ErrorContains(t, err, "no certificate")
+	require.ErrorContains(t, err, "no PEM certificate")
 	_, err = outbound.NewTransport(outbound.Policy{Allow: []string{"scorer.local", "127.0.0.0/8", "::1", "0.0.0.0/0"}})
 	require.NoError(t, err)
 }

@@ -203,13 +203,13 @@ func TestTheEndOfTheContextEndsEveryWait(t *testing.T) {
 		says   string
 	}{
 		"for an answer":   {outbound.UpstreamConfig{}, hang, 0, "while http://a worked on it for 5s"},
-		"for a turn":      {outbound.UpstreamConfig{Concurrency: 1}, hang, 1, "while it waited while 1 calls were under way"},
-		"for requests":    {outbound.UpstreamConfig{RPM: 2}, ok, 2, "while it waited for the rate limit (2 requests a minute)"},
-		"for tokens":      {outbound.UpstreamConfig{TPM: 100}, ok, 2, "while it waited for the rate limit (100 tokens a minute)"},
-		"for the retry":   {outbound.UpstreamConfig{}, fail, 0, "while it waited for another attempt; before that http://a answered 503"},
+		"for a turn":      {outbound.UpstreamConfig{Concurrency: 1}, hang, 1, "while the call waited while 1 other calls were under way"},
+		"for requests":    {outbound.UpstreamConfig{RPM: 2}, ok, 2, "while the call waited for the rate limit (2 requests a minute)"},
+		"for tokens":      {outbound.UpstreamConfig{TPM: 100}, ok, 2, "while the call waited for the rate limit (100 tokens a minute)"},
+		"for the retry":   {outbound.UpstreamConfig{}, fail, 0, "while the call waited for another attempt; before that http://a answered 503"},
 		"for a probe":     {outbound.UpstreamConfig{BreakAfter: 1, BreakMin: 20 * time.Second, Attempts: 1}, fail, 1, "while all endpoints were out of service: http://a answered 503"},
 		"for the prober":  {outbound.UpstreamConfig{BreakAfter: 1, BreakMin: time.Second, Attempts: 1}, afterwards(fail, hang), 2, "while all endpoints were out of service: http://a answered 503"},
-		"before anything": {outbound.UpstreamConfig{}, ok, 0, "nothing was sent yet"},
+		"before anything": {outbound.UpstreamConfig{}, ok, 0, "no request was sent yet"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := fake(t, c.cfg, c.trip)

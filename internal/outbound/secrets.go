@@ -124,7 +124,7 @@ func readKey(file string) (string, error) {
 	case key == "":
 		return "", fmt.Errorf("key file %s is empty", file)
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "", fmt.Errorf("key file %s holds more than one word of printable ASCII", file)
+		return "", fmt.Errorf("key file %s contains more than one word of printable ASCII", file)
 	}
 	return key, nil
 }

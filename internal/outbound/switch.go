@@ -56,7 +56,7 @@ func (t *Transport) Replace(s *Switch, cfg UpstreamConfig) error {
 	case t.closed:
 		return errors.New("outbound: the transport is closed")
 	case old.users > 1:
-		return fmt.Errorf("outbound: upstream %s: another entry of the configuration asks the same servers and shares their limits", cfg.Name)
+		return fmt.Errorf("outbound: upstream %s: another entry of the configuration uses the same servers and shares their limits", cfg.Name)
 	}
 	id := cfg.identity()
 	if g := t.upstreams[id]; g != nil && g != old {

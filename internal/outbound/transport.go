@@ -183,10 +183,10 @@ func ownHeader(name string) bool {
 func CheckHeader(name, value string) error {
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	if name == "" || strings.Trim(name, token) != "" {
-		return fmt.Errorf("%.40q is no name of a header", name)
+		return fmt.Errorf("%.40q is not the name of a header", name)
 	}
 	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-		return fmt.Errorf("the value of %s holds a control character", http.CanonicalHeaderKey(name))
+		return fmt.Errorf("the value of %s contains a control character", http.CanonicalHeaderKey(name))
 	}
 	return nil
 }

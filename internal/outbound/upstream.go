@@ -112,7 +112,7 @@ func (g *Upstream) Do(ctx context.Context, c *Call) (*Answer, error) {
 			return nil, t.finish(f, before, why)
 		}
 		if sleep(ctx, pause) != nil {
-			return nil, t.finish(ended(ctx, true, "it waited for another attempt"), f, "")
+			return nil, t.finish(ended(ctx, true, "the call waited for another attempt"), f, "")
 		}
 		before = f
 	}
@@ -138,7 +138,7 @@ func (t *try) attempt(ctx context.Context) (answer *Answer, f *failure) {
 	err := g.rate.take(ctx, tokens)
 	g.want.end(tokens)
 	if err != nil {
-		return nil, ended(ctx, false, "it waited for the rate limit ("+g.rates()+") to allow it")
+		return nil, ended(ctx, false, "the call waited for the rate limit ("+g.rates()+")")
 	}
 	ctx = t.start(ctx)
 	e, probe, f := g.choose(ctx, t)
@@ -175,19 +175,19 @@ func (g *Upstream) enter(ctx context.Context) *failure {
 	case g.closed.Load():
 		return &failure{class: rewards.Unavailable, blame: rewards.BlameWorker, text: "the transport is closed"}
 	case ctx.Err() != nil:
-		return ended(ctx, false, "nothing was sent yet")
+		return ended(ctx, false, "no request was sent yet")
 	case g.underWay.try():
 		return nil
 	}
 	if g.queued.Add(1) > int64(g.cfg.MaxWaiting) {
 		g.queued.Add(-1)
 		return &failure{class: rewards.Unavailable, blame: rewards.BlameNobody, text: fmt.Sprintf(
-			"%d calls wait already while %d are under way: raise concurrency, or send less at a time", g.cfg.MaxWaiting, g.underWay.bound())}
+			"%d calls wait already while %d are under way: raise concurrency, or send fewer calls at a time", g.cfg.MaxWaiting, g.underWay.bound())}
 	}
 	err := g.underWay.acquire(ctx)
 	g.queued.Add(-1)
 	if err != nil {
-		what := fmt.Sprintf("it waited while %d calls were under way", g.underWay.bound())
+		what := fmt.Sprintf("the call waited while %d other calls were under way", g.underWay.bound())
 		last := g.down()
 		if last != "" {
 			what += ", and all endpoints were out of service: " + last

@@ -12,7 +12,7 @@ import (
 // absent, and how many repeat.
 type level struct{ definition, repetition int }
 
-var errLevels = errors.New("its levels contradict its schema")
+var errLevels = errors.New("the levels contradict the schema")
 
 // assemble makes the value of a node out of the values of its leaves.
 func assemble(n parquet.Node, leaves [][]parquet.Value, l level) (any, error) {

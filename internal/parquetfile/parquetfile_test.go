@@ -99,10 +99,10 @@ func TestACellOfAnotherTypeAndColumnsWithOneNameAreRefused(t *testing.T) {
 	t.Parallel()
 	w, err := parquetfile.NewWriter(io.Discard, "test", "1", columns())
 	require.NoError(t, err)
-	require.ErrorContains(t, w.Write([]any{1.0, nil, nil, nil}), `column "z" cannot hold a float64`)
+	require.ErrorContains(t, w.Write([]any{1.0, nil, nil, nil}), `column "z" cannot store a float64`)
 	require.ErrorContains(t, w.Write([]any{"x"}), "1 cells for 4 columns")
 	_, err = parquetfile.NewWriter(io.Discard, "test", "1", []parquetfile.Column{{Name: "a"}, {Name: "a"}})
-	require.ErrorContains(t, err, `"a" is there twice`)
+	require.ErrorContains(t, err, `"a" is a duplicate`)
 }
 
 // picture is what Hugging Face's datasets writes for one.
@@ -193,5 +193,5 @@ func TestABrokenFileIsAnErrorAndNoPanic(t *testing.T) {
 		changed[n] ^= 0xff
 		_ = try(changed) // some changes are no faults
 	}
-	require.ErrorContains(t, try([]byte("id,prompt\na,b\n")), "no whole Parquet file")
+	require.ErrorContains(t, try([]byte("id,prompt\na,b\n")), "not a complete Parquet file")
 }

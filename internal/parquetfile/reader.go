@@ -37,7 +37,7 @@ func Open(in io.ReaderAt, size int64) (r *Reader, err error) {
 	// Indexes and bloom filters are for searching; a file is read from its beginning on.
 	f, err := parquet.OpenFile(in, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
-		return nil, fmt.Errorf("no whole Parquet file: %w", err)
+		return nil, fmt.Errorf("not a complete Parquet file: %w", err)
 	}
 	schema := f.Schema()
 	leaves := len(schema.Columns())

@@ -48,7 +48,7 @@ func NewWriter(out io.Writer, application, version string, columns []Column) (*W
 	names := make([]string, len(columns))
 	for i, c := range columns {
 		if _, there := group[c.Name]; there || c.Name == "" {
-			return nil, fmt.Errorf("column %q is there twice, or has no name", c.Name)
+			return nil, fmt.Errorf("column %q is a duplicate, or has no name", c.Name)
 		}
 		names[i] = c.Name
 		group[c.Name] = parquet.Optional(c.Kind.node())
@@ -139,7 +139,7 @@ func (c Column) value(cell any) (parquet.Value, error) {
 			return parquet.BooleanValue(v), nil
 		}
 	}
-	return parquet.Value{}, fmt.Errorf("column %q cannot hold a %T", c.Name, cell)
+	return parquet.Value{}, fmt.Errorf("column %q cannot store a %T", c.Name, cell)
 }
 
 // Close writes what is left and the footer, without which the file cannot be read.

@@ -38,7 +38,7 @@ func (d *decoder) setItems() error {
 		return err
 	}
 	if len(items)%2 != 0 {
-		return d.malformed("%d values are no pairs of keys and values", len(items))
+		return d.malformed("%d values are not pairs of keys and values", len(items))
 	}
 	target, err := d.top()
 	if err != nil {

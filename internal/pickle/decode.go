@@ -73,7 +73,7 @@ func (d *decoder) run() (Value, error) {
 		}
 	}
 	return nil, &Error{Class: ErrMalformed, Detail: fmt.Sprintf(
-		"body ends after %d bytes without STOP: send all of it", len(d.data))}
+		"body ends after %d bytes without STOP: send the complete body", len(d.data))}
 }
 
 // step carries out one opcode.
@@ -150,7 +150,7 @@ func (d *decoder) stop() (Value, error) {
 // take returns the next n bytes of the input without copying them.
 func (d *decoder) take(n uint64) ([]byte, error) {
 	if left := uint64(len(d.data) - d.pos); n > left {
-		return nil, d.malformed("needs %d bytes, %d are left: the body is cut off or lies about a length", n, left)
+		return nil, d.malformed("needs %d bytes, %d are left: the body is truncated or states a wrong length", n, left)
 	}
 	start := d.pos
 	d.pos += int(n) // n fits, it is at most len(d.data)
@@ -201,7 +201,7 @@ func (d *decoder) fence() int {
 // pop takes the topmost n values. The slice holds until the next push.
 func (d *decoder) pop(n int) ([]Value, error) {
 	if len(d.stack)-d.fence() < n {
-		return nil, d.malformed("needs %d values on the stack, there are %d", n, len(d.stack)-d.fence())
+		return nil, d.malformed("needs %d values on the stack, got %d", n, len(d.stack)-d.fence())
 	}
 	items := d.stack[len(d.stack)-n:]
 	d.stack = d.stack[:len(d.stack)-n]
@@ -224,7 +224,7 @@ func (d *decoder) popMark() ([]Value, error) {
 // top returns the topmost value, which stays where it is.
 func (d *decoder) top() (Value, error) {
 	if len(d.stack) <= d.fence() {
-		return nil, d.malformed("needs a value on the stack, there is none")
+		return nil, d.malformed("needs a value on the stack, got none")
 	}
 	return d.stack[len(d.stack)-1], nil
 }
@@ -242,7 +242,7 @@ func (d *decoder) put() error {
 		}
 	}
 	if index >= d.limits.MaxMemo {
-		return d.fail(ErrLimit, "memo entry %d, at most %d are kept", index, d.limits.MaxMemo)
+		return d.fail(ErrLimit, "memo entry %d, want at most %d", index, d.limits.MaxMemo)
 	}
 	if index >= cap(d.memo) {
 		// Doubling, not by a quarter as append does at this length, keeps the

@@ -176,7 +176,7 @@ func (d *decoder) byteArray(args []Value) (Value, error) {
 	if b, ok := args[0].([]byte); ok && len(args) == 1 {
 		return b, nil
 	}
-	return nil, d.forbidden("bytearray is read only with one bytes or nothing, not with %d arguments", len(args))
+	return nil, d.forbidden("bytearray with %d arguments, want one bytes or none", len(args))
 }
 
 // complexNumber reads complex(float, float).

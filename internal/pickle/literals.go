@@ -122,7 +122,7 @@ func (d *decoder) binaryInt() error {
 			return err
 		}
 		if width = b[0]; width > 8 {
-			return d.forbidden("int of %d bytes, at most 8 are read: send it as str", width)
+			return d.forbidden("int of %d bytes, want at most 8: send the number as str", width)
 		}
 	}
 	b, err := d.take(uint64(width))
@@ -151,7 +151,7 @@ func (d *decoder) textInt() error {
 		line = bytes.TrimSuffix(line, []byte("L"))
 	}
 	if !isDecimal(line) {
-		return d.malformed("%.30q is no int of at most %d digits", line, maxDigits)
+		return d.malformed("%.30q is not an int of at most %d digits", line, maxDigits)
 	}
 	n, _ := new(big.Int).SetString(string(line), 10) // isDecimal, so it is one
 	if n.IsInt64() {
@@ -179,7 +179,7 @@ func (d *decoder) line(most int) ([]byte, error) {
 	window := d.data[d.pos:min(len(d.data), d.pos+most+1)]
 	n := bytes.IndexByte(window, '\n')
 	if n < 0 {
-		return nil, d.malformed("its line is not ended within %d bytes, which begin %.30q", most, window)
+		return nil, d.malformed("line of more than %d bytes, beginning %.30q", most, window)
 	}
 	d.pos += n + 1
 	return window[:n], nil

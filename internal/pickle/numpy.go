@@ -91,7 +91,7 @@ func (d *decoder) buildDType(t *dtype, state []Value) error {
 		return d.forbidden("dtype %s has fields or a shape: use a plain dtype", t.code)
 	}
 	if size, ok := state[5].(int64); !ok || (size != -1 && size != int64(t.size)) {
-		return d.malformed("dtype %s states another size than its code", t.code)
+		return d.malformed("the size of dtype %s differs from the size of its code", t.code)
 	}
 	t.built = true
 	return nil
@@ -180,7 +180,7 @@ func (d *decoder) shape(v Value) (dims []int, count int, err error) {
 	for _, item := range tuple.Items {
 		n, ok := item.(int64)
 		if !ok || n < 0 || n > math.MaxInt32 {
-			return nil, 0, d.malformed("array shape holds %s, want ints from 0 to 2^31-1", describe(item))
+			return nil, 0, d.malformed("array shape contains %s, want ints from 0 to 2^31-1", describe(item))
 		}
 		dims = append(dims, int(n))
 		if n == 0 {
@@ -247,7 +247,7 @@ func (d *decoder) utf32Strings(raw []byte, size, count int) ([]string, error) {
 		for ; len(units) > 0; units = units[4:] {
 			r := littleUint(units[:4])
 			if r > utf8.MaxRune || !utf8.ValidRune(rune(r)) {
-				return nil, d.malformed("string %d of the array holds 0x%x, which is no character", i, r)
+				return nil, d.malformed("string %d of the array contains 0x%x, which is not a character", i, r)
 			}
 			text = utf8.AppendRune(text, rune(r))
 		}

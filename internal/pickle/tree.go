@@ -42,7 +42,7 @@ func (c *checker) visit(v Value) error {
 	case *NDArray:
 		return c.visitArray(v)
 	}
-	return valueError(errForbidden, "a %s is no data: send values only", TypeName(v))
+	return valueError(errForbidden, "a %s is not plain data: send values only", TypeName(v))
 }
 
 func (c *checker) visitAll(container Value, items []Value) error {
@@ -97,7 +97,7 @@ func (c *checker) visitArray(a *NDArray) error {
 // along it is cheap and names a cycle at its first turn.
 func (c *checker) enter(container Value) error {
 	if slices.Contains(c.path, container) {
-		return valueError(errCycle, "met the same %s again within it: send a tree", TypeName(container))
+		return valueError(errCycle, "the same %s occurs inside itself: send a tree", TypeName(container))
 	}
 	if len(c.path) >= c.limits.MaxDepth {
 		return valueError(ErrLimit, "containers are nested deeper than %d", c.limits.MaxDepth)

@@ -32,9 +32,9 @@ func TestWhatASampleSaysIsPutInAsItIs(t *testing.T) {
 func TestASlipOfTheKeyboardIsNoPlaceholder(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"{promt} and {respons}": "template: {promt} is no placeholder; there are {prompt}, {response}\ntemplate: {respons} is no placeholder; there are {prompt}, {response}",
+		"{promt} and {respons}": "template: unknown placeholder {promt}, want one of {prompt}, {response}\ntemplate: unknown placeholder {respons}, want one of {prompt}, {response}",
 		" \n":                   "template: is empty",
-		strings.Repeat("x", prompt.MaxTemplate+1): "template: has 1048577 bytes, at most 1048576 are taken",
+		strings.Repeat("x", prompt.MaxTemplate+1): "template: has 1048577 bytes, want at most 1048576",
 	} {
 		_, err := prompt.Parse("template", text, prompt.Response, prompt.Prompt)
 		assert.EqualError(t, err, want)

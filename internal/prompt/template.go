@@ -28,14 +28,14 @@ func Parse(option, text string, known ...string) (Template, error) {
 		return Template{}, fmt.Errorf("%s: is empty", option)
 	}
 	if len(text) > MaxTemplate {
-		return Template{}, fmt.Errorf("%s: has %d bytes, at most %d are taken", option, len(text), MaxTemplate)
+		return Template{}, fmt.Errorf("%s: has %d bytes, want at most %d", option, len(text), MaxTemplate)
 	}
 	var t Template
 	var errs rewards.Faults
 	end := 0
 	for _, at := range placeholder.FindAllStringIndex(text, -1) {
 		p := text[at[0]:at[1]]
-		errs.Add(!slices.Contains(known, p), "%s: %s is no placeholder; there are %s", option, p, strings.Join(slices.Sorted(slices.Values(known)), ", "))
+		errs.Add(!slices.Contains(known, p), "%s: unknown placeholder %s, want one of %s", option, p, strings.Join(slices.Sorted(slices.Values(known)), ", "))
 		t.pieces = append(t.pieces, text[end:at[0]], p)
 		end = at[1]
 	}

@@ -119,7 +119,7 @@ func ask(ctx context.Context, path string) (python, error) {
 		return p, err
 	}
 	if json.Unmarshal([]byte(out), &p) != nil || p.Version == "" || p.Path == "" {
-		return p, fmt.Errorf("%w: %s is no Python: asked for its version it said %q", ErrPython, path, tail(out))
+		return p, fmt.Errorf("%w: %s is not a Python interpreter: its version command answered %q", ErrPython, path, tail(out))
 	}
 	return p, nil
 }

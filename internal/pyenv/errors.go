@@ -16,7 +16,7 @@ var (
 	// ErrPython: no Python of the wanted version works.
 	ErrPython = errors.New("no such Python")
 	// ErrResolve: the requirements cannot be met together, or name what no index has.
-	ErrResolve = errors.New("the requirements cannot be met")
+	ErrResolve = errors.New("the requirements cannot be resolved")
 	// ErrNetwork: an index cannot be reached.
 	ErrNetwork = errors.New("the package index cannot be reached")
 	// ErrHash: a package is not the one that the lock promises.
@@ -45,9 +45,9 @@ type sign struct {
 // signs are looked for in this order: after lines about the network pip also says that it found
 // nothing.
 func signs() []sign {
-	const network = "check the network, the proxy and the index of pip's configuration, and run the command again; what has come is in pip's cache"
+	const network = "check the network, the proxy and the index of pip's configuration, and run the command again; downloaded packages are in pip's cache"
 	const space = "free some, or name another folder in REWARDLOOP_ENVS"
-	const hash = "the file at the index is not the locked one: do not use it; if it was replaced on purpose, make a new lock without the hashes"
+	const hash = "the file at the index differs from the locked file: do not use it; if the file was replaced on purpose, make a new lock without the hashes"
 	return []sign{
 		{"No space left on device", ErrSpace, space},
 		{"Disk quota exceeded", ErrSpace, space},
@@ -64,7 +64,7 @@ func signs() []sign {
 		{"CERTIFICATE_VERIFY_FAILED", ErrNetwork, network},
 		{"Could not fetch URL", ErrNetwork, network},
 		{"dns error", ErrNetwork, network},
-		{"In --require-hashes mode", ErrHash, "a file with hashes has to name every package with its version and hash: write it with `rewardloop env make -r FILE --lock LOCK`"},
+		{"In --require-hashes mode", ErrHash, "a file with hashes must list every package with its version and hash: write the file with `rewardloop env make -r FILE --lock LOCK`"},
 		{"ResolutionImpossible", ErrResolve, "loosen one of the versions that are in conflict"},
 		{"conflicting dependencies", ErrResolve, "loosen one of the versions that are in conflict"},
 		{"requires a different Python", ErrResolve, "name another Python"},
@@ -82,7 +82,7 @@ func failure(what, said string, err, class error) error {
 			break
 		}
 	}
-	return fmt.Errorf("%w: %s: %w%s. It says: %s", class, what, err, advice, tail(reason(said)))
+	return fmt.Errorf("%w: %s: %w%s. Its output: %s", class, what, err, advice, tail(reason(said)))
 }
 
 // reason leaves out of what pip says how it got there, and all of its attempts but the last.

@@ -9,5 +9,5 @@ import (
 
 // tryLock needs flock, which the kernel ends with the process.
 func (s Store) tryLock(string) (*os.File, error) {
-	return nil, errors.New("environments: this system has no lock that ends with its process; make the environment by hand and name its Python as interpreter")
+	return nil, errors.New("environments: this system has no file lock that the end of a process releases; make the environment by hand and set interpreter to its Python")
 }

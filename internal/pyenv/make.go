@@ -86,7 +86,7 @@ type maker struct {
 func (s Store) Make(ctx context.Context, spec Spec, o Options) (Env, error) {
 	o, done := o.complete()
 	defer done()
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("%w: not done after %v; what has come is in the cache of pip or uv", ErrInstall, o.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("%w: not done after %v; downloaded packages are in the cache of pip or uv", ErrInstall, o.Timeout))
 	defer cancel()
 	if err := spec.Validate(); err != nil {
 		return Env{}, err
@@ -201,7 +201,7 @@ func (m *maker) closeTemp() {
 
 // await takes the lock of a name, until ctx ends.
 func (m *maker) await(ctx context.Context, name, what string) (*os.File, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, m.o.Patience, fmt.Errorf("it is not done after %v", m.o.Patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, m.o.Patience, fmt.Errorf("not done after %v", m.o.Patience))
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

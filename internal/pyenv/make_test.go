@@ -335,7 +335,7 @@ func TestRemoveFreesWhatNobodyUses(t *testing.T) {
 	if _, statErr := os.Stat("/proc/self/cmdline"); statErr == nil {
 		_, err = s.Remove(e.Name)
 		require.ErrorIs(t, err, pyenv.ErrBusy)
-		require.ErrorContains(t, err, "end it first")
+		require.ErrorContains(t, err, "end that process first")
 	}
 	require.NoError(t, in.Close())
 	_ = used.Wait() // input() ends with an error

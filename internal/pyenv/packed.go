@@ -58,7 +58,7 @@ func (s Store) Pack(ctx context.Context, spec Spec, dir string, o Options) (p Pa
 	}
 	o, done := o.complete()
 	defer done()
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("%w: not done after %v; what has come is in the cache of pip", ErrInstall, o.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("%w: not done after %v; downloaded packages are in the cache of pip", ErrInstall, o.Timeout))
 	defer cancel()
 	m := &maker{Store: s, spec: spec, o: o}
 	err = m.within(func() error { p, err = m.pack(ctx, dir); return err })
@@ -278,10 +278,10 @@ func (s Store) Suits(ctx context.Context, p Packed) error {
 func (s Store) suiting(ctx context.Context, p Packed) (python, error) {
 	py, err := s.find(ctx, python{Version: p.Python}.minor())
 	if err != nil {
-		return py, fmt.Errorf("environment %s: its wheels are for Python %s on %s: %w", p.Name, python{Version: p.Python}.minor(), p.Platform, err)
+		return py, fmt.Errorf("environment %s: the wheels are for Python %s on %s: %w", p.Name, python{Version: p.Python}.minor(), p.Platform, err)
 	}
 	if kind(py.Platform) != kind(p.Platform) {
-		return py, fmt.Errorf("%w: environment %s: its wheels are for %s, and Python at %s is %s (%s/%s): make the bundle on a machine of this kind",
+		return py, fmt.Errorf("%w: environment %s: the wheels are for %s, but Python at %s is %s (%s/%s): make the bundle on a machine of this kind",
 			ErrPlatform, p.Name, p.Platform, py.Path, py.Platform, runtime.GOOS, runtime.GOARCH)
 	}
 	return py, nil

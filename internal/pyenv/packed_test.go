@@ -63,11 +63,11 @@ func TestWhatWasPackedForAnotherKindOfMachineIsRefusedByName(t *testing.T) {
 	other.Platform = "cpython-plan9-mips-libc-9"
 	_, err = s.Unpack(t.Context(), other, dir, pyenv.Options{})
 	require.ErrorIs(t, err, pyenv.ErrPlatform)
-	require.ErrorContains(t, err, p.Name+": its wheels are for cpython-plan9-mips")
+	require.ErrorContains(t, err, p.Name+": the wheels are for cpython-plan9-mips")
 	older := p
 	older.Python = "3.1.4"
 	require.ErrorIs(t, s.Suits(t.Context(), older), pyenv.ErrPython)
-	require.ErrorContains(t, s.Suits(t.Context(), older), "its wheels are for Python 3.1")
+	require.ErrorContains(t, s.Suits(t.Context(), older), "the wheels are for Python 3.1")
 	newer := p
 	newer.Platform = p.Platform + ".1" // of the C library, which pip compares by the wheels' tags
 	require.NoError(t, s.Suits(t.Context(), newer))

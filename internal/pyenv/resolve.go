@@ -162,7 +162,7 @@ func (r resolver) resolve(ctx context.Context) ([]Package, error) {
 	}
 	var rep report
 	if err := json.Unmarshal(raw, &rep); err != nil {
-		return nil, fmt.Errorf("%w: %s: the report of pip cannot be read: %w", ErrResolve, from, err)
+		return nil, fmt.Errorf("%w: %s: invalid report of pip: %w", ErrResolve, from, err)
 	}
 	all, err := rep.packages()
 	if err != nil {
@@ -189,7 +189,7 @@ func (r resolver) promised(all []Package) error {
 	var errs []error
 	for _, p := range all {
 		if !slices.Contains(hashes[p.Name], p.SHA256) {
-			errs = append(errs, fmt.Errorf("%w: %s %s is offered with sha256 %s, which is none of the %d that %s names for it: do not use it; if the file was replaced on purpose, "+
+			errs = append(errs, fmt.Errorf("%w: %s %s is offered with sha256 %s, which is not one of the %d that %s lists: do not use the file; if the file was replaced on purpose, "+
 				"lock the requirements again", ErrHash, p.Name, p.Version, p.SHA256, len(hashes[p.Name]), cmp.Or(r.spec.File, "the configuration")))
 		}
 	}
@@ -211,7 +211,7 @@ func (r resolver) built(all []Package) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s: no wheel but source, which is built here, with tools that no lock names: --allow-source allows it", ErrResolve, strings.Join(names, ", "))
+	return fmt.Errorf("%w: %s: no wheel, only source, whose build uses tools that no lock lists: use --allow-source to build it on this machine", ErrResolve, strings.Join(names, ", "))
 }
 
 // pins are the lines of a lock that name the packages.

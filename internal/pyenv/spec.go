@@ -65,7 +65,7 @@ func readRequirements(dir, name string, depth int) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%w: the requirements %s cannot be read: %w", ErrSpec, path, errors.Unwrap(err))
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%w: the requirements %s are no file", ErrSpec, path)
+		return "", fmt.Errorf("%w: the requirements %s are not a file", ErrSpec, path)
 	case info.Size() > maxRequirements:
 		return "", fmt.Errorf("%w: the requirements %s have %d bytes, the limit is %d", ErrSpec, path, info.Size(), maxRequirements)
 	}
@@ -74,7 +74,7 @@ func readRequirements(dir, name string, depth int) (string, error) {
 		return "", fmt.Errorf("%w: the requirements %s cannot be read: %w", ErrSpec, path, err)
 	}
 	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
-		return "", fmt.Errorf("%w: the requirements %s are no text", ErrSpec, path)
+		return "", fmt.Errorf("%w: the requirements %s are not a text file", ErrSpec, path)
 	}
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {
@@ -95,7 +95,7 @@ func readRequirements(dir, name string, depth int) (string, error) {
 		}
 		b.WriteString(line + "\n")
 		if b.Len() > maxRequirements {
-			return "", fmt.Errorf("%w: the requirements %s have more than %d bytes with what they include", ErrSpec, path, maxRequirements)
+			return "", fmt.Errorf("%w: the requirements %s have more than %d bytes with the files that they include", ErrSpec, path, maxRequirements)
 		}
 	}
 	return b.String(), nil
@@ -121,7 +121,7 @@ func (s Spec) Validate() error {
 		option, ref := fileOption(line)
 		switch {
 		case strings.HasPrefix(line, "-e ") || strings.HasPrefix(line, "--editable"):
-			errs = append(errs, fmt.Errorf("%w: %q: a folder that is edited has no hash; build a wheel of it and name that", ErrSpec, line))
+			errs = append(errs, fmt.Errorf("%w: %q: an editable folder has no hash; build a wheel and name the wheel", ErrSpec, line))
 		case strings.Contains(line, "git+"):
 			errs = append(errs, fmt.Errorf("%w: %q: a repository has no hash; name an archive of the commit, such as NAME @ https://HOST/OWNER/REPOSITORY/archive/COMMIT.zip", ErrSpec, withoutUser(line)))
 		case option == "-c" && s.constraints(ref) == "":

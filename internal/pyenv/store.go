@@ -114,7 +114,7 @@ func (s Store) read(name string) (Env, error) {
 	}
 	e.Name, e.Dir, e.Interpreter = name, dir, interpreterOf(dir)
 	if info, err := os.Stat(e.Interpreter); err != nil || info.IsDir() {
-		return e, fmt.Errorf("%w: the Python %s that %s was made of is gone: `rewardloop env remove %s` and make it again", ErrPython, e.Python, dir, name)
+		return e, fmt.Errorf("%w: the Python %s of environment %s no longer exists: run `rewardloop env remove %s` and make the environment again", ErrPython, e.Python, dir, name)
 	}
 	return e, nil
 }
@@ -171,7 +171,7 @@ func (s Store) Remove(name string) (freed int64, err error) {
 	}
 	defer l.Close()
 	if pid := usedBy(dir); pid > 0 {
-		return 0, fmt.Errorf("%w: process %d runs in %s; end it first", ErrBusy, pid, dir)
+		return 0, fmt.Errorf("%w: process %d runs in %s; end that process first", ErrBusy, pid, dir)
 	}
 	freed = treeSize(dir)
 	// Without the marker nobody takes the half that is left, should this be cut short.

@@ -90,8 +90,8 @@ func (a *Addresses) Validate(f *Faults) {
 		}
 		f.Check(name, checkURL(u))
 		parsed, err := url.Parse(u)
-		f.Add(err == nil && parsed.User != nil && a.KeyFile != "", name, "names a user beside key_file; only one can be sent")
-		f.Add(seen[u], name, "is there twice")
+		f.Add(err == nil && parsed.User != nil && a.KeyFile != "", name, "has a user in addition to key_file; keep one of them")
+		f.Add(seen[u], name, "is a duplicate")
 		seen[u] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
@@ -110,7 +110,7 @@ func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return errors.New("is no URL")
+		return errors.New("is not a URL")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("must begin with http:// or https://")
 	case u.Hostname() == "":
@@ -127,12 +127,12 @@ func CheckHeader(name, value string) error {
 	case canonical == "Authorization":
 		return errors.New("Authorization is made from key_file") //nolint:staticcheck // the header's own name
 	case slices.Contains([]string{"Content-Type", "Content-Length", "Content-Encoding", "Host", "Connection", "Transfer-Encoding"}, canonical):
-		return fmt.Errorf("%s is the request's own", canonical)
+		return fmt.Errorf("%s is set by the request itself", canonical)
 	}
 	return outbound.CheckHeader(name, value)
 }
 
-var errNoUpstreams = errors.New("no HTTP goes out from here: the program was built without upstreams")
+var errNoUpstreams = errors.New("no HTTP client: the program was built without upstreams")
 
 // Upstream asks for the endpoints. path is the one at which the service listens: an address
 // may be written with it or without; empty: addresses are taken as they are.

@@ -35,7 +35,7 @@ func Cut(text string) ([]Piece, error) {
 		}
 		end := strings.IndexByte(text, '}')
 		if text[0] == '}' || end < 0 {
-			return nil, fmt.Errorf("%q: a brace without its other half; write {{ or }} for a brace", Clip(text, 40))
+			return nil, fmt.Errorf("%q: an unpaired brace; write {{ or }} for a literal brace", Clip(text, 40))
 		}
 		if literal != "" {
 			out = append(out, Piece{Text: literal})
@@ -68,14 +68,14 @@ const maxSteps = 64
 func ParseSource(text string) (Source, error) {
 	field, rest, deeper := strings.Cut(text, ".")
 	if !slices.Contains(sourceFields(), field) {
-		return Source{}, fmt.Errorf("%q is no field of a sample: want one of %s, or a path below the last two, such as extra_info.caption",
+		return Source{}, fmt.Errorf("%q is not a field of a sample: want one of %s, or a path below the last two, such as extra_info.caption",
 			Clip(text, 40), strings.Join(sourceFields(), ", "))
 	}
 	if !deeper {
 		return Source{Field: field}, nil
 	}
 	if field != "ground_truth" && field != "extra_info" {
-		return Source{}, fmt.Errorf("%q: %s is text and has nothing below it", Clip(text, 40), field)
+		return Source{}, fmt.Errorf("%q: %s is text and has no fields", Clip(text, 40), field)
 	}
 	below := strings.Split(rest, ".")
 	if slices.Contains(below, "") {

@@ -28,7 +28,7 @@ func TestATextIsCutAtItsPlaceholders(t *testing.T) {
 	}
 	for _, text := range []string{"{a", "a}", "{{a}", "{a}} {"} {
 		_, err := service.Cut(text)
-		require.ErrorContains(t, err, "a brace without its other half", text)
+		require.ErrorContains(t, err, "an unpaired brace", text)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestASourceNamesAFieldOrAPathBelowIt(t *testing.T) {
 	require.ErrorContains(t, src.Missing(), "no extra_info.caption")
 
 	for name, want := range map[string]string{
-		"caption": "is no field of a sample", "prompt.0": "has nothing below it", "extra_info.": "two dots",
+		"caption": "is not a field of a sample", "prompt.0": "has no fields", "extra_info.": "two dots",
 		"extra_info.a..b": "two dots", "extra_info" + strings.Repeat(".a", service.MaxSteps+1): "65 steps",
 	} {
 		_, err := service.ParseSource(name)

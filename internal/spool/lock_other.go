@@ -9,5 +9,5 @@ import (
 
 // lock needs flock, which the kernel ends with the process.
 func lock(string) (*os.File, error) {
-	return nil, errors.New("spool: this system has no lock that ends with its process; leave queue.durable out")
+	return nil, errors.New("spool: this system has no file lock that the end of a process releases; leave queue.durable out")
 }

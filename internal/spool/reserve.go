@@ -150,7 +150,7 @@ func (s *Spool) ready(need int64) error {
 		s.makeRoom(need)
 	}
 	if s.bytes()+need > s.cfg.MaxBytes {
-		return fmt.Errorf("%w: its %d bytes (queue.spool_bytes) are in use", ErrFull, s.cfg.MaxBytes)
+		return fmt.Errorf("%w: all %d bytes of queue.spool_bytes are in use", ErrFull, s.cfg.MaxBytes)
 	}
 	if free, known := s.free(); known && free < need && s.Trouble() != nil {
 		return syscall.ENOSPC
@@ -309,6 +309,6 @@ func Short(dir string, most int64, free func(dir string) (int64, error)) string 
 }
 
 // ShortAdvice is what to do about it.
-const ShortAdvice = "free some of it, or write a smaller queue.spool_bytes; once the file system is full, samples wait at their clients"
+const ShortAdvice = "free space on the file system, or write a smaller queue.spool_bytes; once the file system is full, samples wait at their clients"
 
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

@@ -112,7 +112,7 @@ func (t Text) Object(f func(key string, v Text) error) error {
 			return err
 		}
 		if seen[key] {
-			return fmt.Errorf("%q is there twice", Clip(key))
+			return fmt.Errorf("duplicate name %q", Clip(key))
 		}
 		seen[key] = true
 		i = t.next(end, ':')

@@ -32,7 +32,7 @@ func TestNamesAreTakenOnceAndAsTheyAreWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]strictjson.Text{"a": strictjson.Text(`[1, "]"]`), "bc": strictjson.Text("null")}, fields)
 	for text, want := range map[string]string{
-		`{"A": 1}`: "A: unknown key", `{"a": 1, "a": 2}`: `"a" is there twice`, `{"a": 1, "\u0061": 2}`: `"a" is there twice`, `[]`: "want an object: found []",
+		`{"A": 1}`: "A: unknown key", `{"a": 1, "a": 2}`: `duplicate name "a"`, `{"a": 1, "\u0061": 2}`: `duplicate name "a"`, `[]`: "want an object: found []",
 	} {
 		_, err := parse(t, text).Fields("a")
 		require.ErrorContains(t, err, want, text)

@@ -73,7 +73,7 @@ type verdict struct {
 var errBroken = errors.New("broken")
 
 // errSpoilt marks the errors of a child that answered with a fatal one.
-var errSpoilt = errors.New("spoilt by its own account")
+var errSpoilt = errors.New("unusable after a fatal error")
 
 // failure is the error that a frame carries.
 func (f frame) failure() *Error { return &Error{Class: f.Class, Message: f.Message} }
@@ -247,12 +247,12 @@ func (c *child) autopsy(cause error) (report error, outside bool) {
 	}
 	report = fmt.Errorf("child %d died of %q (%w)", c.id, c.how, cause)
 	if over := c.over.Load(); over > 0 {
-		report = fmt.Errorf("child %d was killed: it and what it started used %d MiB of memory, and the limit is %d MiB (%w)", c.id, over>>20, c.limit>>20, cause)
+		report = fmt.Errorf("child %d was killed: the child and its own child processes used %d MiB of memory, but the limit is %d MiB (%w)", c.id, over>>20, c.limit>>20, cause)
 	} else if c.killed.Load() {
 		report = fmt.Errorf("child %d was killed (%w)", c.id, cause)
 	}
 	if said := c.stderr.String(); said != "" {
-		report = fmt.Errorf("%w; it said: %s", report, said)
+		report = fmt.Errorf("%w; its output: %s", report, said)
 	}
 	return report, c.sigkill && !c.killed.Load()
 }

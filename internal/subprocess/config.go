@@ -146,7 +146,7 @@ func (c Config) Validate() error {
 	bad(c.StartTimeout < 0 || c.RequestTimeout < 0 || c.PingEvery < 0, "a timeout is negative")
 	bad(c.BackoffMin < 0 || c.BackoffMax < c.BackoffMin, "backoff from %v to %v", c.BackoffMin, c.BackoffMax)
 	bad(c.Canary != nil && c.Canary.Check == nil, "a canary without a check")
-	bad(c.Memory < 0 || c.Memory > 0 && c.Resident == nil, "a bound of %d bytes for the memory of a child, and nothing that measures it", c.Memory)
+	bad(c.Memory < 0 || c.Memory > 0 && c.Resident == nil, "a bound of %d bytes for the memory of a child, but no function that measures it", c.Memory)
 	if d := c.Device; d != nil {
 		bad(c.Slots != 1 || c.Canary == nil || d.Suspect == nil, "device %q with %d slots, want one, a canary and its suspects", d.Name, c.Slots)
 		bad(d.Failures <= startTries, "quarantine after %d failures, want more than %d", d.Failures, startTries)

@@ -76,7 +76,7 @@ func (r *record) failed(why error, now time.Time) time.Duration {
 	r.again++
 	r.now = &Quarantine{
 		Until: now.Add(rest),
-		Why:   fmt.Sprintf("its children failed %d times within %v, the last time: %v", len(r.failures), r.device.Within, why),
+		Why:   fmt.Sprintf("child processes failed %d times within %v, the last time: %v", len(r.failures), r.device.Within, why),
 	}
 	// One more failure while it is tried again, and it rests again.
 	r.failures = r.failures[1:]

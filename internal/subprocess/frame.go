@@ -88,7 +88,7 @@ func readFrame(r io.Reader, limit int) (frame, error) {
 	}
 	hl, bl := binary.LittleEndian.Uint32(sizes[:4]), binary.LittleEndian.Uint32(sizes[4:])
 	if hl > maxHeader || int64(bl) > int64(limit) {
-		return frame{}, fmt.Errorf("%w: it announces a header of %d and a body of %d bytes, the limits are %d and %d", errFrame, hl, bl, maxHeader, limit)
+		return frame{}, fmt.Errorf("%w: header of %d and body of %d bytes, the limits are %d and %d", errFrame, hl, bl, maxHeader, limit)
 	}
 	head := make([]byte, int(hl))
 	if _, err := io.ReadFull(r, head); err != nil {

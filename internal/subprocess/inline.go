@@ -199,9 +199,9 @@ func (l *inlineLease) Do(ctx context.Context, req Request) (Response, error) {
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			p.count(func(st *Stats) { st.Timeouts++ })
-			return Response{}, fmt.Errorf("%w: %q, while its handler ran: %w", ErrTimeout, req.Name, ctx.Err())
+			return Response{}, fmt.Errorf("%w: %q, during its handler: %w", ErrTimeout, req.Name, ctx.Err())
 		}
-		return Response{}, fmt.Errorf("%q, while its handler ran: %w", req.Name, ctx.Err())
+		return Response{}, fmt.Errorf("%q, during its handler: %w", req.Name, ctx.Err())
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 func serveInherited(kind Kind) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(socketFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return errors.New("descriptor 3 is no socket: this command is started by rewardloop itself, not by hand")
+		return errors.New("descriptor 3 is not a socket: rewardloop starts this command itself; do not run it by hand")
 	}
 	// A terminal's Ctrl-C and systemd's stop reach every process of the group; the
 	// parent decides when its children end.

@@ -81,5 +81,5 @@ func (q *quarantine) key(req Request) uint64 {
 
 // quarantined refuses a request whose input is remembered.
 func quarantined(name string, why error) error {
-	return fmt.Errorf("%w: %q is in quarantine, it killed %d children: %w", ErrCrashed, name, attempts, why)
+	return fmt.Errorf("%w: %q is in quarantine after %d crashes of child processes: %w", ErrCrashed, name, attempts, why)
 }

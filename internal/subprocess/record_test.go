@@ -20,7 +20,7 @@ func TestADeviceRestsLongerEachTimeAndIsForgivenAfterAWhile(t *testing.T) {
 		require.Zero(t, fail(time.Second))
 	}
 	require.Equal(t, 30*time.Second, fail(time.Second))
-	require.EqualError(t, r.err(), "cuda:0 is in quarantine until 03:04:40 UTC: its children failed 5 times within 10m0s, the last time: error 700")
+	require.EqualError(t, r.err(), "cuda:0 is in quarantine until 03:04:40 UTC: child processes failed 5 times within 10m0s, the last time: error 700")
 	for _, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
 		require.Equal(t, want, fail(6*time.Minute), "the first failure after a quarantine begins the next")
 	}

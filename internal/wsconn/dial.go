@@ -80,9 +80,9 @@ func Dial(ctx context.Context, url string, cfg DialConfig) (*Conn, error) {
 	_ = resp.Body.Close()
 	c := newConn(ws, sock, cfg.Config, false)
 	if ws.Subprotocol() != cfg.Subprotocol {
-		err = fmt.Errorf("%w: this side (%s) speaks %q, the server chose %q: install the same release on both sides", ErrProtocol, product(cfg.Version), cfg.Subprotocol, ws.Subprotocol())
+		err = fmt.Errorf("%w: this side (%s) uses %q, but the server chose %q: install the same release on both sides", ErrProtocol, product(cfg.Version), cfg.Subprotocol, ws.Subprotocol())
 	} else if ext := resp.Header.Values("Sec-Websocket-Extensions"); len(ext) > 0 {
-		err = fmt.Errorf("%w: the server wants extensions nobody asked for: %v", errHandshake, ext)
+		err = fmt.Errorf("%w: the server chose extensions that were not requested: %v", errHandshake, ext)
 	}
 	if err != nil {
 		c.fail(err)
@@ -105,7 +105,7 @@ func refusal(resp *http.Response, err error, cfg DialConfig) error {
 	}
 	refused := &HandshakeError{Status: resp.StatusCode, Header: resp.Header, Body: strings.TrimSpace(string(body))}
 	if spoken := resp.Header.Get(protocolHeader); resp.StatusCode == http.StatusBadRequest && spoken != "" {
-		return fmt.Errorf("%w: this side (%s) speaks %q, the server %.100q: %w", ErrProtocol, product(cfg.Version), cfg.Subprotocol, spoken, refused)
+		return fmt.Errorf("%w: this side (%s) uses %q, the server uses %.100q: %w", ErrProtocol, product(cfg.Version), cfg.Subprotocol, spoken, refused)
 	}
 	return refused
 }

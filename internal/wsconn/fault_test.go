@@ -366,8 +366,8 @@ func TestTheUpgradeIsRefusedWithAReason(t *testing.T) {
 	}
 	_, err := wsconn.Dial(t.Context(), url, wsconn.DialConfig{Subprotocol: "rewardloop.v0", Version: "0.9"})
 	require.ErrorIs(t, err, wsconn.ErrProtocol)
-	require.ErrorContains(t, err, `this side (rewardloop/0.9) speaks "rewardloop.v0", the server "rewardloop.v1"`)
-	require.ErrorContains(t, err, `the client ("rewardloop/0.9") speaks "rewardloop.v0", this server (rewardloop/unknown) speaks "rewardloop.v1": install the same release`)
+	require.ErrorContains(t, err, `this side (rewardloop/0.9) uses "rewardloop.v0", the server uses "rewardloop.v1"`)
+	require.ErrorContains(t, err, `the client ("rewardloop/0.9") uses "rewardloop.v0", this server (rewardloop/unknown) uses "rewardloop.v1": install the same release`)
 	own := http.Header{"Origin": {"http" + strings.TrimPrefix(url, "ws")}}
 	c, err := wsconn.Dial(t.Context(), url, wsconn.DialConfig{Subprotocol: protocol, Header: own})
 	require.NoError(t, err, "the host's own page may connect")

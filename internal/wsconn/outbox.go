@@ -78,7 +78,7 @@ func (c *Conn) queue(t text) error {
 	case err != nil:
 		return err
 	case full:
-		err = fmt.Errorf("%w: more than %d bytes wait for it", errSlowPeer, c.cfg.OutboxBytes)
+		err = fmt.Errorf("%w: more than %d bytes wait to be sent", errSlowPeer, c.cfg.OutboxBytes)
 		c.fail(err)
 		return err
 	}

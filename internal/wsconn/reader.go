@@ -141,7 +141,7 @@ func (c *Conn) readError(err error) error {
 		if c.sock.overdue() {
 			return fmt.Errorf("%w: not complete after %s", errSlowMessage, c.cfg.MessageTimeout)
 		}
-		return fmt.Errorf("%w: nothing came for %s", ErrSilentPeer, c.cfg.ReadTimeout)
+		return fmt.Errorf("%w: no message for %s", ErrSilentPeer, c.cfg.ReadTimeout)
 	}
 	return fmt.Errorf("%w: %w", errLost, err)
 }

@@ -27,7 +27,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, cfg UpgradeConfig) (*Conn, 
 	}
 	if !websocket.IsWebSocketUpgrade(r) {
 		w.Header().Set("Upgrade", "websocket")
-		return refuse(http.StatusUpgradeRequired, fmt.Errorf("%w: this address speaks websocket", errHandshake))
+		return refuse(http.StatusUpgradeRequired, fmt.Errorf("%w: this address accepts only websocket connections", errHandshake))
 	}
 	if err := checkOrigin(r); err != nil {
 		return refuse(http.StatusForbidden, err)
@@ -62,14 +62,14 @@ const protocolHeader = "Sec-Websocket-Protocol"
 // mismatch names protocol and release of both sides, in less than the KiB of a refusal that
 // clients read.
 func mismatch(offered []string, agent string, cfg UpgradeConfig) error {
-	offers := "names none"
+	offers := "names no protocol"
 	if len(offered) > 0 {
-		offers = fmt.Sprintf("speaks %.100q", strings.Join(offered, ", "))
+		offers = fmt.Sprintf("uses %.100q", strings.Join(offered, ", "))
 	}
 	if agent != "" {
 		agent = fmt.Sprintf(" (%.100q)", agent)
 	}
-	return fmt.Errorf("%w: the client%s %s, this server (%s) speaks %q: install the same release on both sides",
+	return fmt.Errorf("%w: the client%s %s, this server (%s) uses %q: install the same release on both sides",
 		ErrProtocol, agent, offers, product(cfg.Version), strings.Join(cfg.Subprotocols, ", "))
 }
 

@@ -242,7 +242,7 @@ func (p *Profile) Unserved() string {
 	serving := p.serving
 	switch {
 	case len(serving) == 0 && p.other != "":
-		return fmt.Sprintf("worker %s serves a profile %q of another configuration than this gateway's: give both the same", p.other, shown(p.name))
+		return fmt.Sprintf("worker %s serves a profile %q of another configuration than this gateway's: use the same configuration for both", p.other, shown(p.name))
 	case len(serving) == 0:
 		return fmt.Sprintf("no worker serves the profile %q", shown(p.name))
 	}
@@ -260,7 +260,7 @@ func (p *Profile) Unserved() string {
 		}
 	}
 	w, _ := p.said(serving[0])
-	return fmt.Sprintf("none of the %d workers that serve the profile %q takes samples of it: worker %s is %s",
+	return fmt.Sprintf("none of the %d workers that serve the profile %q accepts samples: worker %s is %s",
 		len(serving), shown(p.name), w.ID, w.State)
 }
 
@@ -280,7 +280,7 @@ func (p *Profile) Said() string {
 func (p *Profile) Lacking() string {
 	for _, a := range p.serving {
 		if w, info := p.said(a); info.State == wire.WorkerMissing {
-			return fmt.Sprintf("worker %s cannot score it: %s", w.ID, info.Waits)
+			return fmt.Sprintf("worker %s cannot score the profile: %s", w.ID, info.Waits)
 		}
 	}
 	return ""

@@ -243,7 +243,7 @@ func (b *Book) name(st *Step, ids []string, ev *Events) error {
 	b.trim(ev)
 	if b.bytes > b.limits.Bytes {
 		b.count(st, -size)
-		return fmt.Errorf("%w: the ids of step %d (%s) do not fit beside those of other steps into loop.step_bytes = %d: declare it without ids, or raise that",
+		return fmt.Errorf("%w: the ids of step %d (%s) do not fit into loop.step_bytes = %d with those of other steps: declare the step without ids, or raise loop.step_bytes",
 			rewards.TooLarge, st.key.Step, st.key.Split, b.limits.Bytes)
 	}
 	if st.names == nil && len(fresh) > 0 {

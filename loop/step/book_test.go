@@ -304,7 +304,7 @@ func TestRowsThatNobodyAskedForGoAMinuteAfterTheirStep(t *testing.T) {
 	require.Equal(t, []int64{1, 3, 4}, kept(), "one was fetched, one was declared, and samples of the latest may still come")
 	_, err := d.Fetch(d.now, "run", wire.Fetch{Step: 2})
 	require.ErrorIs(t, err, rewards.Expired)
-	require.ErrorContains(t, err, "nobody has declared or fetched the step within 1m0s")
+	require.ErrorContains(t, err, "no client has declared or fetched the step within 1m0s")
 	d.heed(d.Age(d.now.Add(time.Hour+1), "run"))
 	assert.Zero(t, d.Bytes())
 }

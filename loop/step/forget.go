@@ -54,7 +54,7 @@ func (b *Book) trimUnasked(run string, ev *Events) {
 		if victim == nil {
 			return
 		}
-		b.forget(victim, fmt.Sprintf("nobody has declared or fetched the step, and such rows may take an eighth of loop.step_bytes = %d", b.limits.Bytes), ev)
+		b.forget(victim, fmt.Sprintf("no client has declared or fetched the step, and rows of such steps may use an eighth of loop.step_bytes = %d", b.limits.Bytes), ev)
 	}
 }
 
@@ -72,9 +72,9 @@ func (b *Book) Age(now time.Time, run string) Events {
 		}
 		switch idle := now.Sub(st.assembly.touched); {
 		case idle > b.limits.Age:
-			b.forget(st, fmt.Sprintf("nobody has touched them for loop.step_age = %v", b.limits.Age), &ev)
+			b.forget(st, fmt.Sprintf("no client has read or written the rows for loop.step_age = %v", b.limits.Age), &ev)
 		case idle > unaskedAge && !st.asked && !latest:
-			b.forget(st, fmt.Sprintf("nobody has declared or fetched the step within %v of its last result", unaskedAge), &ev)
+			b.forget(st, fmt.Sprintf("no client has declared or fetched the step within %v of its last result", unaskedAge), &ev)
 		}
 	}
 	return ev

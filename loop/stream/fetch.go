@@ -42,7 +42,7 @@ func (q *fetches) fetch(s *Session, t *wire.Fetch) error {
 			b, err = wire.EncodeControl(res)
 		}
 		if len(b) > maxAnswerBytes { // one group alone is as large
-			err = fmt.Errorf("%w: chunk %d has %d bytes and an answer holds %d: read it over HTTP", rewards.TooLarge, t.Chunk, len(b), maxAnswerBytes)
+			err = fmt.Errorf("%w: chunk %d has %d bytes, but an answer has at most %d: read the chunk over HTTP", rewards.TooLarge, t.Chunk, len(b), maxAnswerBytes)
 		}
 		if err != nil {
 			if q.ctx.Err() == nil {

@@ -97,7 +97,7 @@ func (h *handler) Text(msg []byte) error {
 	name, ofClient := wire.ControlName(v)
 	switch {
 	case h.session == nil:
-		return h.complain(fmt.Errorf("%w: the first message must be hello, not %s", rewards.Malformed, name))
+		return h.complain(fmt.Errorf("%w: the first message is %s, want hello", rewards.Malformed, name))
 	case !ofClient:
 		return h.complain(fmt.Errorf("%w: %s is not a client's message", rewards.Malformed, name))
 	}
@@ -126,7 +126,7 @@ func (h *handler) complain(err error) error {
 // hello opens or resumes a session.
 func (h *handler) hello(msg wire.Hello) error {
 	if h.session != nil {
-		return h.complain(fmt.Errorf("%w: hello was said before on this connection", rewards.Malformed))
+		return h.complain(fmt.Errorf("%w: a second hello on this connection", rewards.Malformed))
 	}
 	s, err := h.gateway.Hello(msg, h.conn)
 	if err != nil {

@@ -61,7 +61,7 @@ func (t Trace) WriteChrome(w io.Writer) error {
 		return err
 	}
 	if last := t.last(); last > maxDrawn {
-		return fmt.Errorf("%w: a trace of %v s cannot be drawn, %v s can", ErrTrace, last, maxDrawn)
+		return fmt.Errorf("%w: a trace of %v s cannot be drawn, want at most %v s", ErrTrace, last, maxDrawn)
 	}
 	out := &chromeWriter{w: bufio.NewWriter(w)}
 	out.text(`{"displayTimeUnit":"ms","traceEvents":[`)

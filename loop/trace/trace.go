@@ -158,7 +158,7 @@ func (s Span) validate() error {
 		return errors.New("started_s and scored_s must both be present or both be absent")
 	}
 	if s.Returned != nil && s.Scored == nil && (s.Outcome == "" || s.Outcome == sim.AttemptWon) {
-		return errors.New("returned_s without scored_s, and no outcome that says why")
+		return errors.New("returned_s without scored_s, and no outcome with the reason")
 	}
 	if s.Service != nil && !sim.IsTime(*s.Service) {
 		return fmt.Errorf("service_s is %v, must be finite and not negative", *s.Service)
@@ -225,7 +225,7 @@ func ReadTrace(r io.Reader) (Trace, error) {
 		return Trace{}, fmt.Errorf("%w: %w", ErrTrace, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Trace{}, fmt.Errorf("%w: there is more after the JSON object", ErrTrace)
+		return Trace{}, fmt.Errorf("%w: data after the JSON object", ErrTrace)
 	}
 	if err := t.Validate(); err != nil {
 		return Trace{}, err

@@ -122,7 +122,7 @@ func TestWhatChosenFramesTakeIsBooked(t *testing.T) {
 	m.SetDecoder(d)
 	_, _, err := m.Borrow(t.Context())
 	require.ErrorIs(t, err, rewards.BadInput)
-	require.ErrorContains(t, err, "decoding takes up to 1843200 bytes; the whole budget is 1048576")
+	require.ErrorContains(t, err, "decoding needs up to 1843200 bytes, more than the budget of 1048576")
 	v, giveBack, err := m.BorrowFrames(t.Context(), rewards.EvenFrames(8))
 	require.NoError(t, err)
 	assert.Equal(t, 8, v.Count)
@@ -147,7 +147,7 @@ func TestWithoutFFmpegAFileIsRefusedByName(t *testing.T) {
 	assert.Equal(t, rewards.BlameWorker, blame)
 	assert.True(t, permanent)
 
-	for path, want := range map[string]string{"bin/ffmpeg": "nor a full path", "/no/ffmpeg": "no such program"} {
+	for path, want := range map[string]string{"bin/ffmpeg": "or a full path", "/no/ffmpeg": "no such program"} {
 		_, err = ffmpeg.Find(media.Config{FFmpeg: path})
 		require.ErrorContains(t, err, want)
 	}
@@ -185,14 +185,14 @@ func TestAProgramThatMisbehavesIsEndedWithinItsLimits(t *testing.T) {
 		"it writes nothing for ever":     {`while :; do :; done`, "ffmpeg_timeout"},
 		"it sleeps":                      {`exec sleep 1000`, "took longer than pool.decode.ffmpeg_timeout of 1s"},
 		"it sleeps with its output shut": {`exec >&-; exec sleep 1000`, "took longer than pool.decode.ffmpeg_timeout of 1s"},
-		"its frames are larger":          {two(`printf 'P6\n4 4\n255\n'`), "frame 0 of this mp4 is 4×4, its header says 4×2"},
+		"its frames are larger":          {two(`printf 'P6\n4 4\n255\n'`), "frame 0 of this mp4 is 4×4, but its header has 4×2"},
 		"its frames change":              {two(frame + `printf 'P6\n2 2\n255\n'`), "frame 1 of this mp4 is 2×2"},
 		"its frames end early":           {two(`printf 'P6\n4 2\n255\n0123'`), "frame 0 of this mp4 ends early"},
 		"its frames are none":            {two(`printf 'GIF89a'`), "ends within the header"},
 		"its frames are another format":  {two(`printf 'P5\n4 2\n255\n'`), "has a frame that begins"},
 		"it makes no frame":              {two(`exit 0`), "no frame of this mp4 can be decoded"},
 		"it lists nothing":               {`exit 0`, "this mp4 has no video"},
-		"it ends with no word":           {`exit 3`, "it ended with status 3"},
+		"it ends with no word":           {`exit 3`, "exit status 3"},
 		"it cannot read the file":        {`echo '[mov @ 0x1234] moov atom not found' >&2; exit 1`, "ffmpeg cannot decode this file: moov atom not found"},
 		"a picture without pixels":       {`printf '#codec_id 0: h264\n#dimensions 0: 0x2\n0, 0, 0, 1, 9, 0x0\n'`, "a picture of 0×2 has no pixels"},
 		"a picture beyond the limit":     {`printf '#codec_id 0: h264\n#dimensions 0: 65535x65535\n0, 0, 0, 1, 9, 0x0\n'`, "beyond the limit of 16777216 pixels"},
@@ -282,7 +282,7 @@ func TestAFileOfAnotherEncodingNeverReachesFFmpeg(t *testing.T) {
 		data     string
 		want     string
 	}{
-		"a webm":     {rewards.MP4, "\x1a\x45\xdf\xa3", "the bytes are a file of encoding webm, the sample says mp4"},
+		"a webm":     {rewards.MP4, "\x1a\x45\xdf\xa3", "the bytes are a file of encoding webm, but the sample declares mp4"},
 		"a playlist": {rewards.MP4, "#EXTM3U\n/etc/passwd\n", "do not begin as a file of encoding mp4"},
 		"nothing":    {rewards.GIF, "", "these 0 bytes do not begin as a file of encoding gif"},
 		"an AVIF":    {rewards.MP4, "\x00\x00\x00\x20ftypavif", "do not begin as a file of encoding mp4"},
@@ -294,5 +294,5 @@ func TestAFileOfAnotherEncodingNeverReachesFFmpeg(t *testing.T) {
 	image := video(rewards.GIF, []byte("GIF89a"))
 	image.Kind = rewards.Image
 	_, err := d.Decode(t.Context(), image)
-	require.ErrorContains(t, err, "an image of encoding gif: call it a video")
+	require.ErrorContains(t, err, "an image with encoding gif: send it as a video")
 }

@@ -207,9 +207,9 @@ func hostiles(t *testing.T, c *canary) map[string]hostile {
 		"webm of raw video":       {rewards.WebM, encode("a.mkv", "-c:v", "rawvideo"), "coded as rawvideo"},
 		"mp4 of an unknown codec": {rewards.MP4, samples(4, key, entry("xxxx", 64, 48), self), ""},
 		// Another file than the sample says.
-		"a webm that is called mp4":    {rewards.MP4, vp9, "a file of encoding webm, the sample says mp4"},
-		"an mp4 that is called webm":   {rewards.WebM, first, "a file of encoding mp4, the sample says webm"},
-		"a gif that is called webm":    {rewards.WebM, gif, "a file of encoding gif, the sample says webm"},
+		"a webm that is called mp4":    {rewards.MP4, vp9, "a file of encoding webm, but the sample declares mp4"},
+		"an mp4 that is called webm":   {rewards.WebM, first, "a file of encoding mp4, but the sample declares webm"},
+		"a gif that is called webm":    {rewards.WebM, gif, "a file of encoding gif, but the sample declares webm"},
 		"an avi that is called mp4":    {rewards.MP4, encode("a.avi"), begins},
 		"an mpegts that is called mp4": {rewards.MP4, encode("a.ts"), begins},
 		// Files that name files or addresses.

@@ -112,10 +112,10 @@ func (r *Runner) failure(cmd *exec.Cmd, stderr string) error {
 		status.ExitStatus() == 127, strings.Contains(stderr, "error while loading shared libraries"):
 		return rewards.Permanent(rewards.BlameWorker, fmt.Errorf("%w: %s does not start: %s", rewards.Internal, r.program, text))
 	case strings.Contains(stderr, "Unrecognized option"), strings.Contains(stderr, "Option not found"):
-		return rewards.Permanent(rewards.BlameWorker, fmt.Errorf("%w: %s is older than 5.1 or lacks what it is asked for: %s", rewards.Internal, r.program, text))
+		return rewards.Permanent(rewards.BlameWorker, fmt.Errorf("%w: %s is older than 5.1 or lacks a feature: %s", rewards.Internal, r.program, text))
 	}
 	if text == "" {
-		text = fmt.Sprintf("it ended with status %d", status.ExitStatus())
+		text = fmt.Sprintf("exit status %d", status.ExitStatus())
 	}
 	return fmt.Errorf("%w: ffmpeg cannot decode this file: %s", rewards.BadInput, text)
 }

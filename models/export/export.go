@@ -185,7 +185,7 @@ func (e *exporting) look(ctx context.Context) error {
 		at, revision, _ := strings.Cut(at, "@")
 		parts := strings.SplitN(at, "/", 3)
 		if len(parts) != 3 {
-			return fmt.Errorf("%w: %s: say hf://owner/repository/file@revision", ErrRecipe, a)
+			return fmt.Errorf("%w: %s: want hf://owner/repository/file@revision", ErrRecipe, a)
 		}
 		commit, err := e.repository(ctx, parts[0]+"/"+parts[1], cmp.Or(revision, "main"), parts[2])
 		if err != nil {
@@ -317,7 +317,7 @@ func (e *exporting) make(ctx context.Context, dir string) (Result, error) {
 	}
 	parity, err := readParity(e.into.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %s.py left no %s, so that nothing compares it with PyTorch", ErrParity, e.r.Family, parityName)
+		err = fmt.Errorf("%w: %s.py wrote no %s, the comparison of the export with PyTorch", ErrParity, e.r.Family, parityName)
 	}
 	if err != nil {
 		return Result{}, err
@@ -342,10 +342,10 @@ func readParity(dir string) (Parity, error) {
 		return p, fmt.Errorf("%w: %s: %w", ErrParity, f.Name(), err)
 	}
 	if p.Format != 1 || p.Comparisons < 1 || p.Value < 0 || p.Limit <= 0 || math.IsInf(p.Limit, 0) {
-		return p, fmt.Errorf("%w: %s says format %d, %d comparisons, off by %g, at most %g: want format 1, a comparison and a limit above 0", ErrParity, f.Name(), p.Format, p.Comparisons, p.Value, p.Limit)
+		return p, fmt.Errorf("%w: %s has format %d, %d comparisons, difference %g, limit %g: want format 1, a comparison and a limit above 0", ErrParity, f.Name(), p.Format, p.Comparisons, p.Value, p.Limit)
 	}
 	if !(p.Value <= p.Limit) {
-		return p, fmt.Errorf("%w: %s is off by %.3g from PyTorch, at most %g is right: nothing was kept", ErrParity, p.Name, p.Value, p.Limit)
+		return p, fmt.Errorf("%w: %s differs by %.3g from PyTorch, want at most %g: nothing was kept", ErrParity, p.Name, p.Value, p.Limit)
 	}
 	return p, nil
 }

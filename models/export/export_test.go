@@ -108,15 +108,15 @@ func TestAnExportThatFailsLeavesNothingAndSaysWhatToDo(t *testing.T) {
 	}{
 		"raises":           {`raise ValueError("no such layer")`, export.ErrProgram, []string{"clip.py of mine", "ValueError: no such layer"}},
 		"says it is wrong": {`sys.exit("export failed: image_embeds of 3: off by 0.3 from PyTorch, at most 0.0001 is right")`, export.ErrParity, []string{"off by 0.3", "nothing was kept"}},
-		"is above":         {`parity(value=0.3)`, export.ErrParity, []string{"logits of 1 is off by 0.3 from PyTorch, at most 0.0001 is right"}},
+		"is above":         {`parity(value=0.3)`, export.ErrParity, []string{"logits of 1 differs by 0.3 from PyTorch, want at most 0.0001"}},
 		"is no number":     {`parity(value=float("nan"))`, export.ErrParity, []string{"parity.json"}},
 		"has no limit":     {`parity(limit=0)`, export.ErrParity, []string{"a limit above 0"}},
-		"compares nothing": {``, export.ErrParity, []string{"left no parity.json"}},
-		"is killed":        {`os.kill(os.getpid(), 9)`, export.ErrProgram, []string{"where memory is short the kernel does"}},
+		"compares nothing": {``, export.ErrParity, []string{"wrote no parity.json"}},
+		"is killed":        {`os.kill(os.getpid(), 9)`, export.ErrProgram, []string{"by the kernel if memory was short"}},
 		"lacks a package":  {`import no_such_package`, export.ErrProgram, []string{"leave --interpreter out"}},
 		"fills the disk":   {`raise OSError(28, "No space left on device")`, pyenv.ErrSpace, []string{"make room"}},
 		"has no network":   {`raise OSError("We couldn't connect to the hub")`, export.ErrProgram, []string{"check the network"}},
-		"leaves a link":    {`parity(); (out / "tokenizer.json").symlink_to("/etc/passwd")`, models.ErrName, []string{"no regular file"}},
+		"leaves a link":    {`parity(); (out / "tokenizer.json").symlink_to("/etc/passwd")`, models.ErrName, []string{"not a regular file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -278,11 +278,11 @@ func TestWeightsThatCannotBeHadEndAnExportBeforeAnythingIsDownloaded(t *testing.
 	never := export.Options{Agree: func(context.Context, export.Plan) error { return errors.New("asked") }}
 	r := export.Recipe{Family: "clip", Model: "owner/name"}
 	_, err := x.Export(t.Context(), "mine", r, never)
-	require.ErrorContains(t, err, "the weights: cannot be fetched: owner/name: no answer from http://127.0.0.1:1")
+	require.ErrorContains(t, err, "the weights: download failed: owner/name: no answer from http://127.0.0.1:1")
 	require.ErrorContains(t, err, "`hf download owner/name`")
 	x.Models.Offline = "HF_HUB_OFFLINE=1"
 	_, err = x.Export(t.Context(), "mine", r, never)
-	require.ErrorContains(t, err, "HF_HUB_OFFLINE=1 forbids to ask the hub")
+	require.ErrorContains(t, err, "HF_HUB_OFFLINE=1 forbids access to the hub")
 
 	x.Models.Hub = hfcache.Cache{Dir: t.TempDir()}
 	folder := filepath.Join(x.Models.Hub.Dir, "models--owner--name")
@@ -304,11 +304,11 @@ func TestARecipeIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	t.Parallel()
 	x := export.Exporter{Models: models.Store{Dir: t.TempDir()}}
 	for says, r := range map[string]export.Recipe{
-		"there are aesthetic, clip, siglip, text_rm": {Family: "os", Model: "owner/name"},
-		"no checkpoint":                 {Family: "clip"},
-		"is no folder here":             {Family: "clip", Model: "./none"},
-		"--out behind --":               {Family: "clip", Model: "owner/name", Args: []string{"--out=/etc"}},
-		"say hf://owner/repository/fil": {Family: "clip", Args: []string{"--hpsv2", "hf://x"}},
+		"want one of aesthetic, clip, siglip, text_rm": {Family: "os", Model: "owner/name"},
+		"no checkpoint":                  {Family: "clip"},
+		"is neither a folder":            {Family: "clip", Model: "./none"},
+		"--out behind --":                {Family: "clip", Model: "owner/name", Args: []string{"--out=/etc"}},
+		"want hf://owner/repository/fil": {Family: "clip", Args: []string{"--hpsv2", "hf://x"}},
 	} {
 		_, err := x.Export(t.Context(), "mine", r, export.Options{})
 		require.ErrorIs(t, err, export.ErrRecipe)

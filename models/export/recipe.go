@@ -62,26 +62,26 @@ func Find(name string) (Recipe, error) {
 	if m, err := models.Find(name); err == nil {
 		return Recipe{}, fmt.Errorf("%w: %s is offered in ONNX: %s", ErrRecipe, name, m.Remedy())
 	}
-	return Recipe{}, fmt.Errorf("%w %q: the catalogue has %s to export; of a checkpoint of your own say --family, --model and --name",
+	return Recipe{}, fmt.Errorf("%w %q: the catalogue has %s to export; for a checkpoint of your own use --family, --model and --name",
 		models.ErrUnknown, name, strings.Join(slices.Sorted(maps.Keys(recipes())), ", "))
 }
 
 // validate says what is wrong before anything is done.
 func (r Recipe) validate() error {
 	if !slices.Contains(Families(), r.Family) {
-		return fmt.Errorf("%w: family %q: there are %s", ErrRecipe, r.Family, strings.Join(Families(), ", "))
+		return fmt.Errorf("%w: family %q, want one of %s", ErrRecipe, r.Family, strings.Join(Families(), ", "))
 	}
 	for _, a := range r.Args {
 		if flag, _, _ := strings.Cut(a, "="); slices.Contains([]string{"--out", "--name", "--model", "--revision", "--source", "--licence", "--processor"}, flag) {
-			return fmt.Errorf("%w: %s behind -- is what rewardloop says itself: give it before --", ErrRecipe, flag)
+			return fmt.Errorf("%w: %s after -- is set by rewardloop: write the flag before --", ErrRecipe, flag)
 		}
 	}
 	if r.Model == "" && len(r.Args) == 0 {
-		return fmt.Errorf("%w: no checkpoint: say --model FOLDER or --model owner/name", ErrRecipe)
+		return fmt.Errorf("%w: no checkpoint: use --model FOLDER or --model owner/name", ErrRecipe)
 	}
 	for _, at := range []string{r.Model, r.Processor} {
 		if at != "" && !isFolder(at) && !models.IsRepository(at) {
-			return fmt.Errorf("%w: %s is no folder here, and no owner/name of a repository", ErrRecipe, at)
+			return fmt.Errorf("%w: %s is neither a folder nor owner/name of a repository", ErrRecipe, at)
 		}
 	}
 	return nil

@@ -77,12 +77,12 @@ type sign struct {
 
 // signs are looked for in this order.
 func signs() []sign {
-	const network = "check the network, the proxy and HF_ENDPOINT and run the command again; what has come is in the hub's cache"
+	const network = "check the network, the proxy and HF_ENDPOINT and run the command again; downloads are in the hub's cache"
 	return []sign{
 		{"No space left on device", pyenv.ErrSpace, "make room, or name other folders with --dir or REWARDLOOP_MODELS, and HF_HUB_CACHE"},
 		{"Disk quota exceeded", pyenv.ErrSpace, "make room, or name other folders with --dir or REWARDLOOP_MODELS, and HF_HUB_CACHE"},
 		{"export failed:", ErrParity, "nothing was kept; the checkpoint may be of another family or form"},
-		{"ModuleNotFoundError", ErrProgram, "the Python of --interpreter lacks a package; leave --interpreter out, and an environment is made that has them"},
+		{"ModuleNotFoundError", ErrProgram, "the Python of --interpreter lacks a package; leave --interpreter out to have an environment made with all packages"},
 		{"gated repo", ErrProgram, "agree on the repository's page, and name a token in HF_TOKEN"},
 		{"401 Client Error", ErrProgram, "name a token that may read the repository in HF_TOKEN"},
 		{"We couldn't connect to", ErrProgram, network},
@@ -90,7 +90,7 @@ func signs() []sign {
 		{"Max retries exceeded", ErrProgram, network},
 		{"Name or service not known", ErrProgram, network},
 		{"Temporary failure in name resolution", ErrProgram, network},
-		{"unrecognized arguments", ErrRecipe, "correct what stands behind --; -- --help shows what the program takes"},
+		{"unrecognized arguments", ErrRecipe, "correct the arguments after --; -- --help shows the arguments of the program"},
 	}
 }
 
@@ -104,13 +104,13 @@ func (e *exporting) failure(said string, err error) error {
 		}
 	}
 	if state, is := errors.AsType[*exec.ExitError](err); is && advice == "" && state.ExitCode() < 0 {
-		advice = ": something ended it; where memory is short the kernel does, and an export takes about three times the checkpoint in float32"
+		advice = ": the program was killed, by the kernel if memory was short; an export needs about three times the checkpoint in float32"
 	}
 	said = strings.TrimSpace(said)
 	if len(said) > maxReason {
 		said = "…" + strings.ToValidUTF8(said[len(said)-maxReason:], "")
 	}
-	return fmt.Errorf("%w: %s.py of %s: %w%s. It says: %s", class, e.r.Family, e.plan.Name, err, advice, said)
+	return fmt.Errorf("%w: %s.py of %s: %w%s. Its output: %s", class, e.r.Family, e.plan.Name, err, advice, said)
 }
 
 // lines cuts what a program writes into lines. One goroutine of os/exec writes; end comes after it.

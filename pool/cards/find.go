@@ -61,7 +61,7 @@ func Find(ctx context.Context, o Options) (Found, error) {
 		f.Visible = &value
 	}
 	if set && len(entries(value)) == 0 { // nothing is visible: a sick driver need not be asked
-		f.Notes = append(f.Notes, fmt.Sprintf("%s=%q lets this process see no card", VisibleEnv, value))
+		f.Notes = append(f.Notes, fmt.Sprintf("%s=%q hides all cards from this process", VisibleEnv, value))
 		return f, nil
 	}
 	all, err := f.list(ctx, o)
@@ -94,7 +94,7 @@ func Find(ctx context.Context, o Options) (Found, error) {
 // count notes the uncorrected errors of a card's memory.
 func (g *gpu) count(errs int64) {
 	if g.ECCErrors = errs; errs > 0 {
-		g.Sick = fmt.Sprintf("%d uncorrected errors of its memory since the driver was loaded: reset the card (nvidia-smi --gpu-reset) or restart the machine", errs)
+		g.Sick = fmt.Sprintf("%d uncorrected memory errors since the driver was loaded: reset the card (nvidia-smi --gpu-reset) or restart the machine", errs)
 	}
 }
 
@@ -256,7 +256,7 @@ func lookup(all []gpu, entry string) (found []Card, why string) {
 	}
 	switch len(matches) {
 	case 0:
-		return nil, "is none of the machine's " + strconv.Itoa(len(all)) + " cards"
+		return nil, "is not one of the machine's " + strconv.Itoa(len(all)) + " cards"
 	case 1:
 		return matches[0], ""
 	}

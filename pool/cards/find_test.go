@@ -129,16 +129,16 @@ func TestCardsAreThoseOfCUDAVisibleDevicesInItsOrder(t *testing.T) {
 		"3,0":                              {[]string{uuid(3), uuid(0)}, ""},
 		" 5 , 2 ":                          {[]string{uuid(5), uuid(2)}, ""},
 		uuid(4):                            {[]string{uuid(4)}, ""},
-		"GPU-00000007,gpu":                 {[]string{uuid(7)}, `entry 2, "gpu", is none of the machine's 8 cards`},
+		"GPU-00000007,gpu":                 {[]string{uuid(7)}, `entry 2, "gpu", is not one of the machine's 8 cards`},
 		"GPU-00000006," + uuid(1):          {[]string{uuid(6), uuid(1)}, ""},
 		"GPU-0000000":                      {nil, "fits 8 cards"},
 		"1,-1,2":                           {[]string{uuid(1)}, ""},
-		"1,8,2":                            {[]string{uuid(1)}, `entry 2, "8", is none`},
+		"1,8,2":                            {[]string{uuid(1)}, `entry 2, "8", is not one`},
 		"0,NoDevFiles":                     {[]string{uuid(0)}, `"NoDevFiles"`},
 		"2,2":                              {[]string{uuid(2)}, "names a card a second time"},
-		"-1":                               {nil, "lets this process see no card"},
-		"":                                 {nil, "lets this process see no card"},
-		"MIG-11111111-aaaa-bbbb-cccc-dddd": {nil, "is none of the machine's 8 cards"},
+		"-1":                               {nil, "hides all cards from this process"},
+		"":                                 {nil, "hides all cards from this process"},
+		"MIG-11111111-aaaa-bbbb-cccc-dddd": {nil, "is not one of the machine's 8 cards"},
 	} {
 		t.Run(value, func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +200,7 @@ func TestACardThatIsBrokenIsSickWithTheReason(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found.Cards, 5)
 	assert.Empty(t, found.Cards[0].Sick)
-	assert.Contains(t, found.Cards[1].Sick, "17 uncorrected errors of its memory")
+	assert.Contains(t, found.Cards[1].Sick, "17 uncorrected memory errors")
 	assert.Contains(t, found.Cards[2].Sick, "[Unknown Error]")
 	assert.Contains(t, found.Cards[3].Sick, "[GPU is lost]")
 	assert.Empty(t, found.Cards[4].Sick, "what a card does not count is no illness")
@@ -222,11 +222,11 @@ func TestAnAnswerThatIsNoListOfCardsIsAnErrorInWords(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"garbage":           {"head -c 300 /dev/zero | tr '\\000' '\\377'\n", "is not understood: 1 columns instead of 7"},
 		"an old program":    {"echo 'Field \"mig.mode.current\" is not a valid field to query.'; exit 2\n", `is not a valid field to query."`},
-		"half and dead":     {"printf '%s\\n0, GPU-0000' '" + line(0) + "'; kill -9 $$\n", "ended with signal: killed"},
-		"whole and dead":    {"echo '" + line(0) + "'; kill -9 $$\n", "which cards there are is not known"},
-		"a word for memory": {"echo '0, GPU-0, H100, lots, 1, 0, Disabled'\n", `"lots" is no number`},
+		"half and dead":     {"printf '%s\\n0, GPU-0000' '" + line(0) + "'; kill -9 $$\n", "signal: killed"},
+		"whole and dead":    {"echo '" + line(0) + "'; kill -9 $$\n", "the cards of the machine are unknown"},
+		"a word for memory": {"echo '0, GPU-0, H100, lots, 1, 0, Disabled'\n", `"lots" is not a number`},
 		"no uuid":           {"echo '0, 0, H100, 1, 1, 0, Disabled'\n", "no uuid"},
-		"nothing":           {":\n", "said nothing"},
+		"nothing":           {":\n", "printed nothing"},
 		"too much":          {"exec cat /dev/zero\n", "wrote more than 1048576 bytes"},
 		"instances garbled": {"case \"$1\" in --query-gpu=*) echo '" + strings.Replace(line(0), "Disabled", "Enabled", 1) + "';; *) echo what;; esac\n", `-L lists instances in a way that is not understood: "what"`},
 	} {

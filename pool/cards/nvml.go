@@ -41,7 +41,7 @@ func ask(parent context.Context, limit time.Duration, lib nvml.Interface) ([]gpu
 		if err := parent.Err(); err != nil {
 			return nil, nil, fmt.Errorf("NVML: %w", err)
 		}
-		return nil, nil, fmt.Errorf("NVML did not answer within %s: the driver or a card hangs; look at the kernel's log for NVRM and Xid, and restart the machine", limit)
+		return nil, nil, fmt.Errorf("NVML did not answer within %s: the driver or a card hangs; search the kernel's log for NVRM and Xid, and restart the machine", limit)
 	}
 }
 
@@ -108,7 +108,7 @@ func describe(lib nvml.Interface, d nvml.Device, c Card) Card {
 		if ret == nvml.SUCCESS {
 			*x.to = text
 		} else if c.Sick == "" {
-			c.Sick = "NVML says " + strings.TrimSpace(lib.ErrorString(ret)) + ": reset the card (nvidia-smi --gpu-reset) or restart the machine"
+			c.Sick = "NVML reports " + strings.TrimSpace(lib.ErrorString(ret)) + ": reset the card (nvidia-smi --gpu-reset) or restart the machine"
 		}
 	}
 	if m, ret := d.GetMemoryInfo(); ret == nvml.SUCCESS {

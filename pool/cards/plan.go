@@ -137,7 +137,7 @@ func Make(cards []Card, poolSize int, wants []Want) (Plan, error) {
 	for i, w := range wants {
 		switch {
 		case w.Fraction < 0 || w.Fraction > 1:
-			p.refuse(i, "its fraction is %v: want more than 0 and at most 1", w.Fraction)
+			p.refuse(i, "fraction is %v, want more than 0 and at most 1", w.Fraction)
 		case w.Count > 0:
 			sets = append(sets, i)
 		case w.Device == infer.CPU:
@@ -167,9 +167,9 @@ func (p *planner) named(device string) choice {
 	n, err := strconv.Atoi(strings.TrimPrefix(device, "cuda:"))
 	switch {
 	case err != nil || n < 0 || Device(n) != device:
-		return choice{why: fmt.Sprintf("there is no device %q: want %s", device, infer.DeviceForm)}
+		return choice{why: fmt.Sprintf("unknown device %q, want %s", device, infer.DeviceForm)}
 	case n >= len(p.Cards):
-		return choice{why: fmt.Sprintf("%s is not there: this process sees %s", device, p.seen())}
+		return choice{why: fmt.Sprintf("no device %s: this process sees %s", device, p.seen())}
 	case p.Cards[n].Card.Sick != "":
 		return choice{why: fmt.Sprintf("%s (%s) is not used: %s", device, p.Cards[n].Card.Visible(), p.Cards[n].Card.Sick)}
 	}
@@ -180,7 +180,7 @@ func (p *planner) named(device string) choice {
 func (p *planner) seen() string {
 	switch n := len(p.Cards); n {
 	case 0:
-		return "no card; write device: cpu, or run it where a card is"
+		return "no card; write device: cpu, or use a machine with a card"
 	case 1:
 		return "1 card, cuda:0"
 	default:
@@ -203,7 +203,7 @@ func (p *planner) free(unused bool) (out []int) {
 func (p *planner) set(count int) choice {
 	free := p.free(true)
 	if len(free) < count {
-		return choice{why: fmt.Sprintf("it needs %s as one set, and %s: ask for fewer (tensor_model_parallel_size), or give it more by %s",
+		return choice{why: fmt.Sprintf("the engine needs %s as one set, but %s: lower tensor_model_parallel_size, or give this process more cards with %s",
 			number(count), p.left(len(free)), VisibleEnv)}
 	}
 	for end := len(free); end >= count; end-- {
@@ -246,12 +246,12 @@ func (p *planner) pool(size int, wants []int) {
 	why := ""
 	switch {
 	case len(p.Cards) == 0:
-		why = "it asks for the cards of the reward pool, and this process sees " + p.seen()
+		why = "the model needs the cards of the reward pool, but this process sees " + p.seen()
 	case size > 0 && len(free) < size:
-		why = fmt.Sprintf("the reward pool has %s (reward_model.n_gpus_per_node), and %s: lower n_gpus_per_node, or give this process more cards by %s",
+		why = fmt.Sprintf("the reward pool needs %s (reward_model.n_gpus_per_node), but %s: lower n_gpus_per_node, or give this process more cards with %s",
 			number(size), p.left(len(free)), VisibleEnv)
 	case len(free) == 0:
-		why = "it asks for every card that is left, and " + p.left(0)
+		why = "the model needs every card that is left, but " + p.left(0)
 	}
 	if why != "" {
 		for _, i := range wants {
@@ -300,9 +300,9 @@ func (p *planner) conflict(w Want, u Use) string {
 	total := u.Card.MemoryBytes
 	if most := int64(cmp.Or(w.Fraction, 1) * float64(total)); total > 0 && w.Bytes > most {
 		if w.Fraction > 0 {
-			return fmt.Sprintf("it needs %s, and its fraction %v of %s on %s is %s: raise the fraction", GiB(w.Bytes), w.Fraction, GiB(total), u.Device, GiB(most))
+			return fmt.Sprintf("the model needs %s, but its fraction %v of %s on %s is %s: raise the fraction", GiB(w.Bytes), w.Fraction, GiB(total), u.Device, GiB(most))
 		}
-		return fmt.Sprintf("it needs %s, and %s has %s: use a larger card or a smaller model", GiB(w.Bytes), u.Device, GiB(total))
+		return fmt.Sprintf("the model needs %s, but %s has %s: use a larger card or a smaller model", GiB(w.Bytes), u.Device, GiB(total))
 	}
 	sum, open, bytes := w.Fraction, w.Fraction == 0, planned(w, u.Card)
 	var others []string
@@ -316,15 +316,15 @@ func (p *planner) conflict(w Want, u Use) string {
 	case len(others) == 0:
 		return ""
 	case w.whole():
-		return "it is to have a whole card, and " + has + ": give it another device, or a fraction below 1"
+		return "the model needs a whole card, but " + has + ": write another device, or a fraction below 1"
 	case u.Shares[0].Whole:
-		return has + ", which has the whole card: write another device"
+		return has + ", which uses the whole card: write another device"
 	case sum > 1+rounding:
-		return fmt.Sprintf("with its fraction %v those of %s add up to %.4g: %s. Lower fractions until they add up to 1", w.Fraction, u.Device, sum, has)
+		return fmt.Sprintf("with the fraction %v of this model the fractions on %s add up to %.4g: %s. Lower fractions until they add up to at most 1", w.Fraction, u.Device, sum, has)
 	case open && sum > 1-rounding:
-		return has + ", and fractions leave nothing for those that have none: lower fractions, or write another device"
+		return has + ", and the fractions leave no memory for models without a fraction: lower fractions, or write another device"
 	case total > 0 && bytes > total:
-		return fmt.Sprintf("with it %s of the %s of %s are planned: %s. Write another device", GiB(bytes), GiB(total), u.Device, has)
+		return fmt.Sprintf("with this model %s of the %s of %s are planned: %s. Write another device", GiB(bytes), GiB(total), u.Device, has)
 	}
 	return ""
 }
@@ -389,7 +389,7 @@ func (u Use) crowded() string {
 	if len(who) > 0 {
 		by = ": " + strings.Join(who[:min(len(who), 4)], ", ")
 	}
-	return fmt.Sprintf("%s has %s free now of %s; others have the rest%s. Where they keep it write fraction beside device", u.Device, GiB(free), GiB(total), by)
+	return fmt.Sprintf("%s has %s free now of %s; other programs use the rest%s. If they keep that memory, write fraction in addition to device", u.Device, GiB(free), GiB(total), by)
 }
 
 func devicesOf(cards []int) []string {

@@ -92,50 +92,50 @@ func TestEachWantThatFitsHasItsDevices(t *testing.T) {
 func TestEveryWantThatDoesNotFitIsListedWithNumbersAndARemedy(t *testing.T) {
 	t.Parallel()
 	sick := some(2)
-	sick[1].Sick = "17 uncorrected errors of its memory"
+	sick[1].Sick = "17 uncorrected memory errors"
 	for name, c := range map[string]struct {
 		cards []cards.Card
 		pool  int
 		wants []cards.Want
 		fault string
 	}{
-		"no card":              {nil, 0, []cards.Want{{Owner: "a", Device: "cuda:0"}}, "a: cuda:0 is not there: this process sees no card"},
-		"no card for the pool": {nil, 2, []cards.Want{{Owner: "a", Device: "cuda"}}, "a: it asks for the cards of the reward pool, and this process sees no card"},
+		"no card":              {nil, 0, []cards.Want{{Owner: "a", Device: "cuda:0"}}, "a: no device cuda:0: this process sees no card"},
+		"no card for the pool": {nil, 2, []cards.Want{{Owner: "a", Device: "cuda"}}, "a: the model needs the cards of the reward pool, but this process sees no card"},
 		"too high":             {some(2), 0, []cards.Want{{Owner: "a", Device: "cuda:2"}}, "this process sees 2 cards, cuda:0 to cuda:1"},
-		"no device":            {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:01"}}, `no device "cuda:01"`},
+		"no device":            {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:01"}}, `unknown device "cuda:01"`},
 		"a sick card":          {sick, 0, []cards.Want{{Owner: "a", Device: "cuda:1"}}, "cuda:1 (" + uuid(1) + ") is not used: 17 uncorrected errors"},
 		"a pool that is larger than the machine": {
 			some(2), 4,
 			[]cards.Want{{Owner: "a", Device: "cuda"}},
-			"the reward pool has 4 cards (reward_model.n_gpus_per_node), and 2 of 2 cards are left: lower n_gpus_per_node",
+			"the reward pool needs 4 cards (reward_model.n_gpus_per_node), but 2 of 2 cards are left: lower n_gpus_per_node",
 		},
-		"a pool that lacks a sick card": {sick, 2, []cards.Want{{Owner: "a", Device: "cuda"}}, "1 of 2 cards is left (cuda:1 is sick (17 uncorrected errors of its memory))"},
-		"a set that is too large":       {some(2), 0, []cards.Want{{Owner: "a", Count: 4}}, "it needs 4 cards as one set, and 2 of 2 cards are left"},
+		"a pool that lacks a sick card": {sick, 2, []cards.Want{{Owner: "a", Device: "cuda"}}, "1 of 2 cards is left (cuda:1 is sick (17 uncorrected memory errors))"},
+		"a set that is too large":       {some(2), 0, []cards.Want{{Owner: "a", Count: 4}}, "the engine needs 4 cards as one set, but 2 of 2 cards are left"},
 		"a set beside others": {
 			some(2), 0,
 			[]cards.Want{{Owner: "b", Device: "cuda:0"}, {Owner: "a", Count: 2}},
-			"a: it needs 2 cards as one set, and 1 of 2 cards is left (cuda:0 has b)",
+			"a: the engine needs 2 cards as one set, but 1 of 2 cards is left (cuda:0 has b)",
 		},
-		"a pool of which sets have all": {some(2), 0, []cards.Want{{Owner: "s", Count: 2}, {Owner: "a", Device: "cuda"}}, "a: it asks for every card that is left, and 0 of 2 cards are left (cuda:0 has s; cuda:1 has s)"},
+		"a pool of which sets have all": {some(2), 0, []cards.Want{{Owner: "s", Count: 2}, {Owner: "a", Device: "cuda"}}, "a: the model needs every card that is left, but 0 of 2 cards are left (cuda:0 has s; cuda:1 has s)"},
 		"fractions beyond one": {
 			some(1), 0,
 			[]cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 0.5}, {Owner: "a", Device: "cuda:0", Fraction: 0.6}},
-			"a: with its fraction 0.6 those of cuda:0 add up to 1.1: cuda:0 has b (0.5)",
+			"a: with the fraction 0.6 of this model the fractions on cuda:0 add up to 1.1: cuda:0 has b (0.5)",
 		},
 		"nothing left for one without": {
 			some(1), 0,
 			[]cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 0.4}, {Owner: "c", Device: "cuda:0", Fraction: 0.6}, {Owner: "a", Device: "cuda:0"}},
-			"a: cuda:0 has b (0.4), c (0.6), and fractions leave nothing",
+			"a: cuda:0 has b (0.4), c (0.6), and the fractions leave no memory",
 		},
-		"a whole card that is shared": {some(1), 0, []cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 0.1}, {Owner: "a", Device: "cuda:0", Fraction: 1}}, "a: it is to have a whole card, and cuda:0 has b (0.1)"},
-		"a share of a whole card":     {some(1), 0, []cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 1}, {Owner: "a", Device: "cuda:0", Fraction: 0.1}}, "a: cuda:0 has b (whole), which has the whole card"},
-		"a negative fraction":         {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:0", Fraction: -1}}, "a: its fraction is -1"},
-		"more memory than a card":     {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:0", Bytes: 90 * gib}}, "a: it needs 90.0 GiB, and cuda:0 has 80.0 GiB"},
+		"a whole card that is shared": {some(1), 0, []cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 0.1}, {Owner: "a", Device: "cuda:0", Fraction: 1}}, "a: the model needs a whole card, but cuda:0 has b (0.1)"},
+		"a share of a whole card":     {some(1), 0, []cards.Want{{Owner: "b", Device: "cuda:0", Fraction: 1}, {Owner: "a", Device: "cuda:0", Fraction: 0.1}}, "a: cuda:0 has b (whole), which uses the whole card"},
+		"a negative fraction":         {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:0", Fraction: -1}}, "a: fraction is -1"},
+		"more memory than a card":     {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:0", Bytes: 90 * gib}}, "a: the model needs 90.0 GiB, but cuda:0 has 80.0 GiB"},
 		"more memory than a fraction": {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:0", Bytes: 9 * gib, Fraction: 0.1}}, "its fraction 0.1 of 80.0 GiB on cuda:0 is 8.0 GiB: raise the fraction"},
 		"more memory together": {
 			some(1), 0,
 			[]cards.Want{{Owner: "b", Device: "cuda:0", Bytes: 50 * gib}, {Owner: "a", Device: "cuda:0", Bytes: 40 * gib}},
-			"a: with it 90.0 GiB of the 80.0 GiB of cuda:0 are planned: cuda:0 has b",
+			"a: with this model 90.0 GiB of the 80.0 GiB of cuda:0 are planned: cuda:0 has b",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestEveryWantThatDoesNotFitIsListedWithNumbersAndARemedy(t *testing.T) {
 func TestAWantHasAllOfItsCardsOrNone(t *testing.T) {
 	t.Parallel()
 	p, err := cards.Make(some(3), 0, []cards.Want{{Owner: "one", Device: "cuda:2", Fraction: 0.8}, {Owner: "all", Device: "cuda", Fraction: 0.5}})
-	require.ErrorContains(t, err, "all: with its fraction 0.5 those of cuda:2 add up to 1.3")
+	require.ErrorContains(t, err, "all: with the fraction 0.5 of this model the fractions on cuda:2 add up to 1.3")
 	assert.Empty(t, p.Cards[0].Shares)
 	assert.Empty(t, p.Cards[1].Shares)
 }
@@ -184,7 +184,7 @@ func TestMemoryThatOthersHaveNowIsNoted(t *testing.T) {
 	p, err := cards.Make(crowd, 0, []cards.Want{{Owner: "a", Device: "cuda:0", Fraction: 0.5}})
 	require.NoError(t, err)
 	require.Len(t, p.Notes, 1, "nobody plans on the other card")
-	assert.Equal(t, "cuda:0 has 3.0 GiB free now of 80.0 GiB; others have the rest: process 77 (python). Where they keep it write fraction beside device", p.Notes[0])
+	assert.Equal(t, "cuda:0 has 3.0 GiB free now of 80.0 GiB; other programs use the rest: process 77 (python). If they keep that memory, write fraction in addition to device", p.Notes[0])
 }
 
 // Whatever is wanted: a whole card has one owner, fractions add up to one at most, a want has

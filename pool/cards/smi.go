@@ -50,7 +50,7 @@ func (s smi) cards(ctx context.Context) (all []gpu, notes []string, err error) {
 		return nil, nil, err
 	}
 	if len(all) == 0 && len(notes) == 0 {
-		return nil, nil, fmt.Errorf("%s said nothing: run it by hand; the driver may have to be loaded anew", s.Program)
+		return nil, nil, fmt.Errorf("%s printed nothing: run the command by hand; the driver may need to be reloaded", s.Program)
 	}
 	for _, g := range all {
 		if g.mig {
@@ -82,7 +82,7 @@ func parseCard(line string) (g gpu, why string) {
 	g.Card = Card{Index: n, UUID: f[1], Name: f[2], FreeBytes: -1, ECCErrors: -1}
 	for _, x := range f[1:] { // a card that has fallen off its bus, or waits for a reset
 		if strings.HasPrefix(x, "[") && !unknown(x) {
-			g.Sick = "nvidia-smi says " + x + ": reset the card (nvidia-smi --gpu-reset) or restart the machine"
+			g.Sick = "nvidia-smi reports " + x + ": reset the card (nvidia-smi --gpu-reset) or restart the machine"
 		}
 	}
 	if !strings.HasPrefix(g.UUID, "GPU-") {
@@ -103,7 +103,7 @@ func parseCard(line string) (g gpu, why string) {
 		case err == nil && v >= 0:
 			*x.to = v * x.unit
 		case !strings.HasPrefix(x.text, "["):
-			return g, fmt.Sprintf("%q is no number", short(x.text))
+			return g, fmt.Sprintf("%q is not a number", short(x.text))
 		}
 	}
 	g.count(g.ECCErrors)
@@ -240,9 +240,9 @@ func (a answer) none() string {
 func (a answer) broken(told bool) error {
 	switch {
 	case a.text != "" && !strings.HasSuffix(a.text, "\n"):
-		return fmt.Errorf("%s ended in the middle of a line%s: which cards there are is not known", a.program, a.ended())
+		return fmt.Errorf("%s ended in the middle of a line%s: the cards of the machine are unknown", a.program, a.ended())
 	case a.exit != nil && !told:
-		return fmt.Errorf("%s failed%s: which cards there are is not known", a.program, a.ended())
+		return fmt.Errorf("%s failed%s: the cards of the machine are unknown", a.program, a.ended())
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (a answer) ended() string {
 	if a.exit == nil {
 		return ""
 	}
-	return " (it ended with " + a.exit.Error() + ")"
+	return " (" + a.exit.Error() + ")"
 }
 
 // mostOutput bounds what the program may say: 16 cards with a hundred processes each are
@@ -292,11 +292,11 @@ func (s smi) run(parent context.Context, args ...string) (answer, error) {
 	text, over := out.take()
 	switch {
 	case over:
-		return answer{}, fmt.Errorf("%s wrote more than %d bytes, which is no list of cards", s.Program, mostOutput)
+		return answer{}, fmt.Errorf("%s wrote more than %d bytes, which is not a list of cards", s.Program, mostOutput)
 	case parent.Err() != nil:
 		return answer{}, fmt.Errorf("%s %s: %w", s.Program, args[0], parent.Err())
 	case ctx.Err() != nil:
-		return answer{}, fmt.Errorf("%s did not answer within %s: the driver or a card hangs; look at the kernel's log for NVRM and Xid, and restart the machine", s.Program, limit.Round(time.Millisecond))
+		return answer{}, fmt.Errorf("%s did not answer within %s: the driver or a card hangs; search the kernel's log for NVRM and Xid, and restart the machine", s.Program, limit.Round(time.Millisecond))
 	}
 	return answer{program: s.Program, text: text, exit: err}, nil
 }

@@ -62,7 +62,7 @@ func (c Config) Command(port int) ([]string, error) {
 			args = []string{"transformers", "serve", c.Model}
 		}
 	default:
-		return nil, fmt.Errorf("%q is no kind of engine that is started here; known are %v", c.Kind, Kinds())
+		return nil, fmt.Errorf("%q is not a kind of engine that rewardloop starts, want one of %v", c.Kind, Kinds())
 	}
 	flag("--host", host)
 	flag("--port", strconv.Itoa(port))
@@ -83,10 +83,10 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("engine "+c.Name+": "+format, args...))
 		}
 	}
-	bad(c.Name == "" || strings.ContainsAny(c.Name, "/\\"), "its name is %q; it names the logs", c.Name)
-	bad(!slices.Contains(Kinds(), c.Kind), "its kind is %q, want one of %v", c.Kind, Kinds())
-	bad(c.Model == "", "it has no model")
-	bad(c.Servers < 1 || c.Servers > 256, "it has %d servers, want 1 to 256", c.Servers)
+	bad(c.Name == "" || strings.ContainsAny(c.Name, "/\\"), "name is %q, which also names the logs", c.Name)
+	bad(!slices.Contains(Kinds(), c.Kind), "kind is %q, want one of %v", c.Kind, Kinds())
+	bad(c.Model == "", "no model")
+	bad(c.Servers < 1 || c.Servers > 256, "%d servers, want 1 to 256", c.Servers)
 	bad(CheckArguments(c.Args) != nil, "%v", CheckArguments(c.Args))
 	return errors.Join(errs...)
 }
@@ -95,7 +95,7 @@ func (c Config) validate() error {
 func CheckArguments(args []string) error {
 	for _, name := range []string{"--host", "--port", "--served-model-name", "--api-key"} {
 		if slices.ContainsFunc(args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") }) {
-			return fmt.Errorf("%s is chosen here and cannot be among its arguments", name)
+			return fmt.Errorf("%s is set by rewardloop; remove the argument", name)
 		}
 	}
 	return nil

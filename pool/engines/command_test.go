@@ -30,13 +30,13 @@ func TestTheCommandsAreThoseOfTheEnginesDocumentation(t *testing.T) {
 		assert.Equal(t, want, strings.Join(got, " "))
 	}
 	_, err := engines.Config{Kind: "ollama"}.Command(9)
-	require.ErrorContains(t, err, `"ollama" is no kind of engine that is started here; known are [vllm sglang transformers]`)
+	require.ErrorContains(t, err, `"ollama" is not a kind of engine that rewardloop starts, want one of [vllm sglang transformers]`)
 }
 
 func TestAConfigurationNamesAllItsFaults(t *testing.T) {
 	t.Parallel()
 	_, err := engines.New(engines.Config{Name: "a/b", Kind: "x", Args: []string{"--port=1"}})
-	for _, want := range []string{`its name is "a/b"`, `its kind is "x"`, "it has no model", "it has 0 servers", "--port is chosen here"} {
+	for _, want := range []string{`name is "a/b"`, `kind is "x"`, "no model", "it has 0 servers", "--port is set by rewardloop"} {
 		require.ErrorContains(t, err, want)
 	}
 }

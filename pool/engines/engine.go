@@ -14,7 +14,7 @@ import (
 )
 
 // ErrUnable marks what a canary says of an engine that will never do what it is asked for: it is not started again.
-var ErrUnable = errors.New("the engine cannot do it")
+var ErrUnable = errors.New("the engine lacks a feature")
 
 // Config is one engine: a number of equal servers. Of the durations 0 means the default.
 type Config struct {
@@ -117,9 +117,9 @@ func New(cfg Config) (*Engine, error) {
 func (e *Engine) Start(cards [][]string) error {
 	switch {
 	case e.cancel != nil:
-		return fmt.Errorf("engine %s: it was started before", e.cfg.Name)
+		return fmt.Errorf("engine %s: started twice", e.cfg.Name)
 	case len(cards) != 0 && len(cards) != len(e.servers):
-		return fmt.Errorf("engine %s: cards are given for %d of %d servers", e.cfg.Name, len(cards), len(e.servers))
+		return fmt.Errorf("engine %s: cards for %d servers, want %d", e.cfg.Name, len(cards), len(e.servers))
 	}
 	if err := os.MkdirAll(e.cfg.Folder, 0o700); err != nil { // the last words are kept in memory all the same
 		e.cfg.Log.Warn("an engine's output is not logged, because the log folder cannot be created", "engine", e.cfg.Name, "error", err)
@@ -150,7 +150,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("engine %s: its servers have not ended: %w", e.cfg.Name, context.Cause(ctx))
+		return fmt.Errorf("engine %s: the servers have not ended: %w", e.cfg.Name, context.Cause(ctx))
 	}
 }
 
@@ -250,7 +250,7 @@ func (e *Engine) Sleep(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("engine %s: %d of %d servers have not given their memory back: %w", e.cfg.Name, held, e.cfg.Servers, context.Cause(ctx))
+			return fmt.Errorf("engine %s: %d of %d servers have not released their memory: %w", e.cfg.Name, held, e.cfg.Servers, context.Cause(ctx))
 		}
 	}
 }

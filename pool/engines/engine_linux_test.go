@@ -114,7 +114,7 @@ func eventually(t *testing.T, e *engines.Engine, as func(engines.Status) bool) e
 func TestServersStartAndAnswerAtTheirOwnAddresses(t *testing.T) {
 	t.Parallel()
 	e := begin(t, func(c *engines.Config) { c.Servers = 2 }, "--stub-start=200ms")
-	require.ErrorContains(t, e.Start(nil), "it was started before")
+	require.ErrorContains(t, e.Start(nil), "started twice")
 	urls := e.URLs()
 	require.Len(t, urls, 2)
 	assert.NotEqual(t, urls[0], urls[1])
@@ -154,7 +154,7 @@ func TestAServerThatStartsTooSlowlyIsEnded(t *testing.T) {
 	t.Parallel()
 	e := begin(t, func(c *engines.Config) { c.StartTimeout = 300 * time.Millisecond }, "--stub-start=1h")
 	s := eventually(t, e, func(s engines.Status) bool { return s.Starts == 2 })
-	assert.Contains(t, s.Why, "it was not ready after 3")
+	assert.Contains(t, s.Why, "the server was not ready after 3")
 }
 
 func TestAServerThatKeepsEndingIsStartedAgainAndAgain(t *testing.T) {
@@ -170,7 +170,7 @@ func TestAServerThatFallsSilentIsEndedAndStartedAgain(t *testing.T) {
 	ready(t, e, 1) // with one answer
 	require.NoError(t, canary(t.Context(), e.URLs()[0]))
 	s := eventually(t, e, func(s engines.Status) bool { return s.Starts >= 2 && s.State == engines.Ready })
-	assert.Contains(t, s.Why, "it was ready and does not answer any more")
+	assert.Contains(t, s.Why, "the server was ready and no longer answers")
 }
 
 func TestASuspectIsAskedAQuestionAndEndedIfItDoesNotAnswer(t *testing.T) {
@@ -277,7 +277,7 @@ func TestAServerSeesItsOwnCards(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "python")
 	executable.Write(t, program, "#!/bin/sh\necho cards=$CUDA_VISIBLE_DEVICES\nexit 4\n")
 	e := made(t, func(c *engines.Config) { c.Python, c.Servers = program, 2 })
-	require.ErrorContains(t, e.Start([][]string{nil}), "cards are given for 1 of 2 servers")
+	require.ErrorContains(t, e.Start([][]string{nil}), "cards for 1 servers, want 2")
 	require.NoError(t, e.Start([][]string{{"GPU-a", "GPU-b"}, {"GPU-c"}}))
 	eventually(t, e, func(engines.Status) bool {
 		status := e.Status()

@@ -62,8 +62,8 @@ func idle() map[string]string {
 }
 
 const (
-	judged  = "judges say it themselves with each question"
-	trained = "it is of engines whose weights a trainer replaces"
+	judged  = "judges set the value with each question"
+	trained = "the key is for engines whose weights a trainer replaces"
 )
 
 // Arguments are the command line's arguments for keys of verl's rollout. notes say why a key of it has no effect on a kind; an
@@ -159,16 +159,16 @@ func special(kind Kind, key string, value any) (args []string, note string, err 
 		return none("%s spreads no experts over cards", kind)
 	case "skip_tokenizer_init":
 		if value == true {
-			return none("true leaves the engine without a tokenizer, and judges send it text")
+			return none("true leaves the engine without a tokenizer, but judges send text")
 		}
 	case "quantization_config_file", "mtp":
-		return none("is not given to engines that are started here; write the argument under engine_kwargs.%s", kind)
+		return none("is not passed to engines that rewardloop starts; write the argument under engine_kwargs.%s", kind)
 	case "disaggregation":
 		if m, _ := value.(map[string]any); m["enabled"] == true {
-			return none("prefill and decoding on separate servers is not started here; start them, and write name: external and base_urls")
+			return none("rewardloop does not start prefill and decoding on separate servers; start the servers yourself, and write name: external and base_urls")
 		}
 	default:
-		return none("is no key of an engine's start")
+		return none("is not a key for the start of an engine")
 	}
 	return nil, "", nil
 }

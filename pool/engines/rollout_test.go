@@ -41,7 +41,7 @@ func TestKeysOfARolloutBecomeArguments(t *testing.T) {
 		"--hf-overrides", `{"x":1}`, "--middleware", "a", "b", "--trust-remote-code", "--enable-expert-parallel", "--limit-mm-per-prompt", `{"image":2}`, "--max-model-len", "4096",
 		"--seed", "7",
 	}, args)
-	assert.Equal(t, map[string]string{"temperature": "has no effect: judges say it themselves with each question"}, notes)
+	assert.Equal(t, map[string]string{"temperature": "has no effect: judges set the value with each question"}, notes)
 	args, notes, err = r.Arguments(engines.SGLang)
 	require.NoError(t, err)
 	assert.Equal(t, "--cuda-graph-bs 1 2 4 --attention-backend fa3 --ep-size 2 --context-length 4096 --random-seed 7", strings.Join(args, " "))
@@ -54,7 +54,7 @@ func TestWhatCannotBeHadIsRefusedByItsKey(t *testing.T) {
 	_, _, err := engines.Rollout{
 		"skip_tokenizer_init": true, "mtp": map[string]any{}, "disaggregation": map[string]any{"enabled": true}, "speed": 1, "engine_kwargs": 3,
 	}.Arguments(engines.VLLM)
-	for _, want := range []string{"skip_tokenizer_init: true leaves", "mtp: is not given", "disaggregation: prefill", "speed: is no key", "engine_kwargs: want a mapping of engines"} {
+	for _, want := range []string{"skip_tokenizer_init: true leaves", "mtp: is not passed", "disaggregation: rewardloop does not start prefill", "speed: is not a key", "engine_kwargs: want a mapping of engines"} {
 		require.ErrorContains(t, err, want)
 	}
 	_, _, err = engines.Rollout{"engine_kwargs": map[string]any{"vllm": "x"}}.Arguments(engines.VLLM)

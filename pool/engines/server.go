@@ -106,7 +106,7 @@ func (s *server) own(ctx context.Context) {
 }
 
 // errSleeps ends a command that cannot sleep, or does not.
-var errSleeps = errors.New("it is put to sleep")
+var errSleeps = errors.New("the engine is put to sleep")
 
 // happened moves the server through the table of states.
 func (s *server) happened(e event, why string) {
@@ -139,7 +139,7 @@ func (s *server) live(ctx context.Context, out *output) (ready time.Duration, er
 	defer done()
 	begun := time.Now()
 	if err := s.rise(ctx, out); err != nil {
-		return 0, s.ending(p, out, fmt.Errorf("it was not ready after %v: %w", time.Since(begun).Round(time.Millisecond), err))
+		return 0, s.ending(p, out, fmt.Errorf("the server was not ready after %v: %w", time.Since(begun).Round(time.Millisecond), err))
 	}
 	risen := time.Now()
 	s.happened(answered, "")
@@ -179,10 +179,10 @@ func (s *server) doze(ctx context.Context, p *process, out *output) error {
 		if p.ends(refusedGrace) {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("it did not wake: %w", err)
+		return fmt.Errorf("the server did not wake up: %w", err)
 	}
 	if err := s.rise(ctx, out); err != nil {
-		return fmt.Errorf("it did not answer when it was woken: %w", err)
+		return fmt.Errorf("the server did not answer after its wake-up: %w", err)
 	}
 	s.happened(answered, "")
 	return nil
@@ -216,7 +216,7 @@ func (s *server) ending(p *process, out *output, err error) error {
 	err = fmt.Errorf("the command ended: %s", p.how())
 	if words := out.lastWords(); words != "" {
 		lines := strings.Split(words, "\n")
-		err = fmt.Errorf("%w; it said last: %s", err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
+		err = fmt.Errorf("%w; last output of the server: %s", err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
 	}
 	return err
 }
@@ -346,7 +346,7 @@ func (s *server) watch(ctx context.Context, p *process) error {
 				return context.Cause(ctx)
 			}
 			s.happened(quiet, "")
-			return fmt.Errorf("it was ready and does not answer any more: %w", err)
+			return fmt.Errorf("the server was ready and no longer answers: %w", err)
 		}
 	}
 }

@@ -199,7 +199,7 @@ func collect(t *infer.Tensor, p infer.Port, v ort.Value) error {
 		}
 	}
 	if !ok {
-		return fmt.Errorf("output %q came as %T and was announced as %s", p.Name, v, p.DType)
+		return fmt.Errorf("output %q has the type %T, but the model announces %s", p.Name, v, p.DType)
 	}
 	t.Name, t.DType, t.Shape = p.Name, passed(p), []int{}
 	for _, n := range v.GetShape() {

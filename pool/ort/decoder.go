@@ -113,14 +113,14 @@ func bindDecoder(m infer.Model, inputs, outputs []infer.Port) (decoderPorts, err
 	}
 	for _, need := range []role{feedEmbeds, feedMask} {
 		if !slices.ContainsFunc(b.ports.feeds, func(f decoderFeed) bool { return f.role == need }) {
-			b.fault("it has no input %q", map[role]string{feedEmbeds: embedsPort, feedMask: maskPort}[need])
+			b.fault("no input %q", map[role]string{feedEmbeds: embedsPort, feedMask: maskPort}[need])
 		}
 	}
 	if !slices.Contains(b.ports.outs, -1) {
-		b.fault("it has no output %q", logitsPort)
+		b.fault("no output %q", logitsPort)
 	}
 	if len(b.faults) > 0 {
-		return b.ports, fmt.Errorf("%w: %q from %s is no decoder that can be run: %s", infer.ErrModel, m.Name, m.Path, strings.Join(b.faults, "; "))
+		return b.ports, fmt.Errorf("%w: %q from %s is not a decoder that can be run: %s", infer.ErrModel, m.Name, m.Path, strings.Join(b.faults, "; "))
 	}
 	return b.ports, nil
 }
@@ -132,7 +132,7 @@ func (b *binding) fault(format string, args ...any) {
 // bindCaches takes the inputs past_key_values.{i}.key and .value in for i from 0.
 func (b *binding) bindCaches() {
 	if len(b.keys) == 0 {
-		b.fault("it has no cache, that is no inputs %q: export it with past key values (decoder_model_merged.onnx)", pastPrefix+"*")
+		b.fault("no cache, that is no inputs %q: export the model with past key values (decoder_model_merged.onnx)", pastPrefix+"*")
 		return
 	}
 	layers := (len(b.keys) + 1) / 2
@@ -141,13 +141,13 @@ func (b *binding) bindCaches() {
 			key := strconv.Itoa(i) + "." + what
 			p, ok := b.keys[key]
 			if !ok {
-				b.fault("it has no input %q, and %d others of a cache", pastPrefix+key, len(b.keys))
+				b.fault("no input %q, but %d other inputs of a cache", pastPrefix+key, len(b.keys))
 				continue
 			}
 			if present, ok := b.gives[key]; !ok {
-				b.fault("it has no output %q for its input %q", presentPrefix+key, p.Name)
+				b.fault("no output %q for its input %q", presentPrefix+key, p.Name)
 			} else if len(present.Shape) != len(p.Shape) || present.DType != p.DType {
-				b.fault("its output %s does not fit its input %s", list([]infer.Port{present}), list([]infer.Port{p}))
+				b.fault("output %s does not fit input %s", list([]infer.Port{present}), list([]infer.Port{p}))
 			}
 			b.ports.caches = append(b.ports.caches, b.cache(key, p))
 		}
@@ -158,7 +158,7 @@ func (b *binding) bindCaches() {
 func (b *binding) cache(key string, p infer.Port) cachePort {
 	c := cachePort{name: key, dtype: infer.DType(p.DType), shape: p.Shape}
 	if !p.Carries(infer.F32) || len(p.Shape) != 4 {
-		b.fault("its input %s is no F32 or F16 of four axes: export it with such a cache", list([]infer.Port{p}))
+		b.fault("input %s is not F32 or F16 with four axes: export the model with such a cache", list([]infer.Port{p}))
 		return c
 	}
 	b.first(p)
@@ -172,9 +172,9 @@ func (b *binding) cache(key string, p infer.Port) cachePort {
 		}
 	}
 	if c.axis == 0 {
-		b.fault("its input %s must have one free axis besides the batch, that of the past, and the sizes of the others in the file", list([]infer.Port{p}))
+		b.fault("input %s must have one free axis besides the batch, that of the past, and fixed sizes of the other axes", list([]infer.Port{p}))
 	} else if infer.Elements(c.of(1, 1)) < 1 {
-		b.fault("its input %s has no numbers for a token, or more than any model needs", list([]infer.Port{p}))
+		b.fault("input %s has no numbers for a token, or more than any model needs", list([]infer.Port{p}))
 	}
 	return c
 }
@@ -184,7 +184,7 @@ func (b *binding) first(p infer.Port) {
 	if n := p.Shape[0]; n == 1 {
 		b.ports.batch = 1
 	} else if n >= 0 {
-		b.fault("its port %s is for a batch of exactly %d: export it with a free first axis, or 1", list([]infer.Port{p}), n)
+		b.fault("port %s is for a batch of exactly %d: export the model with a free first axis, or 1", list([]infer.Port{p}), n)
 	}
 }
 
@@ -193,7 +193,7 @@ func (b *binding) bindInput(p infer.Port) {
 	want := func(dtype infer.DType, ranks ...int) bool {
 		ok := p.Carries(dtype) && slices.Contains(ranks, len(p.Shape))
 		if !ok {
-			b.fault("its input %s is not %s of %v axes", list([]infer.Port{p}), dtype, ranks)
+			b.fault("input %s is not %s of %v axes", list([]infer.Port{p}), dtype, ranks)
 		}
 		return ok
 	}
@@ -202,7 +202,7 @@ func (b *binding) bindInput(p infer.Port) {
 	case past:
 		feed.role = feedCache
 		if feed.cache = slices.IndexFunc(b.ports.caches, func(c cachePort) bool { return c.name == key }); feed.cache < 0 {
-			b.fault("its input %q is of no cache that is known (%s<layer>.key and .value, layers from 0)", p.Name, pastPrefix)
+			b.fault("input %q does not belong to a known form of cache (%s<layer>.key and .value, layers from 0)", p.Name, pastPrefix)
 		}
 	case p.Name == embedsPort:
 		if feed.role = feedEmbeds; want(infer.F32, 3) {
@@ -217,7 +217,7 @@ func (b *binding) bindInput(p infer.Port) {
 		if want(infer.I64, 2, 3) && len(p.Shape) == 3 {
 			b.ports.axes = 3
 			if p.Shape[0] >= 0 && p.Shape[0] != 3 {
-				b.fault("its input %s has positions of %d axes, want 3", list([]infer.Port{p}), p.Shape[0])
+				b.fault("input %s has positions of %d axes, want 3", list([]infer.Port{p}), p.Shape[0])
 			}
 		}
 	case p.Name == branchPort && single:
@@ -227,7 +227,7 @@ func (b *binding) bindInput(p infer.Port) {
 		feed.role, b.ports.keep = feedKeep, true
 		want(infer.I64, 0, 1)
 	default:
-		b.fault("nobody feeds its input %s", list([]infer.Port{p}))
+		b.fault("input %s is unknown and gets no value", list([]infer.Port{p}))
 	}
 	b.ports.feeds = append(b.ports.feeds, feed)
 }
@@ -236,7 +236,7 @@ func (b *binding) bindOutput(p infer.Port) {
 	if p.Name == logitsPort {
 		b.ports.outs = append(b.ports.outs, -1)
 		if !p.Carries(infer.F32) || len(p.Shape) != 3 {
-			b.fault("its output %s is not F32 or F16 of three axes", list([]infer.Port{p}))
+			b.fault("output %s is not F32 or F16 with three axes", list([]infer.Port{p}))
 			return
 		}
 		b.ports.vocabulary = p.Shape[2]
@@ -245,7 +245,7 @@ func (b *binding) bindOutput(p infer.Port) {
 	key := strings.TrimPrefix(p.Name, presentPrefix)
 	at := slices.IndexFunc(b.ports.caches, func(c cachePort) bool { return c.name == key })
 	if at < 0 {
-		b.fault("it has no input %q for its output %q", pastPrefix+key, p.Name)
+		b.fault("no input %q for its output %q", pastPrefix+key, p.Name)
 	}
 	b.ports.outs = append(b.ports.outs, at)
 }
@@ -286,11 +286,11 @@ func bindEmbed(m infer.Model, info infer.Info, width int) error {
 		case p.Name != infer.InputIDs:
 			faults = append(faults, "nobody feeds its input "+list([]infer.Port{p}))
 		case p.DType != string(infer.I64) || len(p.Shape) != 2:
-			faults = append(faults, fmt.Sprintf("its input %s is not I64 of two axes", list([]infer.Port{p})))
+			faults = append(faults, fmt.Sprintf("input %s is not I64 with two axes", list([]infer.Port{p})))
 		}
 	}
 	if !slices.ContainsFunc(info.Inputs, func(p infer.Port) bool { return p.Name == infer.InputIDs }) {
-		faults = append(faults, fmt.Sprintf("it has no input %q", infer.InputIDs))
+		faults = append(faults, fmt.Sprintf("no input %q", infer.InputIDs))
 	}
 	out := info.Outputs[0]
 	if i := slices.IndexFunc(info.Outputs, func(p infer.Port) bool { return p.Name == embedsPort }); i >= 0 {
@@ -298,14 +298,14 @@ func bindEmbed(m infer.Model, info infer.Info, width int) error {
 	}
 	switch {
 	case len(info.Outputs) > 1 && out.Name != embedsPort:
-		faults = append(faults, fmt.Sprintf("it has the outputs %s, want %q", list(info.Outputs), embedsPort))
+		faults = append(faults, fmt.Sprintf("the outputs are %s, want %q", list(info.Outputs), embedsPort))
 	case !out.Carries(infer.F32) || len(out.Shape) != 3:
-		faults = append(faults, fmt.Sprintf("its output %s is not F32 or F16 of three axes", list([]infer.Port{out})))
+		faults = append(faults, fmt.Sprintf("output %s is not F32 or F16 with three axes", list([]infer.Port{out})))
 	case width >= 0 && out.Shape[2] >= 0 && out.Shape[2] != width:
-		faults = append(faults, fmt.Sprintf("its output %s is %d wide, and the decoder's %q %d", list([]infer.Port{out}), out.Shape[2], embedsPort, width))
+		faults = append(faults, fmt.Sprintf("output %s has %d numbers, but the decoder's %q has %d", list([]infer.Port{out}), out.Shape[2], embedsPort, width))
 	}
 	if len(faults) > 0 {
-		return fmt.Errorf("%w: %q from %s is no embed_tokens that can be run: %s", infer.ErrModel, m.Name, m.Path, strings.Join(faults, "; "))
+		return fmt.Errorf("%w: %q from %s is not an embed_tokens model that can be run: %s", infer.ErrModel, m.Name, m.Path, strings.Join(faults, "; "))
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (c Config) visible(n int) (string, error) {
 		return inheritedCard(n, inherited, set)
 	}
 	if n >= len(c.Cards) {
-		return "", infer.Marked(infer.ErrMissing, fmt.Errorf("%w: device cuda:%d is not there: this process has %d cards", infer.ErrUnavailable, n, len(c.Cards)))
+		return "", infer.Marked(infer.ErrMissing, fmt.Errorf("%w: no device cuda:%d: this process has %d cards", infer.ErrUnavailable, n, len(c.Cards)))
 	}
 	return c.Cards[n], nil
 }
@@ -60,7 +60,7 @@ func inheritedCard(n int, inherited string, set bool) (string, error) {
 		seen = append(seen, e)
 	}
 	if n >= len(seen) {
-		return "", infer.Marked(infer.ErrMissing, fmt.Errorf("%w: device cuda:%d is not there: %s=%q lets this process see %d devices",
+		return "", infer.Marked(infer.ErrMissing, fmt.Errorf("%w: no device cuda:%d: %s=%q makes %d devices visible to this process",
 			infer.ErrUnavailable, n, visibleEnv, inherited, len(seen)))
 	}
 	return seen[n], nil

@@ -178,7 +178,7 @@ func failedLoad(m infer.Model, err error) error {
 	}
 	hint := ""
 	if strings.Contains(err.Error(), "Protobuf parsing failed") {
-		hint = " (the file is damaged or cut short, or is no ONNX model)"
+		hint = " (the file is damaged or truncated, or is not an ONNX model)"
 	}
 	return fmt.Errorf("%w: %q from %s: %w%s", class, m.Name, m.Path, err, hint)
 }

@@ -39,12 +39,12 @@ func supported(m infer.Model, inputs, outputs []ort.InputOutputInfo) error {
 			return refuse(p, "%v, and only tensors can be passed on", p.OrtValueType)
 		}
 		if infer.DType(dtype(p.DataType)).Size() == 0 {
-			return refuse(p, "a tensor of %s, and F32, F16, I64, I32, U8 and BOOL can be passed on: export it in F32 or F16, or put a Cast behind or before it", dtype(p.DataType))
+			return refuse(p, "a tensor of %s, want F32, F16, I64, I32, U8 or BOOL: export the model with F32 or F16, or add a Cast for the tensor", dtype(p.DataType))
 		}
 	}
 	for _, p := range inputs { // the bindings cannot make one
 		if p.DataType == ort.TensorElementDataTypeFloat16 && len(p.Dimensions) == 0 {
-			return refuse(p, "a tensor of F16 without axes, which cannot be passed on: export it in F32 or with an axis")
+			return refuse(p, "a tensor of F16 without axes, which is not supported: export the tensor in F32 or with an axis")
 		}
 	}
 	return nil

@@ -133,7 +133,7 @@ func (l *Language) try(ctx context.Context, batch int) error {
 		}
 		width := embeds.Outputs[0].Shape[2]
 		if l.ports.width >= 0 && l.ports.width != width {
-			return fmt.Errorf("embeddings are %d wide, and the decoder takes %d", width, l.ports.width)
+			return fmt.Errorf("embeddings have %d numbers, but the decoder takes %d", width, l.ports.width)
 		}
 		l.ports.width = width
 		positions := make([]int64, max(l.ports.axes, 1)*batch*n)
@@ -158,7 +158,7 @@ func (l *Language) try(ctx context.Context, batch int) error {
 func (l *Language) learn(shape []int, batch, n int) error {
 	switch {
 	case len(shape) != 3 || shape[0] != batch || shape[2] < 1 || shape[1] != 1 && shape[1] != n:
-		return fmt.Errorf("its logits have the shape %v", shape)
+		return fmt.Errorf("logits have the unexpected shape %v", shape)
 	case shape[1] == n:
 		l.rows = rowsAll
 	case l.ports.keep:

@@ -246,7 +246,7 @@ func TestAnExportForOneItemHasBatchesOfOne(t *testing.T) {
 	requireSaid(t, flat[2], 12, 12, 0, say(t, d, language("one"), flat[2].request(g))[0])
 	_, err := d.Run(t.Context(), language("one"), batchOf(t, flat[2].request(g), flat[3].request(g)))
 	require.ErrorIs(t, err, infer.ErrInput)
-	require.ErrorContains(t, err, "it takes batches of 1, and this one has 2")
+	require.ErrorContains(t, err, "batch of 2, want batches of 1")
 	net := inPool(t, pool.Config{MaxBatch: 8}, language("one"))
 	info, err := net.Info(t.Context())
 	require.NoError(t, err)
@@ -269,7 +269,7 @@ func TestACacheThatForgetsIsTheModelsFault(t *testing.T) {
 	d := openCPU(t, ort.Config{})
 	_, err := d.Run(t.Context(), language("forgets"), batchOf(t, flat[0].request(infer.Generate{MaxNew: 12})))
 	require.ErrorIs(t, err, infer.ErrModel)
-	require.ErrorContains(t, err, "its cache have another shape")
+	require.ErrorContains(t, err, "the shape of the logits or of the cache differs")
 	require.Zero(t, d.opener.Stats()["cpu"].Crashes)
 }
 
@@ -286,7 +286,7 @@ func TestThePoolRefusesWhatIsWrongBeforeItIsQueued(t *testing.T) {
 	bad.Generate = nil
 	_, err = net.Infer(t.Context(), bad)
 	require.ErrorIs(t, err, infer.ErrInput)
-	require.ErrorContains(t, err, "told what to generate")
+	require.ErrorContains(t, err, "needs generation settings")
 	_, err = net.Infer(t.Context(), flat[0].request(infer.Generate{}))
 	require.ErrorIs(t, err, infer.ErrInput)
 }

@@ -243,7 +243,7 @@ func TestACacheOfAnAbsurdShapeIsRefusedByName(t *testing.T) {
 	for _, dtype := range []string{"BF16", "I64"} {
 		err := ports(dtype, -1, 2, -1, 4)
 		require.ErrorIs(t, err, infer.ErrModel)
-		require.ErrorContains(t, err, "its input [past_key_values.0.key "+dtype+"[-1 2 -1 4]] is no F32 or F16 of four axes")
+		require.ErrorContains(t, err, "its input [past_key_values.0.key "+dtype+"[-1 2 -1 4]] is not F32 or F16 with four axes")
 	}
 }
 

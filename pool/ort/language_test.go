@@ -292,14 +292,14 @@ func TestAnExportThatDoesNotFitIsRefusedByName(t *testing.T) {
 	eitherWay(t, func(t *testing.T, d *device) {
 		t.Helper()
 		for decoder, says := range map[string][]string{
-			"bad_bf16":    {`"past_key_values.0.key" is a tensor of BF16`, "export it in F32 or F16"},
-			"bad_types":   {"its output [present.1.value F32[-1 2 -1 4]] does not fit its input [past_key_values.1.value F16[-1 2 -1 4]]"},
+			"bad_bf16":    {`"past_key_values.0.key" is a tensor of BF16`, "export the model with F32 or F16"},
+			"bad_types":   {"output [present.1.value F32[-1 2 -1 4]] does not fit input [past_key_values.1.value F16[-1 2 -1 4]]"},
 			"bad_input":   {"nobody feeds its input [encoder_hidden_states F32[-1 4 8]]"},
-			"bad_mask":    {`it has no input "attention_mask"`},
-			"bad_embeds":  {`it has no input "inputs_embeds"`, "nobody feeds its input [embeddings F32[-1 -1 8]]"},
-			"bad_past":    {`it has no cache, that is no inputs "past_key_values.*"`},
-			"bad_present": {`it has no output "present.1.value" for its input "past_key_values.1.value"`},
-			"bad_logits":  {`it has no output "logits"`},
+			"bad_mask":    {`no input "attention_mask"`},
+			"bad_embeds":  {`no input "inputs_embeds"`, "nobody feeds its input [embeddings F32[-1 -1 8]]"},
+			"bad_past":    {`no cache, that is no inputs "past_key_values.*"`},
+			"bad_present": {`no output "present.1.value" for its input "past_key_values.1.value"`},
+			"bad_logits":  {`no output "logits"`},
 			"bad_fixed":   {"its input [past_key_values.0.key F32[-1 2 7 4]] must have one free axis besides the batch"},
 			"bad_form":    {"a batch of 2 prompts of two tokens"},
 		} {
@@ -312,8 +312,8 @@ func TestAnExportThatDoesNotFitIsRefusedByName(t *testing.T) {
 			}
 		}
 		for embed, says := range map[string]string{
-			"bad_width": `its output [inputs_embeds F32[-1 -1 5]] is 5 wide, and the decoder's "inputs_embeds" 8`,
-			"bad_ids":   `it has no input "input_ids"`,
+			"bad_width": `output [inputs_embeds F32[-1 -1 5]] has 5 numbers, but the decoder's "inputs_embeds" has 8`,
+			"bad_ids":   `no input "input_ids"`,
 			"missing":   "there is no such file",
 			"flat":      "nobody feeds its input [attention_mask I64[-1 -1]]",
 		} {
@@ -340,19 +340,19 @@ func TestAPromptThatDoesNotFitIsRefusedByName(t *testing.T) {
 			return r
 		}
 		for says, r := range map[string]infer.Request{
-			`the prompt has 3 image tokens 13 and "image_features" has 2 rows`: change(func(r *infer.Request) { r.Inputs[1] = infer.Floats("image_features", make([]float32, 16), 2, 8) }),
-			`there is no "image_features"`:                                     change(func(r *infer.Request) { r.Inputs = r.Inputs[:1] }),
-			"has rows of 7, and the model is 8 wide":                           change(func(r *infer.Request) { r.Inputs[1] = infer.Floats("image_features", make([]float32, 21), 3, 7) }),
-			"has NaN at 23":                                                    change(func(r *infer.Request) { r.Inputs[1].F32[23] = float32(math.NaN()) }),
-			"logits of token 16 are wanted, and there are 16 tokens":           change(func(r *infer.Request) { r.Generate.Pick = []int64{16} }),
+			`the prompt has 3 image tokens 13 and "image_features" has 2 rows`:    change(func(r *infer.Request) { r.Inputs[1] = infer.Floats("image_features", make([]float32, 16), 2, 8) }),
+			`there is no "image_features"`:                                        change(func(r *infer.Request) { r.Inputs = r.Inputs[:1] }),
+			"has rows of 7, and the model is 8 wide":                              change(func(r *infer.Request) { r.Inputs[1] = infer.Floats("image_features", make([]float32, 21), 3, 7) }),
+			"has NaN at 23":                                                       change(func(r *infer.Request) { r.Inputs[1].F32[23] = float32(math.NaN()) }),
+			"logits of token 16 were requested, but the vocabulary has 16 tokens": change(func(r *infer.Request) { r.Generate.Pick = []int64{16} }),
 			"item 1 of 1":                            change(func(r *infer.Request) { r.Generate.Keep = 7 }),
 			"longer than the limit of 100 positions": change(func(r *infer.Request) { r.Generate.MaxNew = 95 }),
 			"has three axes":                         three[0].request(keep),
 			"the limit is 100": change(func(r *infer.Request) {
 				r.Inputs = append(r.Inputs, int64s("position_ids", []int64{0, 1, 2, 3, 4, 100}, 6))
 			}),
-			"what to generate":          change(func(r *infer.Request) { r.Generate = nil }),
-			"neither reduced":           change(func(r *infer.Request) { r.Reduce = infer.ArgMax }),
+			"generation settings":       change(func(r *infer.Request) { r.Generate = nil }),
+			"must have no reduction":           change(func(r *infer.Request) { r.Reduce = infer.ArgMax }),
 			`"token_type_ids"`:          change(func(r *infer.Request) { r.Inputs = append(r.Inputs, int64s("token_type_ids", make([]int64, 6), 6)) }),
 			`output "hidden" is wanted`: change(func(r *infer.Request) { r.Outputs = []string{"hidden"} }),
 			"Gather":                    change(func(r *infer.Request) { r.Inputs[0].I64 = []int64{1, 13, 13, 99, 13, 6} }), // no such token
@@ -366,7 +366,7 @@ func TestAPromptThatDoesNotFitIsRefusedByName(t *testing.T) {
 		counting.Inputs = append(counting.Inputs, int64s("position_ids", []int64{1, 2, 3, 4, 5}, 5))
 		_, err := d.Run(t.Context(), language("none"), batchOf(t, counting))
 		require.ErrorIs(t, err, infer.ErrInput)
-		require.ErrorContains(t, err, "it counts from 0 by itself")
+		require.ErrorContains(t, err, "the model counts from 0 by itself")
 		counting.Inputs[1].I64 = []int64{0, 1, 2, 3, 4}
 		requireScores(t, flat[0], 1, nil, say(t, d, language("none"), counting)[0])
 		// A plain model generates nothing.

@@ -138,7 +138,7 @@ func (l Library) Files() (all []string) {
 
 // remedy ends the errors of Find.
 const remedy = "`make ort` puts version " + release + " below .cache/ort of the clone; another one is named by the configuration or by " + LibraryEnv +
-	"; for a machine without a network `rewardloop models bundle` brings it"
+	"; for a machine without a network `rewardloop models bundle` packs ONNX Runtime"
 
 // find returns the first library that will do, for a card one with its provider.
 func find(configured, env string, defaults []place, cuda bool) (Library, error) {
@@ -175,7 +175,7 @@ func find(configured, env string, defaults []place, cuda bool) (Library, error) 
 func (p place) library() (Library, error) {
 	st, err := os.Stat(p.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Library{}, errors.New("not there")
+		return Library{}, errors.New("not found")
 	}
 	if err != nil {
 		return Library{}, err
@@ -187,7 +187,7 @@ func (p place) library() (Library, error) {
 	if err != nil {
 		return Library{}, err
 	}
-	err = errors.New("holds no libonnxruntime")
+	err = errors.New("contains no libonnxruntime")
 	best, found := Library{}, false
 	for _, name := range names {
 		lib, bad := p.file(name)
@@ -219,7 +219,7 @@ func (p place) file(path string) (Library, error) {
 		return Library{}, err
 	}
 	if version != "" && compare(version, minVersion) < 0 {
-		return Library{}, fmt.Errorf("it is version %s, and %s or newer is needed", version, minVersion)
+		return Library{}, fmt.Errorf("version %s, want %s or newer", version, minVersion)
 	}
 	lib := Library{Path: path, Version: version, From: p.from}
 	lib.CUDA = exists(filepath.Join(filepath.Dir(path), cudaFile)) && exists(filepath.Join(filepath.Dir(path), sharedFile))
@@ -266,7 +266,7 @@ func elfVersion(path string) (string, error) {
 	}
 	defer f.Close()
 	if want, known := machine(); known && f.Machine != want {
-		return "", fmt.Errorf("it is built for %v, and this program for %v", f.Machine, want)
+		return "", fmt.Errorf("built for %v, but this program is built for %v", f.Machine, want)
 	}
 	defs, _ := f.DynamicVersions() // a library without any answers with an error
 	for _, d := range defs {
@@ -276,7 +276,7 @@ func elfVersion(path string) (string, error) {
 	}
 	syms, err := f.DynamicSymbols()
 	if err != nil || !slices.ContainsFunc(syms, func(s elf.Symbol) bool { return s.Name == "OrtGetApiBase" }) {
-		return "", errors.New("it is damaged or another library: it has no OrtGetApiBase")
+		return "", errors.New("damaged, or another library: no symbol OrtGetApiBase")
 	}
 	return "", nil
 }

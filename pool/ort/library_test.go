@@ -19,7 +19,7 @@ func TestAPlaceThatWasNamedIsTheOnlyOneLookedAt(t *testing.T) {
 	lib := onnx.Library(t)
 	_, err := ort.Find(filepath.Join(t.TempDir(), "nowhere.so"))
 	require.ErrorIs(t, err, infer.ErrUnavailable)
-	require.ErrorContains(t, err, "nowhere.so (from the configuration): not there")
+	require.ErrorContains(t, err, "nowhere.so (from the configuration): not found")
 	require.ErrorContains(t, err, "make ort")
 	require.NotContains(t, err.Error(), "/usr/local/lib")
 
@@ -52,7 +52,7 @@ func TestAnOldLibraryIsRefusedWithBothVersionsAndWhatToDo(t *testing.T) {
 	for _, configured := range []string{path, dir} {
 		_, err = ort.Find(configured)
 		require.ErrorIs(t, err, infer.ErrUnavailable)
-		require.ErrorContains(t, err, "it is version 1.24.3, and 1.29 or newer is needed")
+		require.ErrorContains(t, err, "version 1.24.3, want 1.29 or newer")
 		require.ErrorContains(t, err, "make ort")
 	}
 	// Beside a good one it does no harm.
@@ -80,8 +80,8 @@ func TestFilesThatAreNoLibraryAreRefused(t *testing.T) {
 		write("empty.so", nil): "not a shared library",
 		write("lfs.so", []byte("version https://git-lfs.github.com")): "not a shared library",
 		write("cut.so", self[:100]):                                   "not a shared library",
-		write("other.so", self):                                       "it has no OrtGetApiBase",
-		empty:                                                         "holds no libonnxruntime",
+		write("other.so", self):                                       "no symbol OrtGetApiBase",
+		empty:                                                         "contains no libonnxruntime",
 	} {
 		_, err := ort.Find(path)
 		require.ErrorIs(t, err, infer.ErrUnavailable)

@@ -155,7 +155,7 @@ func decodeAnswer(body []byte) (answer, []infer.Tensor, error) {
 	n := binary.LittleEndian.Uint64(body)
 	body = body[alignment:]
 	if n > uint64(len(body)) || n+uint64(padding(int(n))) > uint64(len(body)) { //nolint:gosec // bounded by the first condition
-		return a, nil, fmt.Errorf("%w: an answer whose header of %d bytes is cut short", infer.ErrFault, n)
+		return a, nil, fmt.Errorf("%w: an answer whose header of %d bytes is truncated", infer.ErrFault, n)
 	}
 	if err := json.Unmarshal(body[:n], &a); err != nil {
 		return a, nil, fmt.Errorf("%w: an answer with the header: %w", infer.ErrFault, err)

@@ -32,17 +32,17 @@ func examine(m infer.Model) error {
 	st, err := os.Stat(m.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.New("there is no such file; `rewardloop models pull` fetches the known ones")
+		return errors.New("no such file; `rewardloop models pull` fetches known models")
 	case err != nil:
 		return err
 	case st.IsDir():
-		return errors.New("it is a folder, want the .onnx file in it")
+		return errors.New("a folder, want the .onnx file inside")
 	case !st.Mode().IsRegular(): // opening a pipe would wait for its writer
-		return errors.New("it is not a regular file")
+		return errors.New("not a regular file")
 	case st.Size() == 0:
 		return errors.New("the file is empty")
 	case st.Size() > maxModel:
-		return fmt.Errorf("the file has %d bytes, a model at most %d: larger ones keep their weights in files beside it", st.Size(), maxModel)
+		return fmt.Errorf("the file has %d bytes, want at most %d: keep the weights of larger models in separate files", st.Size(), maxModel)
 	}
 	f, err := os.Open(m.Path)
 	if err != nil {
@@ -55,7 +55,7 @@ func examine(m infer.Model) error {
 		return err
 	}
 	if what := otherKind(head[:n]); what != "" {
-		return fmt.Errorf("it is %s, not an ONNX model", what)
+		return fmt.Errorf("the file is %s, not an ONNX model", what)
 	}
 	if m.SHA256 == "" {
 		return nil
@@ -66,7 +66,7 @@ func examine(m infer.Model) error {
 		return err
 	}
 	if sum := hex.EncodeToString(hash.Sum(nil)); !strings.EqualFold(sum, m.SHA256) {
-		return fmt.Errorf("its SHA-256 is %s, and %s was asked for: fetch it again", sum, strings.ToLower(m.SHA256))
+		return fmt.Errorf("SHA-256 is %s, want %s: fetch the file again", sum, strings.ToLower(m.SHA256))
 	}
 	return nil
 }

@@ -389,6 +389,6 @@ func TestAProbeSaysWhatAChildSawOfTheLibrary(t *testing.T) {
 	require.Contains(t, rep.Providers, "CPUExecutionProvider")
 	if !lib.CUDA {
 		require.Equal(t, []string{"CPUExecutionProvider"}, rep.Providers)
-		require.Contains(t, rep.CUDA, "do not lie beside")
+		require.Contains(t, rep.CUDA, "are missing in the folder of")
 	}
 }

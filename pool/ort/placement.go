@@ -90,7 +90,7 @@ func (s *Session) onCard() error {
 	case err != nil:
 		return fmt.Errorf("%w: %q: %w", infer.ErrUnavailable, s.cfg.Model.Name, err)
 	case all > 0 && mine <= added:
-		return fmt.Errorf("%w: %q from %s: %s can run none of its %d nodes, and the CPU would run them all: say device: cpu, or export the model with operators and types that the card's provider has",
+		return fmt.Errorf("%w: %q from %s: %s can run none of its %d nodes, and the CPU would run all of them: write device: cpu, or export the model with operators and types that the card's provider has",
 			infer.ErrModel, s.cfg.Model.Name, s.cfg.Model.Path, s.cfg.Model.Device, all)
 	}
 	return nil

@@ -77,11 +77,11 @@ func (g *generation) step(ctx context.Context, embeds []float32, n int, position
 	case errors.Is(err, infer.ErrInput):
 		return logits, err
 	case ctx.Err() != nil:
-		return logits, s.ended(ctx, fmt.Sprintf("behind %d tokens", g.past))
+		return logits, s.ended(ctx, fmt.Sprintf("after %d tokens", g.past))
 	case otherShape.MatchString(err.Error()): // such as a cache that forgets
-		return logits, fmt.Errorf("%w: %q: behind %d tokens its logits or its cache have another shape than they had at the load: %w", infer.ErrModel, s.cfg.Model.Name, g.past, err)
+		return logits, fmt.Errorf("%w: %q: after %d tokens the shape of the logits or of the cache differs from the shape at load: %w", infer.ErrModel, s.cfg.Model.Name, g.past, err)
 	default:
-		return logits, fmt.Errorf("%q: behind %d tokens: %w", s.cfg.Model.Name, g.past, failedRun(err))
+		return logits, fmt.Errorf("%q: after %d tokens: %w", s.cfg.Model.Name, g.past, failedRun(err))
 	}
 	g.past += n
 	g.cache[0], g.cache[1] = g.cache[1], g.cache[0]
@@ -101,7 +101,7 @@ func (g *generation) bind(c *call, embeds []float32, n int, positions []int64, k
 	for _, f := range g.l.ports.feeds {
 		t, err := g.input(f, embeds, n, positions, keep)
 		if err != nil {
-			return logits, fmt.Errorf("%q: behind %d tokens: input %s: %w", g.l.decoder.cfg.Model.Name, g.past, list([]infer.Port{f.port}), err)
+			return logits, fmt.Errorf("%q: after %d tokens: input %s: %w", g.l.decoder.cfg.Model.Name, g.past, list([]infer.Port{f.port}), err)
 		}
 		v, err := value(c, t)
 		if err != nil {
@@ -303,7 +303,7 @@ func (g *generation) score(ctx context.Context, p *prompt, embeds []float32) ([]
 
 // notReal says that a logit is no number.
 func (g *generation) notReal(item, id int, v float32) error {
-	return fmt.Errorf("%w: %q: item %d of %d: the logit of token %d is %v behind %d tokens", infer.ErrNumbers, g.l.decoder.cfg.Model.Name, item+1, g.batch, id, v, g.past)
+	return fmt.Errorf("%w: %q: item %d of %d: the logit of token %d is %v after %d tokens", infer.ErrNumbers, g.l.decoder.cfg.Model.Name, item+1, g.batch, id, v, g.past)
 }
 
 // columnsOf takes n columns from each row of [rows, columns, width]; all of them are

@@ -66,7 +66,7 @@ func Probe(ctx context.Context, lib Library, folders ...string) (Report, error) 
 		return rep, err
 	}
 	if a.About == nil {
-		return rep, fmt.Errorf("%w: a child that says nothing about ONNX Runtime", infer.ErrFault)
+		return rep, fmt.Errorf("%w: a child process did not report its ONNX Runtime", infer.ErrFault)
 	}
 	rep.Version, rep.CUDA = a.About.Version, a.About.CUDA
 	if rep.CUDA == "" {

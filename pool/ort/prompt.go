@@ -34,11 +34,11 @@ func (l *Language) read(b infer.Batch) (*prompt, error) {
 	}
 	ids, ok := infer.Request{Inputs: b.Inputs}.Input(infer.InputIDs)
 	if b.Generate == nil || !ok || len(ids.Shape) != 2 || ids.Shape[0] == 0 {
-		return nil, refuse("a language model takes %q as I64[batch L] and what to generate, the batch has %s", infer.InputIDs, list(portsOf(b.Inputs)))
+		return nil, refuse("a language model takes %q as I64[batch L] and generation settings, but the batch has %s", infer.InputIDs, list(portsOf(b.Inputs)))
 	}
 	p := &prompt{Generate: *b.Generate, batch: ids.Shape[0], tokens: ids.Shape[1], ids: ids.I64}
 	if l.ports.batch == 1 && p.batch > 1 {
-		return nil, refuse("it takes batches of 1, and this one has %d", p.batch)
+		return nil, refuse("batch of %d, want batches of 1", p.batch)
 	}
 	for i := range p.batch {
 		if err := row(b, i).Check(); err != nil {
@@ -50,7 +50,7 @@ func (l *Language) read(b infer.Batch) (*prompt, error) {
 		return nil, refuse("a prompt of %d tokens with %d new ones is longer than the limit of %d positions", p.tokens, p.MaxNew, l.limits.Positions)
 	}
 	if i := slices.IndexFunc(p.Pick, func(id int64) bool { return id < 0 || id >= int64(l.ports.vocabulary) }); i >= 0 {
-		return nil, refuse("logits of token %d are wanted, and there are %d tokens", p.Pick[i], l.ports.vocabulary)
+		return nil, refuse("logits of token %d were requested, but the vocabulary has %d tokens", p.Pick[i], l.ports.vocabulary)
 	}
 	if p.features, ok = (infer.Request{Inputs: b.Inputs}).Input(infer.ImageFeatures); ok {
 		if width := p.features.Shape[2]; width != l.ports.width {
@@ -109,11 +109,11 @@ func (l *Language) place(p *prompt, b infer.Batch, refuse func(string, ...any) e
 			return refuse("%q has %d, and the limit is %d", infer.PositionIDs, v, l.limits.Positions)
 		}
 		if l.ports.axes == 0 && v != int64(at) {
-			return refuse("%q has %d at %d, and the model has no such input: it counts from 0 by itself", infer.PositionIDs, v, at)
+			return refuse("%q has %d at %d, but the model has no such input: the model counts from 0 by itself", infer.PositionIDs, v, at)
 		}
 	}
 	if axes > 1 && l.ports.axes < 3 {
-		return refuse("%q has three axes, and the model takes positions of %d", infer.PositionIDs, l.ports.axes)
+		return refuse("%q has three axes, but the model takes positions of %d", infer.PositionIDs, l.ports.axes)
 	}
 	return nil
 }

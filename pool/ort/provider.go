@@ -65,7 +65,7 @@ func (p Provider) String() string {
 	if p.Fault != "" {
 		return fmt.Sprintf("%s: %s", p.Path, p.Fault)
 	}
-	built := "for a CUDA that its file does not name"
+	built := "for a CUDA version that its file does not name"
 	if p.Major > 0 {
 		built = fmt.Sprintf("for CUDA %d", p.Major)
 	}
@@ -82,7 +82,7 @@ func (p Provider) String() string {
 // Remedy says what to do so that the provider can be loaded; "" where nothing is missing.
 func (p Provider) Remedy() string {
 	if p.Fault != "" {
-		return "put the file of the GPU package of the same version there again"
+		return "restore the file from the GPU package of the same version"
 	}
 	var out []string
 	missing := slices.Clone(p.Missing)
@@ -98,7 +98,7 @@ func (p Provider) Remedy() string {
 		wanted = fmt.Sprintf("the libraries of CUDA %d", p.Major)
 	}
 	if len(p.Others) > 0 {
-		out = append(out, fmt.Sprintf("there is %s, and the provider wants %s: take an ONNX Runtime that was built for what is there, or install %s",
+		out = append(out, fmt.Sprintf("the machine has %s, but the provider needs %s: use an ONNX Runtime that was built for the installed version, or install %s",
 			strings.Join(p.Others, " and "), strings.Join(missing, ", "), wanted))
 	} else {
 		out = append(out, fmt.Sprintf("install %s and cuDNN 9, with PyTorch in the environment that pool.python.interpreter or REWARDLOOP_PYTHON names, or name their folders in LD_LIBRARY_PATH",
@@ -301,6 +301,6 @@ func triple() string {
 
 // noCUDA says what to do for a CUDA device.
 func noCUDA(lib Library) error {
-	return infer.Marked(infer.ErrMissing, fmt.Errorf("%w: %s and %s do not lie beside %s: put those of the GPU package of the same version there, or say device: cpu",
+	return infer.Marked(infer.ErrMissing, fmt.Errorf("%w: %s and %s are missing in the folder of %s: copy them from the GPU package of the same version, or write device: cpu",
 		infer.ErrUnavailable, cudaFile, sharedFile, lib.Path))
 }

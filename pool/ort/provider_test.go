@@ -108,14 +108,14 @@ func TestWhatAProviderLacksIsNamedWithTheRemedy(t *testing.T) {
 	stub(t, filepath.Join(twelve, "libcudart.so.12"))
 	p = ort.ExamineProvider(provider, nil, ort.CUDAFolders(dir, []string{dir}))
 	require.Equal(t, []string{filepath.Join(twelve, "libcudart.so.12")}, p.Others)
-	require.Contains(t, p.Remedy(), "there is "+filepath.Join(twelve, "libcudart.so.12")+", and the provider wants ")
-	require.Contains(t, p.Remedy(), "an ONNX Runtime that was built for what is there, or install the libraries of CUDA 13")
+	require.Contains(t, p.Remedy(), "the machine has "+filepath.Join(twelve, "libcudart.so.12")+", but the provider needs ")
+	require.Contains(t, p.Remedy(), "an ONNX Runtime that was built for the installed version, or install the libraries of CUDA 13")
 
 	stub(t, provider, "libsomething.so.1")
 	p = ort.ExamineProvider(provider, nil, nil)
 	require.Zero(t, p.Major)
 	require.Equal(t, []string{"libcudnn.so.9"}, p.Missing)
-	require.Contains(t, p.String(), "built for a CUDA that its file does not name")
+	require.Contains(t, p.String(), "built for a CUDA version that its file does not name")
 	for name, data := range map[string]string{"empty": "", "text": "version https://git-lfs.github.com"} {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(data), 0o600))
@@ -147,7 +147,7 @@ func TestALibraryWithItsProviderIsFoundInAWheelsFolder(t *testing.T) {
 
 	_, err = ort.FindAmong(true, plain)
 	require.ErrorIs(t, err, infer.ErrMissing)
-	require.ErrorContains(t, err, providerFile+" and "+bridgeFile+" do not lie beside")
+	require.ErrorContains(t, err, providerFile+" and "+bridgeFile+" are missing in the folder of")
 	_, provider, err := ort.FindCUDA(wheel, "")
 	require.NoError(t, err)
 	require.Equal(t, 13, provider.Major)

@@ -41,7 +41,7 @@ func (a *Answer) Release() {
 // infer.ErrFault the process should be replaced.
 func (s *Session) Run(ctx context.Context, b infer.Batch) (*Answer, error) {
 	if b.Generate != nil {
-		return nil, fmt.Errorf("%w: %q is no language model, it generates nothing", infer.ErrInput, s.cfg.Model.Name)
+		return nil, fmt.Errorf("%w: %q is not a language model and cannot generate", infer.ErrInput, s.cfg.Model.Name)
 	}
 	inputs, err := s.arrange(b)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Session) finish(a *Answer, b infer.Batch, wanted []int) error {
 	case infer.ArgMax:
 		return a.argMax()
 	}
-	return fmt.Errorf("%w: %q: reduction %q is not known", infer.ErrInput, s.cfg.Model.Name, b.Reduce)
+	return fmt.Errorf("%w: %q: unknown reduction %q", infer.ErrInput, s.cfg.Model.Name, b.Reduce)
 }
 
 // argMax reduces the outputs of floats.

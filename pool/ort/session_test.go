@@ -255,13 +255,13 @@ func badFiles(tb testing.TB) map[string]infer.Model {
 		"there is no such file":        {Name: "missing", Path: filepath.Join(dir, "missing.onnx"), Device: "cpu"},
 		"it is a folder":               {Name: "folder", Path: dir, Device: "cpu"},
 		"the file is empty":            write("empty.onnx", nil),
-		"damaged or cut short":         write("short.onnx", whole[:len(whole)/2]),
+		"damaged or truncated":         write("short.onnx", whole[:len(whole)/2]),
 		"Load model from":              write("damaged.onnx", damaged),
 		"it is a PNG picture":          write("picture.onnx", picture.Bytes()),
 		`it is text that begins "404`:  write("page.onnx", []byte("404 page not found\n")),
 		"a pointer of Git LFS":         write("lfs.onnx", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")),
 		"a model at most":              enormous,
-		"it is not a regular file":     {Name: "pipe", Path: pipe, Device: "cpu"},
+		"not a regular file":           {Name: "pipe", Path: pipe, Device: "cpu"},
 		"and 0000000000000000000000":   wrong,
 		"a ZIP archive (such as a PyT": write("model.pt", []byte("PK\x03\x04rest")),
 	}
@@ -283,7 +283,7 @@ func TestARightChecksumLoads(t *testing.T) {
 	const sum = "5A" // replaced below
 	_, err := openModel(t, infer.Model{Name: "echo", Path: fixture("echo"), SHA256: sum}, infer.Info{})
 	require.ErrorIs(t, err, infer.ErrModel)
-	_, found, _ := strings.Cut(err.Error(), "its SHA-256 is ")
+	_, found, _ := strings.Cut(err.Error(), "SHA-256 is ")
 	s, err := openModel(t, infer.Model{Name: "echo", Path: fixture("echo"), SHA256: strings.ToUpper(found[:64])}, infer.Info{})
 	require.NoError(t, err)
 	require.NoError(t, s.Close())

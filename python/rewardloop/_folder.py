@@ -66,7 +66,7 @@ class Folder:
             if time.monotonic() > end:
                 holders = _holders(self.path / "lock")
                 if killed or not holders:
-                    raise RewardloopError(f"{self.path} is in use by {holders or 'a process that is not to be seen'}: end it")
+                    raise RewardloopError(f"{self.path} is in use by {holders or 'a process that this user cannot see'}: end that process")
                 for pid in holders:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(pid, signal.SIGKILL)

@@ -85,13 +85,13 @@ def find_binary() -> str:
     if named:
         found = shutil.which(named)
         if found is None:
-            raise RewardloopError(f"REWARDLOOP_BIN names {named!r}, which is no program")
+            raise RewardloopError(f"REWARDLOOP_BIN names {named!r}, which is not a program")
         return found
     installed = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user"))]
     found = shutil.which("rewardloop", path=os.pathsep.join(installed)) or shutil.which("rewardloop")
     if found is None:
         raise RewardloopError(
-            "there is no program rewardloop beside this Python and none on PATH: a wheel for Linux on x86-64 or ARM brings it"
+            "no program rewardloop in the folder of this Python or on PATH: a wheel for Linux on x86-64 or ARM brings it"
             " (pip install rewardloop); elsewhere build it with `make build` and name bin/rewardloop in REWARDLOOP_BIN"
         )
     return found

@@ -132,7 +132,7 @@ class Supervisor:
         """Returns once the worker has been ready, or raises why its first start failed or did not end in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._first is not None, timeout):
-                raise RewardloopError(f"{self._name}: not ready within {timeout:g} s, and it is still being started")
+                raise RewardloopError(f"{self._name}: not ready within {timeout:g} s and still starting")
             if not self._first:
                 raise RewardloopError(f"{self._name}: {self._last_error}")
 

@@ -55,7 +55,7 @@ def client(run: str, on_sample_failure: str = "") -> Client:
         if made is None or _over(made):
             url = os.environ.get("REWARDLOOP_URL", "")
             if not url:
-                raise InputError("is not set; it names the reward loop, ws://host:port", field="REWARDLOOP_URL")
+                raise InputError("is not set; set it to the address of the server, ws://host:port", field="REWARDLOOP_URL")
             token_file = os.environ.get("REWARDLOOP_TOKEN_FILE") or None
             made = Client(
                 url,

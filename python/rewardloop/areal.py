@@ -27,7 +27,7 @@ def reward_fn(prompt: Any, completions: str, prompt_ids: Any = None, completion_
     try:
         return required(client("areal").submit(asked).result(DEADLINE + 2))
     except concurrent.futures.TimeoutError:
-        raise RewardloopError(f"no answer from the reward loop for {DEADLINE + 2:g} s; this is no reward of 0") from None
+        raise RewardloopError(f"no answer from the reward loop for {DEADLINE + 2:g} s; the sample has no reward, not a reward of 0") from None
 
 
 async def async_reward_fn(

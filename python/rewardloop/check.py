@@ -83,13 +83,13 @@ def specification(args: argparse.Namespace) -> dict[str, Any]:
         path, name = before, after
     if path.startswith(("scorer://", "builtin://")):
         raise ValueError(
-            f"{path} names a reward that ships and no file: name it in a configuration and try it with the program: "
+            f"{path} names a built-in reward, not a file: name the reward in a configuration and try it with the program:  "
             "rewardloop try KEY cfg.yaml --image picture.jpg"
         )
     if not path.startswith("pkg://"):
         path = os.path.abspath(path.removeprefix("file://"))
         if not path.endswith(".py") or not os.path.isfile(path):
-            raise ValueError(f"{path} is no Python file: give one whose name ends in .py, or pkg:// and the name of a module")
+            raise ValueError(f"{path} is not a Python file: give a file whose name ends in .py, or pkg:// and the name of a module")
     kwargs: dict[str, Any] = {}
     for pair in args.set:
         key, equals, value = pair.partition("=")
@@ -107,7 +107,7 @@ def specification(args: argparse.Namespace) -> dict[str, Any]:
     if os.path.isfile(os.path.join(_FOLDER, "forms.py")):
         signature = signature or ("score_group" if name == "score_group" or has_method(path, name, "score_group") else None)
     elif signature:
-        raise ValueError(f"--set signature={signature}: there are no forms here")
+        raise ValueError(f"--set signature={signature}: the check does not support signatures")
     batches = not signature and (name == "compute_scores" or has_method(path, name, "compute_scores"))
     model = columns or keys["devices"] is not None or batches
     return {
@@ -122,7 +122,7 @@ def parsed(value: str, where: str) -> Any:
         return json.loads(value)
     except ValueError:
         if value[:1] in ("{", "[", '"'):
-            raise ValueError(f"{where}: this begins as JSON and is none") from None
+            raise ValueError(f"{where}: the value begins like JSON but is not valid JSON") from None
         return value
 
 
@@ -161,7 +161,7 @@ def samples(args: argparse.Namespace) -> list[dict[str, Any]]:
     if args.extra_info is not None:
         common["extra_info"] = parsed(args.extra_info, "--extra-info")
         if not isinstance(common["extra_info"], dict):
-            raise ValueError(f"--extra-info {args.extra_info}: want an object, such as '{{\"difficulty\": 3}}'")
+            raise ValueError(f"--extra-info {args.extra_info}: want a JSON object, such as '{{\"difficulty\": 3}}'")
     each = [{name: given[i % len(given)] for name, given in lists.items() if given} for i in range(count)]
     return [{"id": f"check-{i}", **common, **sample} for i, sample in enumerate(each)]
 
@@ -318,7 +318,7 @@ def option_faults(spec: dict[str, Any], found: dict[str, Any], at: str) -> list[
     faults, names = [], found.get("names") or []
     for key in sorted(set(spec["kwargs"]) - set(names)):
         near = difflib.get_close_matches(key, names, 1)
-        faults.append(f"{key}: is no parameter of {spec['name']}{at}" + (f"; did you mean {near[0]}?" if near else ""))
+        faults.append(f"{key}: is not a parameter of {spec['name']}{at}" + (f"; did you mean {near[0]}?" if near else ""))
     return faults
 
 

@@ -36,7 +36,7 @@ def _checked(url: str) -> str:
     except ValueError as err:
         raise InputError(f"{err}", field="url") from None
     if u.username is not None or u.password is not None:
-        raise InputError("it holds credentials; give the token by token_file", field="url")
+        raise InputError("the URL contains credentials; give the token with token_file", field="url")
     if u.scheme not in ("ws", "wss") or not u.hostname or port == 0:
         raise InputError(f"{url!r}, want ws://host:port or wss://host:port", field="url")
     return urlunsplit(u._replace(path=_PATH)) if u.path in ("", "/") else url
@@ -126,7 +126,7 @@ class Config:
             object.__setattr__(self, "silence", _SILENCE_OF_SEVERAL if len(self.urls) > 1 else _SILENCE)
         self._check_policy()
         if not self.secure and (self.tls or self.tls_ca or self.tls_cert):
-            raise InputError("TLS settings with a ws:// URL; say wss://", field="url")
+            raise InputError("TLS settings with a ws:// URL; use wss://", field="url")
 
     def _check_policy(self) -> None:
         p = self.on_sample_failure
@@ -163,9 +163,9 @@ class Config:
         name = "token" if self.token_file is None else "token_file"
         text = text.strip()
         if not text:
-            raise InputError("it is empty", field=name)
+            raise InputError("the token is empty", field=name)
         if not text.isascii() or not text.isprintable() or " " in text:
-            raise InputError("it holds characters that no token has", field=name)
+            raise InputError("the token contains characters that are not allowed", field=name)
         return text
 
     def context(self) -> ssl.SSLContext | None:

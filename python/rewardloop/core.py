@@ -80,8 +80,8 @@ def check_fork(made_in: int) -> None:
     """Raises ForkedError in another process than the one that a client was made in."""
     if os.getpid() != made_in:
         raise ForkedError(
-            f"this client was made in process {made_in}, this is {os.getpid()}: its threads and its socket did not "
-            "come along; make another one after the fork"
+            f"this client was made in process {made_in}, this is {os.getpid()}: a fork does not copy the "
+            "client's threads and connection; create another client after the fork"
         )
 
 
@@ -196,7 +196,7 @@ class Core:
         """Takes an encoded sample; done is called once, with its result or why there is none."""
         self.check()
         if sample.id in self.calls:
-            raise InFlightError("it is in flight already", field="id", sample_id=sample.id)
+            raise InFlightError("the sample is in flight already", field="id", sample_id=sample.id)
         if self.full:
             raise QueueFullError(f"{len(self.calls)} samples are without a result (max_pending): await room() before the next")
         call = Call(next(self._numbers), sample.id, frame, (sample.split or "train", int(sample.step)), done)
@@ -242,7 +242,7 @@ class Core:
         if name not in ("rollout", "reward"):
             raise InputError(f"{name!r}, want rollout or reward", field="phase")
         if self._phase is not None:
-            self._phase.settle(PhaseError(f"phase {self._phase.name}: another phase was told meanwhile"))
+            self._phase.settle(PhaseError(f"phase {self._phase.name}: a later call of phase() replaced this phase"))
         self._phase = _Phase(next(self._phases), name, done)
         link = self._lanes[0].link
         if link is not None:
@@ -334,7 +334,7 @@ class Core:
                     raise
                 wait = _pause(n)
                 if self._loop.time() + wait >= end:
-                    none = f"{said.reason}, and no other server came within {self._cfg.connect_timeout:g} s"
+                    none = f"{said.reason}, and no other server accepted the connection within {self._cfg.connect_timeout:g} s"
                     raise ConnectError(said.url, none, said.hint) from err
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable")
@@ -379,7 +379,7 @@ class Core:
             self._home, self._at = url, self._cfg.urls.index(url)
         elif url != self._home:
             ws.transport.abort()
-            raise ConnectError(url, "the client has gone to another gateway meanwhile")
+            raise ConnectError(url, "the client has changed to another gateway")
         if not welcome.resumed:
             lane.seq = lane.unconfirmed = 0
         lane.session, lane.url = welcome.session, url
@@ -435,7 +435,7 @@ class Core:
         if lane.tries == 0:
             lane.give_up = self._loop.time() + self._cfg.reconnect_for
         elif self._loop.time() >= lane.give_up:
-            raise LostError(f"the server is draining, and no other came in its place in {self._cfg.reconnect_for:g} s")
+            raise LostError(f"the server is draining, and no other server accepted the connection within {self._cfg.reconnect_for:g} s")
         while True:
             if lane.tries:
                 await asyncio.sleep(_pause(lane.tries - 1))
@@ -474,7 +474,7 @@ class Core:
             if isinstance(err, ConnectionClosed):
                 if err.rcvd is not None and err.rcvd.code == 1008 and "another connection" in err.rcvd.reason:
                     raise TakenOverError(
-                        f"{self._cfg.url}: another connection of run {self._cfg.run!r} took the place of client "
+                        f"{self._cfg.url}: another connection of run {self._cfg.run!r} replaced client "
                         f"{self._cfg.client!r}; give every process another client="
                     )
             elif err is not None and not isinstance(err, asyncio.CancelledError | OSError):
@@ -615,7 +615,7 @@ class Core:
                 if not message.startswith('{"type":"ack"'):  # a sample is kept until its result, acknowledged or not
                     self._hear(link, message)
             else:
-                self.problems.append("the server sent a binary message, which it never does")
+                self.problems.append("the server sent a binary message, want text messages only")
 
     def _hear(self, link: Link, message: str) -> None:
         m: Any = None

@@ -111,7 +111,7 @@ async def _dial(attempt: _Attempt, context: ssl.SSLContext | None, hello: Messag
     attempt.greeting = True
     try:
         if ws.subprotocol != PROTOCOL:
-            raise ConnectError(attempt.url, f"the server does not speak {PROTOCOL}, {_here()}", "is this the address of a reward loop?")
+            raise ConnectError(attempt.url, f"the server does not support {PROTOCOL}, {_here()}", "is this the address of a reward loop?")
         await ws.send(text(hello))
         return ws, await _welcome(attempt, ws)
     except BaseException:
@@ -129,11 +129,11 @@ async def _welcome(attempt: _Attempt, ws: Connection) -> Welcome:
             raise HelloRefusedError(attempt.url, code, str(m["message"]), _HELLO_HINTS.get(code, ""))
         if kind == "welcome":
             if m.get("protocol") != PROTOCOL:
-                raise ConnectError(attempt.url, f"the server speaks {m.get('protocol')!r:.100}, {_here()}", _SAME)
+                raise ConnectError(attempt.url, f"the server uses {m.get('protocol')!r:.100}, {_here()}", _SAME)
             return Welcome.from_wire(m)
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
-    raise ConnectError(attempt.url, "the server's first message is no welcome", "is this the address of a reward loop?")
+    raise ConnectError(attempt.url, "the server's first message is not a welcome", "is this the address of a reward loop?")
 
 
 _SAME = "install the same release on both sides"
@@ -155,7 +155,7 @@ def _late(attempt: _Attempt) -> ConnectError:
     if attempt.connection is not None and attempt.connection.reached:
         other = "" if attempt.secure else " If it speaks TLS, say wss://."
         return ConnectError(
-            attempt.url, f"connected, but no answer {within}", "what listens there may be no reward loop, or hangs." + other
+            attempt.url, f"connected, but no answer {within}", "the program at this address may not be a rewardloop server, or hangs." + other
         )
     what = "no connection, or no TLS handshake," if attempt.secure else "no connection"
     plain = " If it speaks no TLS, say ws://." if attempt.secure else ""
@@ -172,7 +172,7 @@ def _explain(attempt: _Attempt, err: Exception) -> ConnectError:
     if isinstance(err, InvalidMessage):
         words = " ".join(str(c) for c in _chain(err))
         if not attempt.secure and "HTTP/1.0 400" in words:  # what a TLS server in Go answers
-            return ConnectError(attempt.url, "the server refused plain HTTP", "it may speak TLS: say wss://")
+            return ConnectError(attempt.url, "the server refused plain HTTP", "the server may use TLS: use wss://")
         more = "It may want a client certificate: tls_cert=, tls_key=." if attempt.secure else "If it speaks TLS, say wss://."
         hint = f"is this the address and the port of a reward loop? {more}"
         return ConnectError(attempt.url, f"no HTTP answer ({words})", hint)
@@ -181,9 +181,9 @@ def _explain(attempt: _Attempt, err: Exception) -> ConnectError:
     if isinstance(err, InvalidHandshake):
         return ConnectError(attempt.url, f"the websocket handshake failed ({err})", "is this the address of a reward loop?")
     if isinstance(err, ConnectionClosed):
-        return ConnectError(attempt.url, f"the server closed the connection without a welcome ({err})", "its log says why")
+        return ConnectError(attempt.url, f"the server closed the connection without a welcome ({err})", "see the server's log")
     if isinstance(err, socket.gaierror):
-        return ConnectError(attempt.url, f"the host name is not known ({err.strerror})", "check the address")
+        return ConnectError(attempt.url, f"the host name is unknown ({err.strerror})", "check the address")
     refused = f"[Errno {errno.ECONNREFUSED}]"
     if isinstance(err, ConnectionRefusedError) or refused in str(err):
         return ConnectError(attempt.url, "nothing listens there", "is `rewardloop serve` running, and is it this port?")
@@ -203,7 +203,7 @@ def _status(attempt: _Attempt, err: InvalidStatus) -> ConnectError:
     spoken = err.response.headers.get("Sec-WebSocket-Protocol")
     if code == 400 and spoken:
         words = (err.response.body or b"")[:600].decode(errors="replace").strip()
-        return ConnectError(attempt.url, f"the server speaks {spoken!r:.100}, {_here()} ({said}: {words})", _SAME)
+        return ConnectError(attempt.url, f"the server uses {spoken!r:.100}, {_here()} ({said}: {words})", _SAME)
     hints = {
         400: f"it may speak another version than {PROTOCOL}, or be no reward loop",
         403: "it refuses this client: token, certificate or origin",
@@ -228,9 +228,9 @@ def _tls(attempt: _Attempt, err: ssl.SSLError) -> ConnectError:
         return ConnectError(
             attempt.url,
             f"the server broke off the TLS handshake ({reason})",
-            "it may want a client certificate: tls_cert=, tls_key=",
+            "the server may require a client certificate: tls_cert=, tls_key=",
         )
-    return ConnectError(attempt.url, f"TLS failed ({reason})", "if the server speaks no TLS, say ws://")
+    return ConnectError(attempt.url, f"TLS failed ({reason})", "if the server does not use TLS, use ws://")
 
 
 def _chain(err: BaseException) -> Iterator[BaseException]:

@@ -192,7 +192,7 @@ class Steps:
         if self._lost(question):
             raise StepLostError(question.step, question.split)
         if len(self._asks) >= _MAX_ASKS:
-            raise QueueFullError(f"{question}: {_MAX_ASKS} questions have no answer yet, the most there may be")
+            raise QueueFullError(f"{question}: {_MAX_ASKS} questions have no answer yet, the limit")
         self.touch((question.split, question.step), connected)
         self._req += 1
         ask = self._asks[self._req] = _Ask(self._req, question, wait, done)
@@ -260,7 +260,7 @@ class Steps:
         ask.timer = self._loop.call_later(ask.wait + ANSWER_GRACE, self._unanswered, ask)
 
     def _unanswered(self, ask: _Ask) -> None:
-        said = f"; the server's latest complaint: {self._problems[-1]}" if self._problems else ""
+        said = f"; the server's latest error: {self._problems[-1]}" if self._problems else ""
         self._settle(ask, NoAnswerError(f"{ask.question}: no answer within {ask.wait + ANSWER_GRACE:.3g} s{said}"))
 
     def _settle(self, ask: _Ask, outcome: Rewards | RewardloopError) -> None:

@@ -96,10 +96,10 @@ def _encode(sample: Sample, message_bytes: int, header_bytes: int) -> Frame:
     body = text(header).encode()
     body += b" " * (-len(body) % 8)
     if len(body) > header_bytes:
-        raise TooLargeError(f"its texts make a header of {len(body)} bytes, the limit is {header_bytes}")
+        raise TooLargeError(f"the texts make a header of {len(body)} bytes, the limit is {header_bytes}")
     size = 8 + len(body) + at
     if size > message_bytes:
-        raise TooLargeError(f"its message has {size} bytes, the server takes {message_bytes}: loop.message_bytes there")
+        raise TooLargeError(f"the message has {size} bytes, the server accepts {message_bytes}: loop.message_bytes there")
     return Frame(struct.pack("<Q", len(body)) + body, tuple(t[3] for t in tensors), size)
 
 
@@ -130,7 +130,7 @@ def _check_string(value: object, name: str, most: int) -> None:
         raise InputError(f"want a string, not {type(value).__name__}", field=name)
     check_text(value, name)
     if len(value) * 4 > most and (n := len(value.encode())) > most:
-        raise TooLargeError(f"{n} bytes, at most {most}", field=name)
+        raise TooLargeError(f"{n} bytes, want at most {most}", field=name)
 
 
 def _check_int(value: object, name: str, low: int, high: int) -> None:

@@ -45,7 +45,7 @@ def clean(value: Any, path: str, depth: int = 1) -> Any:
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise InputError(f"{value} is not JSON; leave it out or send null", field=path)
+            raise InputError(f"{value} is not valid JSON; leave the field out or send null", field=path)
         return float(value)
     if isinstance(value, Mapping):
         _check_depth(depth, path)
@@ -82,13 +82,13 @@ def _key(key: Any, path: str) -> str:
 def finite(value: Any) -> float:
     """A number of a message; ValueError if it is none, or not finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is no finite number")
+        raise ValueError(f"{value!r} is not a finite number")
     try:
         number = float(value)
     except OverflowError:  # JSON's integers have no end
         number = math.inf
     if not math.isfinite(number):
-        raise ValueError(f"{str(value)[:40]} is no finite number")
+        raise ValueError(f"{str(value)[:40]} is not a finite number")
     return number
 
 

@@ -151,7 +151,7 @@ def frames(files: Sequence[bytes | bytearray | memoryview | Path], *, fps: float
         else:
             view = _bytes_view(file, field, copy)
         if _sniff(view) == "":
-            raise InputError(f"is neither a JPEG nor a PNG nor a WebP file{_container(view)}", field=field)
+            raise InputError(f"is not a JPEG, PNG or WebP file{_container(view)}", field=field)
         parts.append(view)
     return Media("video", "frames", "", "U8", (sum(p.nbytes for p in parts),), tuple(parts), fps=fps)
 
@@ -166,7 +166,7 @@ def audio(data: Any, *, layout: str = "", sample_rate: int | None = None, copy: 
     float16, bfloat16 or float32 with its sample_rate and with layout T, CT or TC, where T counts sample frames."""
     if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview):
         if sample_rate is not None:
-            raise InputError("a file says its own", field="sample_rate")
+            raise InputError("a file has its own", field="sample_rate")
         encoding, view = _whole("audio", data, layout, copy)
         return Media("audio", encoding, "", "U8", (view.nbytes,), (view,))
     return _tensor("audio", data, layout, copy, sample_rate=sample_rate)
@@ -225,11 +225,11 @@ def check(m: Media) -> None:
     if m.kind == "audio" and m.encoding == "raw" and m.sample_rate is None:
         raise InputError("missing; audio needs one", field="sample_rate")
     if not m.parts or any(p.nbytes == 0 for p in m.parts):
-        raise InputError("it has no data" if not m.parts else "a part of it is empty", field=m.kind)
+        raise InputError("no data" if not m.parts else "a part is empty", field=m.kind)
     if m.encoding == "raw":
         _check_raw(m)
     elif m.encoding not in _KINDS:
-        raise InputError(f"{m.encoding!r}; known are raw, {', '.join(_KINDS)}", field="encoding")
+        raise InputError(f"{m.encoding!r}, want one of raw, {', '.join(_KINDS)}", field="encoding")
     elif m.layout:
         raise InputError(f"{m.layout!r} with encoding {m.encoding!r}; only raw media has a layout", field="layout")
     elif m.kind != _KINDS[m.encoding]:
@@ -259,10 +259,10 @@ def _file(data: bytes | bytearray | memoryview, layout: str, encoding: str, copy
         raise InputError(f"{encoding!r}; the bytes of a file are jpeg, png or webp", field="encoding")
     found = _sniff(view)
     if not found and not encoding:
-        raise InputError(f"it is neither a JPEG nor a PNG nor a WebP file{_container(view)}", field="image")
+        raise InputError(f"not a JPEG, PNG or WebP file{_container(view)}", field="image")
     encoding = encoding or found
     if found != encoding:
-        raise InputError(f"{encoding!r}, but the bytes are {found or 'none of jpeg, png and webp'}", field="encoding")
+        raise InputError(f"{encoding!r}, but the bytes are {found or 'not jpeg, png or webp'}", field="encoding")
     return Media("image", encoding, layout, "U8", (view.nbytes,), (view,))
 
 
@@ -271,7 +271,7 @@ def read_file(path: Path, field: str, most: int = MAX_FILE) -> bytes:
     data = _read(path, field, most)
     if not _sniff(memoryview(data)):
         name = os.fspath(path)
-        raise InputError(f"{name!r} is neither a JPEG nor a PNG nor a WebP file{_container(memoryview(data))}", field=field)
+        raise InputError(f"{name!r} is not a JPEG, PNG or WebP file{_container(memoryview(data))}", field=field)
     return data
 
 
@@ -282,13 +282,13 @@ def _read(path: Path, field: str, most: int) -> bytes:
         with open(name, "rb", opener=lambda p, flags: os.open(p, flags | getattr(os, "O_NONBLOCK", 0))) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
-                raise InputError(f"{name!r} is no file", field=field)
+                raise InputError(f"{name!r} is not a file", field=field)
             if about.st_size > most:
                 raise InputError(f"{name!r} has {about.st_size} bytes, and no sample more than {MAX_FILE}", field=field)
             data = file.read(most + 1)
     except IsADirectoryError:
         raise InputError(
-            f"{name!r} is a folder; its files are a video: rewardloop.frames(sorted(pathlib.Path({name!r}).iterdir()))",
+            f"{name!r} is a folder; to send its files as a video: rewardloop.frames(sorted(pathlib.Path({name!r}).iterdir()))",
             field=field,
         ) from None
     except (OSError, ValueError) as err:  # ValueError: a null byte
@@ -329,7 +329,7 @@ def _bytes_view(data: object, field: str, copy: bool) -> memoryview:
 def _tensor(kind: str, data: Any, layout: str, copy: bool, fps: float | None = None, sample_rate: int | None = None) -> Media:
     if not isinstance(layout, str) or not layout:
         known = ", ".join(_LAYOUTS.get(kind, ("CHW", "CTHW")))
-        raise InputError(f"missing; say which of {known} the axes are, it is never guessed", field="layout")
+        raise InputError(f"missing; say which of {known} the axes are", field="layout")
     dtype, array = _array(kind, data, copy)
     sample_rate = int(sample_rate) if isinstance(sample_rate, np.integer) else sample_rate
     if array.size == 0:
@@ -372,7 +372,7 @@ def _from_pil(picture: Any, layout: str) -> Media:
     if layout not in ("", "HWC"):
         raise InputError(f"{layout!r}, but the axes of a PIL image are HWC", field="layout")
     if picture.mode not in ("RGB", "RGBA", "L"):
-        raise InputError(f"PIL mode {picture.mode!r}; convert it to RGB, RGBA or L first", field="image")
+        raise InputError(f"PIL mode {picture.mode!r}; convert the picture to RGB, RGBA or L first", field="image")
     array = np.asarray(picture)
     return _tensor("image", array[:, :, np.newaxis] if array.ndim == 2 else array, "HWC", False)
 
@@ -382,7 +382,7 @@ def encode(picture: Any, encoding: str = "jpeg", **options: Any) -> Media:
     if not _is_pil(picture):
         raise InputError(f"want a PIL image, not {_name(picture)}", field="image")
     if encoding not in ("jpeg", "png", "webp"):
-        raise InputError(f"{encoding!r}; known are jpeg, png and webp", field="encoding")
+        raise InputError(f"{encoding!r}, want jpeg, png or webp", field="encoding")
     out = io.BytesIO()
     picture.save(out, format=encoding.upper(), **options)
     return image(out.getbuffer(), encoding=encoding)

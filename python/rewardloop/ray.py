@@ -240,10 +240,10 @@ class RayWorkers:
         """Returns when all workers are ready, or raises why one is not, and then nothing is left of any."""
         ray = _ray()
         if self._places:
-            raise RewardloopError("these workers are started already: stop() them first")
+            raise RewardloopError("the workers are running already: call stop() first")
         if not ray.is_initialized():
             raise RewardloopError(
-                'there is no Ray here: call ray.init(address="auto") on a machine of the cluster, or ray.init(), first'
+                'Ray is not initialised: call ray.init(address="auto") on a machine of the cluster, or ray.init(), first'
             )
         try:
             self._places = self._bundles(ray)
@@ -291,7 +291,7 @@ class RayWorkers:
         for group in groups:
             if not group.wait(max(0.1, deadline - time.monotonic())):
                 raise RewardloopError(
-                    f"the placement group has no place after {self._plan.start_timeout:g} s: it wants {group.bundle_specs}, "
+                    f"the placement group has no resources after {self._plan.start_timeout:g} s: the group needs {group.bundle_specs}, "
                     f"of {_short(ray.cluster_resources())} the cluster has {_short(ray.available_resources())} free"
                 )
             for index, resources in enumerate(group.bundle_specs):
@@ -398,9 +398,9 @@ def _check(
             "give a placement group, or nnodes and n_gpus_per_node (0 for workers without GPU)", field="placement_group"
         )
     if group is None and gpus is None:
-        raise InputError("say how many GPUs of each node get a worker, 0 for workers without GPU", field="n_gpus_per_node")
+        raise InputError("set the number of GPUs of each node that get a worker, 0 for workers without GPU", field="n_gpus_per_node")
     if group is not None and nodes is not None:
-        raise InputError("a placement group was given, which says how many there are: leave it out", field="nnodes")
+        raise InputError("the placement group sets the number of workers: leave the argument out", field="nnodes")
     for field, number in (("n_gpus_per_node", gpus or 0), ("nnodes", nodes or 0), ("num_cpus", cpus), ("grace", grace)):
         if not (math.isfinite(number) and number >= 0):
             raise InputError(f"is {number}, must be 0 or more", field=field)
@@ -420,7 +420,7 @@ def _addresses(join: str | Sequence[str]) -> str:
         raise InputError("is empty: give the address of the gateways' NATS", field="join")
     for address in addresses:
         if not re.fullmatch(r"(nats|tls)://\S+", address):
-            raise InputError(f"{address!r} is no address of a NATS server: nats://host:4222 or tls://host:4222", field="join")
+            raise InputError(f"{address!r} is not the address of a NATS server: want nats://host:4222 or tls://host:4222", field="join")
     return ",".join(addresses)
 
 
@@ -439,7 +439,7 @@ def _files(
             below = config is not None and path.is_relative_to(config.parent.absolute())
             name = path.relative_to(config.parent.absolute()).as_posix() if config is not None and below else path.name
             if name in found:
-                raise InputError(f"two files would be called {name!r}: give them by name", field="files")
+                raise InputError(f"two files have the name {name!r}: give the files with names", field="files")
             found[name] = _read(path, "files")
     for name in found:
         parts = PurePosixPath(name).parts
@@ -471,5 +471,5 @@ def _find_binary(plan: _Plan, where: str) -> str:
     except RewardloopError as err:
         raise RewardloopError(f"on {where}: {err}, or give binary=") from err
     if found is None:
-        raise RewardloopError(f"{named!r} is no program on {where}: put the binary there, or give its path there as binary=")
+        raise RewardloopError(f"{named!r} is not a program on {where}: put the binary on that node, or give its path as binary=")
     return os.path.abspath(found)

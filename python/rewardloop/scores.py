@@ -106,7 +106,7 @@ def rm_scores(
         raise InputError("give response_mask or step_mask, not both", field="step_mask")
     for name, given in (("step_scores", step_scores), ("tool_use_scores", tool_use_scores)):
         if given is not None and step_mask is None:
-            raise InputError("it needs a step_mask, which says where they stand", field=name)
+            raise InputError("a step_mask is needed, with the positions of the scores", field=name)
         if given is not None and len(given) != len(results):
             raise InputError(f"{len(given)} rows for {len(results)} results", field=name)
     if mask is None:
@@ -159,7 +159,7 @@ def advantages(
     counts = known if failed == "mask" else np.ones_like(known)
     unknown = np.flatnonzero(counts & ~np.isfinite(values))
     if unknown.size:
-        raise InputError(f"{values[unknown[0]]} in row {unknown[0]}; mask it, or have something stand in for it", field="scores")
+        raise InputError(f"{values[unknown[0]]} in row {unknown[0]}; mask the row, or give a value for it", field="scores")
     rows: dict[Hashable, list[int]] = {}
     for i, name in enumerate(groups):
         if counts[i]:
@@ -258,5 +258,5 @@ def _finite(value: object) -> bool:
 def _single(value: float, row: int) -> float:
     """value, refused where it is not finite as a float32."""
     if not _finite(value) or abs(value) > float(np.finfo(np.float32).max):
-        raise InputError(f"{value!r} is no finite float32", field=f"results[{row}]")
+        raise InputError(f"{value!r} is not a finite float32", field=f"results[{row}]")
     return float(value)

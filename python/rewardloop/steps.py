@@ -131,7 +131,7 @@ class Rewards:
         """float32 [B, 1], NaN where there is neither a score nor anything in its place."""
         for i, v in enumerate(self.rm_scores):
             if v is not None and not abs(v) <= float(np.finfo(np.float32).max):
-                raise InputError(f"{v!r} is no finite float32", field=f"rm_scores[{i}]", sample_id=self.ids[i])
+                raise InputError(f"{v!r} is not a finite float32", field=f"rm_scores[{i}]", sample_id=self.ids[i])
         values = [math.nan if v is None else v for v in self.rm_scores]
         return np.array(values, np.float32).reshape(-1, 1)
 
@@ -329,7 +329,7 @@ def _mapping(m: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no string")
+        raise TypeError(f"{value!r} is not a string")
     return value
 
 
@@ -341,7 +341,7 @@ def _boolean(value: Any) -> bool:
 
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r} is no integer")
+        raise TypeError(f"{value!r} is not an integer")
     return value
 
 

@@ -148,7 +148,7 @@ def in_the_child(client: Client, pending: rewardloop.BlockingPending, url: str) 
         try:
             use()
         except ForkedError as err:
-            if "make another one after the fork" in str(err):
+            if "create another client after the fork" in str(err):
                 continue
         except BaseException:
             pass

@@ -120,7 +120,7 @@ class CatalogueTest(unittest.TestCase):
     def test_an_option_that_the_adapter_does_not_take_is_a_fault(self) -> None:
         done = self.run_binary("config", "check", self.config(**self.hpsv3(), checkpoint_pth="v3"))
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("a.checkpoint_pth: is no parameter of Scorer", done.stderr)
+        self.assertIn("a.checkpoint_pth: is not a parameter of Scorer", done.stderr)
         self.assertIn("did you mean checkpoint_path?", done.stderr)
 
     def test_a_licence_is_refused_until_it_is_agreed_to(self) -> None:

@@ -220,11 +220,11 @@ class FoundTest(CheckCase):
 
     def test_what_is_no_file_or_no_flag_is_refused_before_anything_runs(self) -> None:
         for args, line in (
-            (("nowhere.py",), "nowhere.py is no Python file"),
-            ((self.folder,), "is no Python file"),
+            (("nowhere.py",), "nowhere.py is not a Python file"),
+            ((self.folder,), "is not a Python file"),
             (("scorer://clap",), "rewardloop try KEY cfg.yaml"),
-            ((self.file, "--extra-info", "[1]"), "--extra-info [1]: want an object"),
-            ((self.file, "--ground-truth", "{x"), "begins as JSON and is none"),
+            ((self.file, "--extra-info", "[1]"), "--extra-info [1]: want a JSON object"),
+            ((self.file, "--ground-truth", "{x"), "begins like JSON but is not valid JSON"),
             ((self.file, "--set", "bonus"), "--set bonus: want key=value"),
             ((self.file, "--set", "pixels=jpeg"), "want auto, numpy, torch, pil or path"),
             ((self.file, "--image", "nowhere.png"), "there is no such file"),

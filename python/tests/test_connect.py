@@ -42,7 +42,7 @@ class SettingsTest(unittest.TestCase):
         for words, settings in {
             "url: 'http://h:1', want ws": {"url": "http://h:1"},
             "url: '127.0.0.1:8080', want ws": {"url": "127.0.0.1:8080"},
-            "url: it holds credentials": {"url": "ws://me:secret@h:1"},
+            "url: the URL contains credentials": {"url": "ws://me:secret@h:1"},
             "url: Port": {"url": "ws://h:99999"},
             "url: want a string": {"url": None},
             "url: want a string or a list of strings": {"url": ["ws://h:1", 2]},
@@ -105,7 +105,7 @@ class HintTest(Case):
                 self.assertRegex(str(err), "nothing listens there; is `rewardloop serve` running, and is it this port")
 
     async def test_an_unknown_host(self) -> None:
-        self.assertIn("host name is not known", str(await refusal("ws://nowhere.invalid:1")))
+        self.assertIn("host name is unknown", str(await refusal("ws://nowhere.invalid:1")))
 
     async def test_a_server_that_says_nothing(self) -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -172,10 +172,10 @@ class HintTest(Case):
             await ws.wait_closed()
 
         for handler, subprotocols, words in (
-            (nonsense, ["rewardloop.v1"], "first message is no welcome"),
+            (nonsense, ["rewardloop.v1"], "first message is not a welcome"),
             (mute, ["rewardloop.v1"], "no welcome within 3 s"),
-            (chatty, ["rewardloop.v1"], "first message is no welcome"),
-            (mute, None, "does not speak rewardloop.v1"),
+            (chatty, ["rewardloop.v1"], "first message is not a welcome"),
+            (mute, None, "does not support rewardloop.v1"),
         ):
             async with ws_serve(handler, "127.0.0.1", 0, subprotocols=subprotocols) as server:  # type: ignore[arg-type]
                 port = next(iter(server.sockets)).getsockname()[1]
@@ -192,11 +192,11 @@ class HintTest(Case):
         same = "; install the same release on both sides$"
         async with ws_serve(other, "127.0.0.1", 0, subprotocols=["rewardloop.v1"]) as server:  # type: ignore[list-item]
             port = next(iter(server.sockets)).getsockname()[1]
-            self.assertRegex(str(await refusal(f"ws://127.0.0.1:{port}")), f"speaks 'rewardloop.v2', {here}{same}")
+            self.assertRegex(str(await refusal(f"ws://127.0.0.1:{port}")), f"uses 'rewardloop.v2', {here}{same}")
         said = b"this server (rewardloop/9.0) speaks rewardloop.v2"
         head = b"HTTP/1.1 400 Bad Request\r\nSec-WebSocket-Protocol: rewardloop.v2\r\nContent-Length: %d\r\n\r\n" % len(said)
         err = await refusal(await self.saying(head + said))
-        self.assertRegex(str(err), rf"speaks 'rewardloop.v2', {here} \(the server answered 400: {re.escape(said.decode())}\){same}")
+        self.assertRegex(str(err), rf"uses 'rewardloop.v2', {here} \(the server answered 400: {re.escape(said.decode())}\){same}")
 
     async def test_one_that_chooses_another_protocol_is_left(self) -> None:
         from websockets.asyncio.server import ServerConnection, serve as ws_serve
@@ -303,7 +303,7 @@ class TLSTest(Case):
         tls = (f"++server.tls_cert={self.file('server.crt')}", f"++server.tls_key={self.file('server.key')}")
         with serve(*tls) as server:
             secure = server.url.replace("ws://", "wss://")
-            self.assertRegex(str(await refusal(server.url)), "it may speak TLS: say wss://")
+            self.assertRegex(str(await refusal(server.url)), "the server may use TLS: use wss://")
             self.assertRegex(str(await refusal(secure)), "certificate is not trusted .*; name its CA file with tls_ca=")
             ca = self.file("server.crt")
             err = await refusal(secure.replace("127.0.0.1", "localhost"), tls_ca=ca)
@@ -317,7 +317,7 @@ class TLSTest(Case):
     async def test_a_server_without_tls(self) -> None:
         with serve() as server:
             err = await refusal(server.url.replace("ws://", "wss://"))
-            self.assertRegex(str(err), "TLS failed .*; if the server speaks no TLS, say ws://")
+            self.assertRegex(str(err), "TLS failed .*; if the server does not use TLS, use ws://")
 
     async def test_a_server_that_wants_a_certificate(self) -> None:
         ca = self.file("server.crt")

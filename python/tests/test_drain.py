@@ -19,7 +19,7 @@ def refusal(sample_id: str, seq: int = 0) -> Message:
     """What a draining gateway answers to a sample."""
     return {
         "type": "result", "id": sample_id, "seq": seq, "outcome": "rejected", "reward_score": None, "attempts": 0,
-        "errors": [{"class": "draining", "message": "the gateway accepts nothing new"}],
+        "errors": [{"class": "draining", "message": "the gateway accepts no new samples"}],
     }  # fmt: skip
 
 

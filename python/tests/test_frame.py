@@ -112,7 +112,7 @@ class MediaTest(unittest.TestCase):
             "encoding: 'jpeg' is for": lambda: rewardloop.image(u8, layout="HWC", encoding="jpeg"),
             r"frames\[1\]: is neither": lambda: rewardloop.frames([jpeg, b"RIFF1234WAVE"]),
             "frames: want a list": lambda: rewardloop.frames(jpeg),
-            "video: it has no data": lambda: rewardloop.frames([]),
+            "video: no data": lambda: rewardloop.frames([]),
             "fps: 0": lambda: rewardloop.frames([jpeg], fps=0),
             "fps: nan": lambda: rewardloop.frames([jpeg], fps=float("nan")),
             "fps: want a number": lambda: rewardloop.frames([jpeg], fps="8"),  # type: ignore[arg-type]
@@ -158,9 +158,9 @@ class SampleTest(unittest.TestCase):
                 encode(Sample(**{"id": "bad", **fields}))
 
     def test_what_is_too_large_is_refused_before_it_is_sent(self) -> None:
-        with self.assertRaisesRegex(TooLargeError, "sample 'x': its message has"):
+        with self.assertRaisesRegex(TooLargeError, "sample 'x': the message has"):
             encode(Sample(id="x", media=noise(64)), message_bytes=4096)
-        with self.assertRaisesRegex(TooLargeError, "sample 'x': its texts make a header of"):
+        with self.assertRaisesRegex(TooLargeError, "sample 'x': the texts make a header of"):
             encode(Sample(id="x", prompt="p" * 600_000, response="r" * 600_000))
 
     def test_numpy_scalars_count_as_numbers(self) -> None:

@@ -90,7 +90,7 @@ class StreamTest(Case):
     async def test_bad_input_is_refused_before_anything_is_sent(self) -> None:
         with serve("++loop.message_bytes=4KiB") as server:
             async with rewardloop.connect(server.url, run="r") as loop:
-                with self.assertRaisesRegex(InputError, "the server takes 4096"):
+                with self.assertRaisesRegex(InputError, "the server accepts 4096"):
                     loop.submit(Sample(media=noise(64)))
                 with self.assertRaisesRegex(InputError, "extra_info"):
                     loop.submit(Sample(extra_info={"x": object()}))
@@ -98,7 +98,7 @@ class StreamTest(Case):
                     loop.submit({"id": "a"})  # type: ignore[arg-type]
                 self.assertEqual(loop.pending, 0)
                 waiting = loop.submit(Sample(id="a", media=noise(8)))
-                with self.assertRaisesRegex(InFlightError, "sample 'a': id: it is in flight"):
+                with self.assertRaisesRegex(InFlightError, "sample 'a': id: the sample is in flight"):
                     loop.submit(Sample(id="a"))
                 self.assertTrue((await self.soon(waiting)).scored)
 
@@ -385,7 +385,7 @@ class ResumeTest(Case):
                 proxy.stalled = True
                 proxy.cut()
                 waiting = loop.submit(Sample())
-                await eventually(lambda: proxy.accepted == 2, "it is being dialled")
+                await eventually(lambda: proxy.accepted == 2, "the client is reconnecting")
                 await self.soon(loop.close())
                 with self.assertRaises(ClosedError):
                     await waiting

@@ -80,16 +80,16 @@ class FileTest(unittest.TestCase):
         text, gif, film = self.put("a.txt", b"no picture"), self.put("a.gif", b"GIF89a"), self.put("a.mp4", b"\0\0\0 ftypisom")
         cases: dict[str, Any] = {
             r"image: '.*nowhere.png' cannot be read: .*No such file": self.folder / "nowhere.png",
-            r"image: '.*' is a folder; its files are a video: rewardloop.frames": self.folder,
-            r"image: '.*pipe' is no file": pipe,
+            r"image: '.*' is a folder; to send its files as a video: rewardloop.frames": self.folder,
+            r"image: '.*pipe' is not a file": pipe,
             r"image: '.*large.png' has 1073741825 bytes, and no sample more than 1073741824": large,
-            r"image: '.*a.txt' is neither a JPEG nor a PNG nor a WebP file$": text,
+            r"image: '.*a.txt' is not a JPEG, PNG or WebP file$": text,
             r"image: '.*a.gif' is .* but a GIF: rewardloop.video takes it$": gif,
             r"image: '.*a.mp4' is .* but an MP4 video: rewardloop.video takes it$": film,
             r"image: '.*empty' is empty": self.put("empty", b""),
             r"image: 'a.x00' cannot be read: .*null": "a\0",
             r"image: '' cannot be read": "",
-            r"image: it is neither a JPEG nor a PNG nor a WebP file$": b"no picture",
+            r"image: not a JPEG, PNG or WebP file$": b"no picture",
         }
         for pattern, given in cases.items():
             with self.subTest(pattern), self.assertRaisesRegex(InputError, "^" + pattern):
@@ -106,13 +106,13 @@ class FileTest(unittest.TestCase):
             "video: it is not an MP4": lambda: rewardloop.video(b"fLaC"),
             "audio: '.*a.gif' is not a WAV or FLAC file": lambda: rewardloop.audio(gif),
             "layout: 'THWC' of a file": lambda: rewardloop.video(film, layout="THWC"),
-            "sample_rate: a file says its own": lambda: rewardloop.audio(b"fLaC", sample_rate=16000),
+            "sample_rate: a file has its own": lambda: rewardloop.audio(b"fLaC", sample_rate=16000),
             "layout: 'HWC' with encoding 'png'": lambda: rewardloop.image(self.put("b.png", png(2)), layout="HWC"),
             "encoding: 'jpeg', but the bytes are png": lambda: rewardloop.image(self.put("b.png", png(2)), encoding="jpeg"),
-            r"frames\[1\]: '.*a.gif' is neither": lambda: rewardloop.frames([JPEG, gif]),
+            r"frames\[1\]: '.*a.gif' is not a JPEG": lambda: rewardloop.frames([JPEG, gif]),
             "layout: 'THWC' of a list of files": lambda: rewardloop.video([gif], layout="THWC"),
             "layout: missing": lambda: Sample(media=[rewardloop.video(np.zeros((1, 2, 2, 3), np.uint8))]),
-            "image: '.*a.txt' is neither": lambda: Sample(media=[text]),
+            "image: '.*a.txt' is not a JPEG": lambda: Sample(media=[text]),
         }.items():
             with self.subTest(pattern), self.assertRaisesRegex(InputError, "^" + pattern):
                 make()

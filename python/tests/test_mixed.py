@@ -79,7 +79,7 @@ rewards:
 """
 
 #: What a scorer that sends a picture says of audio and latents.
-NO_PICTURE = "carries no image or video"
+NO_PICTURE = "has no image or video"
 
 
 def clip(n: int, seed: int = 0) -> rewardloop.Media:

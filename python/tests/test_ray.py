@@ -59,7 +59,7 @@ class Arguments(unittest.TestCase):
             out.truncate(MAX_FILES_BYTES + 1)
         cases: list[tuple[str, dict[str, Any]]] = [
             ("placement_group: give a placement group, or nnodes", {"nnodes": None}),
-            ("n_gpus_per_node: say how many GPUs", {"n_gpus_per_node": None}),
+            ("n_gpus_per_node: set the number of GPUs", {"n_gpus_per_node": None}),
             ("n_gpus_per_node: is -1, must be 0 or more", {"n_gpus_per_node": -1}),
             ("nnodes: a placement group was given", {"placement_group": object()}),
             ("num_cpus: is nan", {"num_cpus": float("nan")}),
@@ -69,8 +69,8 @@ class Arguments(unittest.TestCase):
             ("max_restarts: is -2", {"max_restarts": -2}),
             ("name_prefix: is 'a b'", {"name_prefix": "a b"}),
             ("overrides: must be a list", {"overrides": "a=b"}),
-            ("join: '127.0.0.1' is no address", {"join": "127.0.0.1"}),
-            ("join: '' is no address", {"join": ""}),
+            ("join: '127.0.0.1' is not the address", {"join": "127.0.0.1"}),
+            ("join: '' is not the address", {"join": ""}),
             ("join: is empty", {"join": []}),
             ("config: /nowhere/worker.yaml cannot be read: No such file", {"config": "/nowhere/worker.yaml"}),
             ("files: /nowhere/x cannot be read: No such file", {"files": ["/nowhere/x"]}),
@@ -80,7 +80,7 @@ class Arguments(unittest.TestCase):
             ("files: '' must be a relative name", {"files": {"": b""}}),
             ("files: 'lock' must be a relative name", {"files": {"lock": b""}}),
             ("files: 'worker.yaml' is the name of the configuration", {"config": config, "files": {"worker.yaml": b""}}),
-            ("files: two files would be called 'a.py'", {"files": [Path(folder.name) / "twin" / "a.py"] * 2}),
+            ("files: two files have the name 'a.py'", {"files": [Path(folder.name) / "twin" / "a.py"] * 2}),
             ("files: .*large has more than 16777216 bytes", {"files": [large]}),
             ("files: 16777217 bytes are more than 16777216", {"files": {"x": bytes(MAX_FILES_BYTES + 1)}}),
         ]
@@ -358,7 +358,7 @@ class OnACluster(Cluster):
 
     def test_a_binary_that_is_not_there_is_told_with_the_node(self) -> None:
         self.refused(
-            r"'/nowhere/rewardloop' is no program on node \S+ \([\d.]+\): put the binary there", binary="/nowhere/rewardloop"
+            r"'/nowhere/rewardloop' is not a program on node \S+ \([\d.]+\): put the binary on that node", binary="/nowhere/rewardloop"
         )
 
     def test_a_bundle_without_gpu_is_told(self) -> None:
@@ -372,7 +372,7 @@ class OnACluster(Cluster):
 
     def test_a_placement_group_that_finds_no_place_is_told(self) -> None:
         self.refused(
-            r"the placement group has no place after 1 s: it wants \[\{.*'GPU': 1.0.* free$",
+            r"the placement group has no resources after 1 s: the group needs \[\{.*'GPU': 1.0.* free$",
             n_gpus_per_node=3,
             nnodes=2,
             start_timeout=1.0,

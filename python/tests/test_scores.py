@@ -104,7 +104,7 @@ class RmScoresTest(unittest.TestCase):
             "row 0 .sample 'ok1'. has no set position": lambda: rm_scores([scored(1)], response_mask=[[0, 0]]),
             r"mask: shape \(2, 1\)": lambda: rm_scores([scored(1)], response_mask=[[1], [1]]),
             "response_mask or step_mask": lambda: rm_scores([], response_mask=[[1]], step_mask=[[1]], step_scores=[]),
-            "step_scores: it needs a step_mask": lambda: rm_scores([scored(1)], step_scores=[[1]]),
+            "step_scores: a step_mask is needed": lambda: rm_scores([scored(1)], step_scores=[[1]]),
             "tool_use_scores: 2 rows for 1 results": lambda: rm_scores([scored(1)], step_mask=[[1]], tool_use_scores=[[], []]),
             r"results\[0\]: inf": lambda: rm_scores([scored(1)], step_mask=[[1, 1]], tool_use_scores=[[math.inf]]),
             r"results\[0\]: want a Result": lambda: rm_scores([None]),  # type: ignore[list-item]
@@ -170,7 +170,7 @@ class AdvantagesTest(unittest.TestCase):
 
     def test_what_does_not_fit_is_refused(self) -> None:
         for words, call in {
-            "nan in row 1; mask it": lambda: advantages([1, math.nan], [True, False], [0, 0]),
+            "nan in row 1; mask the row": lambda: advantages([1, math.nan], [True, False], [0, 0]),
             "inf in row 0": lambda: advantages([math.inf], None, [0]),
             "2 scores, 1 marks and 2 groups": lambda: advantages([1, 2], [True], [0, 0]),
             "failed: 'zero'": lambda: advantages([1], None, [0], failed="zero"),  # type: ignore[arg-type]

@@ -98,10 +98,10 @@ class QuestionTest(FakeCase):
     async def test_answers_that_break_the_protocol_fail_their_question_and_not_the_connection(self) -> None:
         for wrong, change in (
             ("column 'uids'", {"uids": ["u"]}), ("column 'reward/ocr'", {"components": {"reward/ocr": [1]}}),
-            ("'0.5' is no finite", {"rm_scores": ["0.5", 1]}), ("neither true nor false", {"ready": 1}),
+            ("'0.5' is not a finite", {"rm_scores": ["0.5", 1]}), ("neither true nor false", {"ready": 1}),
             ("chunk 9 of step 7", {"chunk": 9}), ("chunk 0 of step 6", {"step": 6}), ("state 'done'", {"state": "done"}),
-            ("'expected'", {"expected": None}), ("no integer", {"indices": [0.5, 1]}), ("'won'", {"outcomes": ["won", "won"]}),
-            ("0000 is no finite", {"rm_scores": [10**400, 1]}),
+            ("'expected'", {"expected": None}), ("not an integer", {"indices": [0.5, 1]}), ("'won'", {"outcomes": ["won", "won"]}),
+            ("0000 is not a finite", {"rm_scores": [10**400, 1]}),
             ("a row of step_scores is a int", {"step_scores": [1, 2]}), ("step_scores is a dict", {"step_scores": {}}),
         ):  # fmt: skip
             with self.subTest(wrong):

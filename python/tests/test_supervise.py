@@ -196,7 +196,7 @@ class SupervisorTest(unittest.TestCase):
 
     def test_started_does_not_wait_for_ever(self) -> None:
         supervisor = self.supervise("hang", grace=0)
-        with self.assertRaisesRegex(RewardloopError, "w: not ready within 0.1 s, and it is still being started"):
+        with self.assertRaisesRegex(RewardloopError, "w: not ready within 0.1 s and still starting"):
             supervisor.started(0.1)
 
     def test_the_latest_200_lines_are_kept_and_output_never_stops_the_worker(self) -> None:

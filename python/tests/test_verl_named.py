@@ -71,7 +71,7 @@ class NamedColumns(unittest.TestCase):
 
     def test_a_name_that_no_row_can_have_is_refused(self) -> None:
         for key, says in (
-            ("reward/orc", "'reward/orc' is no column of this reward; it has reward/ocr, reward/pretty"),
+            ("reward/orc", "'reward/orc' is not a column of this reward; the columns are reward/ocr, reward/pretty"),
             ("reward/ocr/words", "'reward/ocr/words' is a text"),
         ):
             with self.assertRaisesRegex(InputError, f"algorithm.gdpo_reward_keys: {says}"):

@@ -185,7 +185,7 @@ class WithVerl(unittest.TestCase):
         np.testing.assert_array_equal(made.batch["rm_scores"].numpy(), expected)
         with self.assertRaisesRegex(Exception, "row 0 has 2 scores for the 1 places"):
             self.by_agents(self.config(url=url, stop_ids=[77]), rows)
-        with self.assertRaisesRegex(Exception, "RewardloopRewardManager gives one score for each row"):
+        with self.assertRaisesRegex(Exception, "RewardloopRewardManager returns one score for each row"):
             self.by_manager(self.use_manager(self.config(url=url, stop_ids=[2])), rows)
         rows.meta_info["validate"] = True
         sums = self.by_agents(self.config(url=url, stop_ids=[2]), rows).batch["rm_scores"]
@@ -453,7 +453,7 @@ class WithVerl(unittest.TestCase):
         self.assertEqual(("reward/ocr", "reward/pickscore"), Settings.from_config(config).gdpo_reward_keys)
 
     def test_a_column_that_no_function_of_the_server_has_is_refused_by_name(self) -> None:
-        with self.assertRaisesRegex(Exception, "gdpo_reward_keys: 'reward/wrong' is no column of this reward; it has reward/"):
+        with self.assertRaisesRegex(Exception, "gdpo_reward_keys: 'reward/wrong' is not a column of this reward; the columns are reward/"):
             self.columns("group_mean", ["reward/right", "reward/wrong"])
         config = self.config(url="ws://127.0.0.1:1")
         config.algorithm.adv_estimator = "gdpo"

@@ -135,7 +135,7 @@ class Steps(unittest.TestCase):
         for answers, words in (
             ([scored(9, 0.5), FAILED, scored(2)], r"row 0. has 1 scores for the 2 places"),
             ([scored(9, 0.5, 1), FAILED, scored(2, 1, 1)], r"row 2. has 2 scores for the 1 places"),
-            ([scored(9, 0.5, 1e39), FAILED, scored(2)], r"row 0.: the step scores .* no finite float32"),
+            ([scored(9, 0.5, 1e39), FAILED, scored(2)], r"row 0.: the step scores .* not finite float32"),
         ):
             with self.subTest(words), self.assertRaisesRegex(RewardFailedError, words):
                 self.reward(answers)
@@ -162,7 +162,7 @@ class Steps(unittest.TestCase):
             spread(rows, settings.stop_ids)
 
     def test_where_a_row_has_one_number_stop_ids_are_refused(self) -> None:
-        with self.assertRaisesRegex(InputError, "stop_ids: a reward function gives one score"):
+        with self.assertRaisesRegex(InputError, "stop_ids: a reward function returns one score"):
             asyncio.run(compute_score(url=WHERE, stop_ids=[STOP]))
         self.assertEqual((9,), Settings(url=WHERE, stop_ids=9).stop_ids)  # type: ignore[arg-type]
         self.assertEqual((9, 8), Settings(url=WHERE, stop_ids=[9, 8]).stop_ids)  # type: ignore[arg-type]

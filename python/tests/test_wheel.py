@@ -122,7 +122,7 @@ class WheelTest(unittest.TestCase):
             [python, "-m", "rewardloop", "version"], capture_output=True, text=True, check=False, cwd=self.folder, env={**clean, "REWARDLOOP_BIN": "/nowhere"}
         )
         self.assertEqual(named.returncode, 2)
-        self.assertIn("REWARDLOOP_BIN names '/nowhere', which is no program", named.stderr)
+        self.assertIn("REWARDLOOP_BIN names '/nowhere', which is not a program", named.stderr)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ func NKey(file string) (nats.Option, error) {
 	defer pair.Wipe()
 	publicKey, err := pair.PublicKey()
 	if err != nil {
-		return nil, fmt.Errorf("%w %s: its seed is damaged", errFile, file)
+		return nil, fmt.Errorf("%w %s: the seed is damaged", errFile, file)
 	}
 	return nats.Nkey(publicKey, func(nonce []byte) ([]byte, error) {
 		pair, err := userKey(file)
@@ -33,7 +33,7 @@ func NKey(file string) (nats.Option, error) {
 		}
 		defer pair.Wipe()
 		if now, err := pair.PublicKey(); err != nil || now != publicKey {
-			return nil, fmt.Errorf("%w %s: it holds another key than when this process started; restart it to use that one", errFile, file)
+			return nil, fmt.Errorf("%w %s: the file has another key than when this process started; restart the process to use the new key", errFile, file)
 		}
 		return pair.Sign(nonce)
 	}), nil
@@ -52,30 +52,30 @@ func Creds(file string) (nats.Option, error) {
 	}
 	defer clear(data)
 	if kind, _ := kindOf(data); kind != kindCreds {
-		return refuse("it is %s; want credentials (a .creds file). A seed goes into queue.nkey_file", kind)
+		return refuse("the file is %s; want credentials (a .creds file). Name a seed in queue.nkey_file", kind)
 	}
 	// The errors of the parsers are left out: they may quote what they were given.
 	token, err := nkeys.ParseDecoratedJWT(data)
 	if err != nil {
-		return refuse("its JWT cannot be read")
+		return refuse("the JWT cannot be read")
 	}
 	claims, err := jwt.Decode(token)
 	if err != nil {
-		return refuse("its JWT cannot be read")
+		return refuse("the JWT cannot be read")
 	}
 	if claims.ClaimType() != jwt.UserClaim {
-		return refuse("its JWT is of the kind %q; want a user's", claims.ClaimType())
+		return refuse("the JWT is of the kind %q; want a user's", claims.ClaimType())
 	}
 	if until := claims.Claims().Expires; until > 0 && time.Now().Unix() >= until {
-		return refuse("its JWT ended on %s", time.Unix(until, 0).UTC().Format("2 January 2006, 15:04 MST"))
+		return refuse("the JWT expired on %s", time.Unix(until, 0).UTC().Format("2 January 2006, 15:04 MST"))
 	}
 	pair, err := nkeys.ParseDecoratedUserNKey(data)
 	if err != nil {
-		return refuse("it has no user's seed")
+		return refuse("the file has no seed of a user")
 	}
 	defer pair.Wipe()
 	if publicKey, err := pair.PublicKey(); err != nil || publicKey != claims.Claims().Subject {
-		return refuse("its seed is not the one its JWT is for")
+		return refuse("the seed does not belong to the JWT")
 	}
 	return nats.UserCredentials(file), nil
 }
@@ -92,13 +92,13 @@ func userKey(file string) (nkeys.KeyPair, error) {
 	case kindUser:
 		pair, err := nkeys.FromSeed(seed) // a copy
 		if err != nil {                   // it may quote what it was given
-			return nil, fmt.Errorf("%w %s: its seed is damaged", errFile, file)
+			return nil, fmt.Errorf("%w %s: the seed is damaged", errFile, file)
 		}
 		return pair, nil
 	case kindCreds:
-		return nil, fmt.Errorf("%w %s: it is %s; name it in queue.creds_file", errFile, file, kind)
+		return nil, fmt.Errorf("%w %s: the file is %s; name the file in queue.creds_file", errFile, file, kind)
 	default:
-		return nil, fmt.Errorf("%w %s: it is %s; want the seed of a user (SU…)", errFile, file, kind)
+		return nil, fmt.Errorf("%w %s: the file is %s; want the seed of a user (SU…)", errFile, file, kind)
 	}
 }
 
@@ -106,7 +106,7 @@ func userKey(file string) (nkeys.KeyPair, error) {
 func readSecret(file string) ([]byte, error) {
 	data, err := readBounded(file, func(info os.FileInfo) error {
 		if othersMay(info) {
-			return fmt.Errorf("others than its owner may read or change it (mode %#o); run: chmod 600 %s", info.Mode().Perm(), file)
+			return fmt.Errorf("other users may read or change the file (mode %#o); run: chmod 600 %s", info.Mode().Perm(), file)
 		}
 		return nil
 	})
@@ -147,7 +147,7 @@ func kindOf(data []byte) (kind string, seed []byte) {
 			return "the public key of " + article(nkeys.Prefix(text)), nil
 		}
 	}
-	return "no key that could be read", nil
+	return "not a readable key", nil
 }
 
 func article(p nkeys.PrefixByte) string {

@@ -164,35 +164,35 @@ func TestAFileThatIsNoKeyIsRefusedByWhatItIs(t *testing.T) {
 	t.Parallel()
 	files := spoiled(t)
 	for kind, want := range map[string]string{
-		"creds":       "it is a credentials file; name it in queue.creds_file",
+		"creds":       "the file is a credentials file; name the file in queue.creds_file",
 		"account":     "it is the seed of an account; want the seed of a user (SU…)",
 		"operator":    "it is the seed of an operator; want the seed of a user (SU…)",
 		"TLS key":     "it is a TLS key; want the seed of a user (SU…)",
 		"certificate": "it is a certificate; want the seed of a user (SU…)",
 		"public":      "it is the public key of a user; want the seed of a user (SU…)",
 		"empty":       "it is empty; want the seed of a user (SU…)",
-		"garbage":     "it is no key that could be read; want the seed of a user (SU…)",
-		"damaged":     "it is no key that could be read; want the seed of a user (SU…)",
-		"open":        "others than its owner may read or change it (mode 0640); run: chmod 600 " + files["open"],
+		"garbage":     "the file is not a readable key; want the seed of a user (SU…)",
+		"damaged":     "the file is not a readable key; want the seed of a user (SU…)",
+		"open":        "other users may read or change the file (mode 0640); run: chmod 600 " + files["open"],
 		"none":        `no such file or directory; "rewardloop queue acl" makes such files`,
-		"folder":      "it is no regular file",
+		"folder":      "not a regular file",
 	} {
 		_, err := acl.NKey(files[kind])
 		require.ErrorIs(t, err, acl.ErrFile)
 		require.EqualError(t, err, "acl: cannot use "+files[kind]+": "+want)
 	}
 	for kind, want := range map[string]string{
-		"nkey":          "it is the seed of a user; want credentials (a .creds file). A seed goes into queue.nkey_file",
+		"nkey":          "the file is the seed of a user; want credentials (a .creds file). Name a seed in queue.nkey_file",
 		"account":       "it is the seed of an account; want credentials",
 		"TLS key":       "it is a TLS key; want credentials",
 		"empty":         "it is empty; want credentials",
 		"open":          "chmod 600",
 		"none":          "no such file or directory",
-		"ended":         "its JWT ended on ",
-		"swapped":       "its seed is not the one its JWT is for",
-		"no seed":       "it has no user's seed",
-		"garbled JWT":   "its JWT cannot be read",
-		"account's JWT": `its JWT is of the kind "account"; want a user's`,
+		"ended":         "the JWT expired on ",
+		"swapped":       "the seed does not belong to the JWT",
+		"no seed":       "the file has no seed of a user",
+		"garbled JWT":   "the JWT cannot be read",
+		"account's JWT": `the JWT is of the kind "account"; want a user's`,
 	} {
 		_, err := acl.Creds(files[kind])
 		require.ErrorIs(t, err, acl.ErrFile)
@@ -222,7 +222,7 @@ func TestAKeyThatChangesUnderARunningProcessIsRefused(t *testing.T) {
 	key := option(t, acl.NKey, file)
 	dial(t, s, acl.Worker, key).content(t)
 	require.NoError(t, os.WriteFile(file, seedIn(t, filepath.Join(next, "worker.nk")), 0o600))
-	require.EqualError(t, try(s, key), "error signing nonce: acl: cannot use "+file+": it holds another key than when this process started; restart it to use that one")
+	require.EqualError(t, try(s, key), "error signing nonce: acl: cannot use "+file+": the file has another key than when this process started; restart the process to use the new key")
 	require.NoError(t, os.Chmod(file, 0o644))
 	require.ErrorContains(t, try(s, key), "chmod 600")
 }

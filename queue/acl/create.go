@@ -56,7 +56,7 @@ func validHost(host string) error {
 	}
 	for label := range strings.SplitSeq(strings.TrimPrefix(host, "*."), ".") {
 		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {
-			return bad("it is no host name and no IP address")
+			return bad("neither a host name nor an IP address")
 		}
 	}
 	return nil
@@ -77,7 +77,7 @@ const (
 )
 
 // ErrExists is that of files that are there and were not to be replaced.
-var ErrExists = errors.New("acl: there already")
+var ErrExists = errors.New("acl: files exist already")
 
 // Create makes keys and what goes with them, and returns the files that it wrote.
 // Either all are written or, unless the disk fails half-way through a replacement,
@@ -151,7 +151,7 @@ func absent(dir string, files []File) error {
 		}
 	}
 	if len(there) > 0 {
-		return fmt.Errorf("%w, and not replaced: %s", ErrExists, strings.Join(there, ", "))
+		return fmt.Errorf("%w, not replaced: %s", ErrExists, strings.Join(there, ", "))
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestFilesThatAreThereAreNamedAndStay(t *testing.T) {
 
 	_, err = acl.Create(acl.Config{Dir: dir})
 	require.ErrorIs(t, err, acl.ErrExists)
-	require.EqualError(t, err, "acl: there already, and not replaced: "+filepath.Join(dir, "gateway.nk")+", "+filepath.Join(dir, "worker.nk"))
+	require.EqualError(t, err, "acl: files exist already, not replaced: "+filepath.Join(dir, "gateway.nk")+", "+filepath.Join(dir, "worker.nk"))
 	after, err := os.ReadFile(filepath.Join(dir, "worker.nk"))
 	require.NoError(t, err)
 	require.Equal(t, before, after)
@@ -79,8 +79,8 @@ func TestAllThatIsWrongIsSaidAtOnce(t *testing.T) {
 	require.EqualError(t, err, `acl: no folder was named for the files
 acl: host "gateway:4222": want a name or an IP address, without a port or a scheme
 acl: host "tls://gateway": want a name or an IP address, without a port or a scheme
-acl: host "a b": it is no host name and no IP address
-acl: host "": it is no host name and no IP address`)
+acl: host "a b": neither a host name nor an IP address
+acl: host "": neither a host name nor an IP address`)
 	_, err = acl.Create(acl.Config{Dir: t.TempDir(), MutualTLS: true})
 	require.EqualError(t, err, "acl: certificates for clients need one for the server: name its hosts")
 	file := filepath.Join(t.TempDir(), "file")

@@ -41,7 +41,7 @@ func Load(file string) (Options, error) {
 	refuse := func(err error) (Options, error) { return Options{}, fmt.Errorf("%w %s: %w", errFile, file, err) }
 	text, err := readBounded(file, func(info os.FileInfo) error {
 		if info.Mode().Perm()&0o002 != 0 {
-			return fmt.Errorf("everybody may write to it (mode %#o); run: chmod o-w %s", info.Mode().Perm(), file)
+			return fmt.Errorf("all users may write to the file (mode %#o); run: chmod o-w %s", info.Mode().Perm(), file)
 		}
 		return nil
 	})
@@ -50,10 +50,10 @@ func Load(file string) (Options, error) {
 	}
 	seed := regexp.MustCompile(`\bS[ACNOUX][A-Z2-7]{56}\b`) // the secret half of any kind of key: 58 letters of base32
 	if seed.Match(text) {
-		return refuse(errors.New("it holds a seed, which is secret (S…); it wants public keys only (U…). Make a new key in place of this one, it lay open"))
+		return refuse(errors.New("the file contains a seed, which is secret (S…); want public keys only (U…). Replace that key with a new one, because the secret was readable"))
 	}
 	if includes(string(text)) {
-		return refuse(errors.New("it includes another file; write the users into this one"))
+		return refuse(errors.New("the file includes another file; write the users into this file"))
 	}
 	tree, err := conf.Parse(string(text))
 	if err != nil {
@@ -89,7 +89,7 @@ func located(err error) error {
 // what is read are the same file, whatever happens to its name meanwhile.
 func readBounded(file string, allow func(os.FileInfo) error) ([]byte, error) {
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() { // opening a pipe would wait
-		return nil, errors.New("it is no regular file")
+		return nil, errors.New("not a regular file")
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -108,7 +108,7 @@ func readBounded(file string, allow func(os.FileInfo) error) ([]byte, error) {
 		return nil, bare(err)
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("it has more than %d bytes", maxFile)
+		return nil, fmt.Errorf("more than %d bytes", maxFile)
 	}
 	return data, nil
 }
@@ -136,9 +136,9 @@ func checkTree(tree map[string]any) error {
 	case len(errs) > 0 && len(accounts) == 0:
 		return errors.Join(errs...)
 	case len(accounts) == 0:
-		return errors.New(`it has no users: want accounts { NAME { jetstream: enabled, users: [ … ] } }, as "rewardloop queue acl" writes it`)
+		return errors.New(`the file has no users: want accounts { NAME { jetstream: enabled, users: [ … ] } }, as "rewardloop queue acl" writes them`)
 	case len(accounts) > 1:
-		errs = append(errs, fmt.Errorf("it has the accounts %s, which do not see each other; want one for gateways and workers",
+		errs = append(errs, fmt.Errorf("the file has the accounts %s, which are isolated from each other; want one account for gateways and workers",
 			strings.Join(slices.Sorted(maps.Keys(accounts)), " and ")))
 	}
 	for _, name := range slices.Sorted(maps.Keys(accounts)) {
@@ -152,7 +152,7 @@ func unknown(path string, block map[string]any, known ...string) []error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(block)) {
 		if !slices.Contains(known, key) {
-			errs = append(errs, fmt.Errorf("%s is not for this file; here may be %s", strings.TrimPrefix(path+"."+key, "."), strings.Join(known, ", ")))
+			errs = append(errs, fmt.Errorf("%s is not allowed in this file; want one of %s", strings.TrimPrefix(path+"."+key, "."), strings.Join(known, ", ")))
 		}
 	}
 	return errs
@@ -161,11 +161,11 @@ func unknown(path string, block map[string]any, known ...string) []error {
 func checkAccount(path string, v any) []error {
 	account, ok := v.(map[string]any)
 	if !ok {
-		return []error{fmt.Errorf("%s is no block", path)}
+		return []error{fmt.Errorf("%s is not a block", path)}
 	}
 	errs := unknown(path, account, "jetstream", "users")
 	if on := account["jetstream"]; on != true && on != "enabled" && on != "enable" {
-		errs = append(errs, fmt.Errorf("%s: want jetstream: enabled; tickets travel over it", path))
+		errs = append(errs, fmt.Errorf("%s: want jetstream: enabled, which carries the tickets", path))
 	}
 	users, _ := account["users"].([]any)
 	if len(users) == 0 {
@@ -182,7 +182,7 @@ func checkAccount(path string, v any) []error {
 func checkUser(path string, v any) []error {
 	user, ok := v.(map[string]any)
 	if !ok {
-		return []error{fmt.Errorf("%s is no block", path)}
+		return []error{fmt.Errorf("%s is not a block", path)}
 	}
 	errs := unknown(path, user, "nkey", "permissions")
 	if key, _ := user["nkey"].(string); key == "" {

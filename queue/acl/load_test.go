@@ -107,30 +107,30 @@ func TestLoadRefusesByNameWhatIsNotAboutUsers(t *testing.T) {
 		text string
 		want []string
 	}{
-		"port":               {"port: 4222\n" + string(good), []string{"port is not for this file; here may be accounts"}},
+		"port":               {"port: 4222\n" + string(good), []string{"port is not allowed in this file; want one of accounts"}},
 		"cluster, jetstream": {"cluster { name: x }\njetstream { store_dir: x }\n" + string(good), []string{"cluster is not for", "\njetstream is not for"}},
-		"authorization":      {"authorization { token: sesame }\n" + string(good), []string{"authorization is not for this file"}},
-		"include":            {"include other.conf\n" + string(good), []string{"it includes another file"}},
-		"include in a block": {in("jetstream: enabled", "include 'other.conf'; jetstream: enabled"), []string{"it includes another file"}},
-		"imports":            {in("jetstream: enabled", "jetstream: enabled; imports: []"), []string{"accounts.REWARDLOOP.imports is not for this file; here may be jetstream, users"}},
+		"authorization":      {"authorization { token: sesame }\n" + string(good), []string{"authorization is not allowed in this file"}},
+		"include":            {"include other.conf\n" + string(good), []string{"the file includes another file"}},
+		"include in a block": {in("jetstream: enabled", "include 'other.conf'; jetstream: enabled"), []string{"the file includes another file"}},
+		"imports":            {in("jetstream: enabled", "jetstream: enabled; imports: []"), []string{"accounts.REWARDLOOP.imports is not allowed in this file; want one of jetstream, users"}},
 		"no jetstream":       {in("jetstream: enabled", ""), []string{"accounts.REWARDLOOP: want jetstream: enabled"}},
 		"a limit":            {in("jetstream: enabled", "jetstream: {max_mem: 1}"), []string{"want jetstream: enabled"}},
-		"password":           {in("users: [", "users: [\n{user: a, password: sesame}"), []string{"users[0].password is not for this file", "users[0].user is not", "users[0] has no nkey"}},
+		"password":           {in("users: [", "users: [\n{user: a, password: sesame}"), []string{"users[0].password is not allowed in this file", "users[0].user is not", "users[0] has no nkey"}},
 		"no permissions":     {in("users: [", "users: [\n"+user+"}"), []string{"users[0].permissions has no publish, so that everything would be allowed", "has no subscribe"}},
 		"half a permission":  {in("users: [", "users: [\n"+user+"permissions: {publish: x, subscribe: {deny: x}}}"), []string{"permissions.subscribe has no allow"}},
-		"allow_responses":    {in("users: [", "users: [\n"+user+"permissions: {publish: x, subscribe: x, allow_responses: true}}"), []string{"permissions.allow_responses is not for this file"}},
+		"allow_responses":    {in("users: [", "users: [\n"+user+"permissions: {publish: x, subscribe: x, allow_responses: true}}"), []string{"permissions.allow_responses is not allowed in this file"}},
 		"no key":             {in("users: [", "users: [\n{nkey: sesame, permissions: {publish: x, subscribe: x}}"), []string{"line 16: Not a valid public nkey for a user"}},
 		"twice one key":      {in("users: [", "users: [\n"+user+"permissions: {publish: x, subscribe: x}}"), []string{"Duplicate nkey"}},
-		"two accounts":       {in("accounts {", "accounts {\n B { jetstream: enabled, users: [] }"), []string{"it has the accounts B and REWARDLOOP, which do not see each other", "accounts.B has no users"}},
+		"two accounts":       {in("accounts {", "accounts {\n B { jetstream: enabled, users: [] }"), []string{"the file has the accounts B and REWARDLOOP, which are isolated from each other", "accounts.B has no users"}},
 		"reserved account":   {in(" REWARDLOOP {", " $G {"), []string{"Reserved Account"}},
 		"users: a word":      {"accounts { A { jetstream: enabled, users: x } }", []string{"accounts.A has no users"}},
-		"an account: a word": {"accounts { A: x }", []string{"accounts.A is no block"}},
-		"a user: a word":     {"accounts { A { jetstream: enabled, users: [x] } }", []string{"accounts.A.users[0] is no block"}},
-		"empty":              {"# nothing\n", []string{"it has no users"}},
-		"no account":         {"accounts {}\n", []string{"it has no users"}},
-		"a seed":             {string(good) + "# " + string(secret), []string{"it holds a seed, which is secret"}},
+		"an account: a word": {"accounts { A: x }", []string{"accounts.A is not a block"}},
+		"a user: a word":     {"accounts { A { jetstream: enabled, users: [x] } }", []string{"accounts.A.users[0] is not a block"}},
+		"empty":              {"# nothing\n", []string{"the file has no users"}},
+		"no account":         {"accounts {}\n", []string{"the file has no users"}},
+		"a seed":             {string(good) + "# " + string(secret), []string{"the file contains a seed, which is secret"}},
 		"no configuration":   {"{]", []string{"config is invalid (line 1)"}},
-		"the JWTs' file":     {string(resolver), []string{"operator is not for this file", "resolver is not", "resolver_preload is not", "system_account is not"}},
+		"the JWTs' file":     {string(resolver), []string{"operator is not allowed in this file", "resolver is not", "resolver_preload is not", "system_account is not"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,15 +155,15 @@ func TestLoadRefusesFilesThatAreNotSafeToRead(t *testing.T) {
 	file := filepath.Join(dir, "acl.conf")
 	require.NoError(t, os.Chmod(file, 0o666))
 	_, err := acl.Load(file)
-	require.EqualError(t, err, "acl: cannot use "+file+": everybody may write to it (mode 0666); run: chmod o-w "+file)
+	require.EqualError(t, err, "acl: cannot use "+file+": all users may write to the file (mode 0666); run: chmod o-w "+file)
 	_, err = acl.Load(filepath.Join(dir, "none.conf"))
 	require.EqualError(t, err, "acl: cannot use "+filepath.Join(dir, "none.conf")+": no such file or directory")
 	_, err = acl.Load(dir)
-	require.ErrorContains(t, err, "it is no regular file")
+	require.ErrorContains(t, err, "not a regular file")
 	large := filepath.Join(dir, "large.conf")
 	require.NoError(t, os.WriteFile(large, make([]byte, 1<<20+1), 0o600))
 	_, err = acl.Load(large)
-	require.ErrorContains(t, err, "it has more than 1048576 bytes")
+	require.ErrorContains(t, err, "more than 1048576 bytes")
 }
 
 func FuzzLoad(f *testing.F) {

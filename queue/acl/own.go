@@ -47,7 +47,7 @@ func Own(dir string) (Options, error) {
 	for _, role := range Roles() {
 		pair, err := userKey(filepath.Join(dir, SeedFile(role)))
 		if err != nil {
-			return refuse(fmt.Errorf("%w; move the folder away to have new ones made", err))
+			return refuse(fmt.Errorf("%w; move the folder away so that new keys are made", err))
 		}
 		publicKey, err := pair.PublicKey()
 		pair.Wipe()

@@ -57,7 +57,7 @@ func TestKeysOfAUserThatOthersMayReadOrThatAreDamagedAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "chmod 600 "+file)
 	require.NoError(t, os.Remove(file))
 	_, err = acl.Own(dir)
-	require.ErrorContains(t, err, "move the folder away to have new ones made")
+	require.ErrorContains(t, err, "move the folder away so that new keys are made")
 	_, err = acl.Own("/proc/none/nats")
 	require.ErrorContains(t, err, "/proc/none/nats")
 }

@@ -127,7 +127,7 @@ func (c *Client) Claim(ctx context.Context, t wire.Ticket, worker string) (f *wi
 	}
 	if p.Group != nil {
 		release(frames)
-		return nil, nil, fmt.Errorf("%w: a group for the claim of sample %q", errRefused, t.ID)
+		return nil, nil, fmt.Errorf("%w: a group in answer to the claim of sample %q", errRefused, t.ID)
 	}
 	return frames[0], p.Frames[0].Partial, nil
 }
@@ -142,7 +142,7 @@ func (c *Client) ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (
 	g := p.Group
 	if g == nil {
 		release(frames)
-		return nil, fmt.Errorf("%w: a sample for the claim of group %q", errRefused, t.ID)
+		return nil, fmt.Errorf("%w: a sample in answer to the claim of group %q", errRefused, t.ID)
 	}
 	for i, f := range frames {
 		g.Members = append(g.Members, wire.GroupMember{Frame: f, Partial: p.Frames[i].Partial})
@@ -283,7 +283,7 @@ func (c *Client) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) er
 		return fmt.Errorf("result of sample %q: %w", t.ID, err)
 	}
 	if err := c.results.Acquire(ctx, int64(len(b))); err != nil {
-		return fmt.Errorf("result of sample %q waits for others to be taken: %w", t.ID, err)
+		return fmt.Errorf("result of sample %q waits until the gateway takes other results: %w", t.ID, err)
 	}
 	defer c.results.Release(int64(len(b)))
 	for {

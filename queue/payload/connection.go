@@ -90,7 +90,7 @@ func (c *Client) link(ctx context.Context, t wire.Ticket, kind int, patience tim
 		return nil, fmt.Errorf("%w: the ticket has no address", wire.ErrUnreachable)
 	}
 	if c.opt.Secure && !strings.HasPrefix(t.Claim, "wss://") {
-		return nil, fmt.Errorf("%w: its address %.100q has no TLS, which this worker's queue.tls_ca asks for: write server.tls_cert at the gateway", wire.ErrUnreachable, t.Claim)
+		return nil, fmt.Errorf("%w: the address %.100q has no TLS, which this worker's queue.tls_ca requires: set server.tls_cert at the gateway", wire.ErrUnreachable, t.Claim)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *Client) link(ctx context.Context, t wire.Ticket, kind int, patience tim
 		case l.link != nil:
 			return l.link, nil
 		case l.gone && l.tries > seen:
-			return nil, fmt.Errorf("%w: gateway %s has not been heard of and cannot be reached: %w", wire.ErrGone, t.Gateway, l.err)
+			return nil, fmt.Errorf("%w: gateway %s has not announced itself and cannot be reached: %w", wire.ErrGone, t.Gateway, l.err)
 		case ended != nil && l.err != nil:
 			return nil, fmt.Errorf("%w: %w", ended, l.err)
 		case ended != nil:

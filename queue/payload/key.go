@@ -54,14 +54,14 @@ func (k *Key) Check(token string, key wire.AttemptKey, now time.Time) error {
 	}
 	expiry, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
-		return fmt.Errorf("%w: its expiry is no number", ErrToken)
+		return fmt.Errorf("%w: the expiry is not a number", ErrToken)
 	}
 	got, err := base64.RawURLEncoding.Strict().DecodeString(mac)
 	if err != nil || !hmac.Equal(got, k.mac(key, expiry)) {
 		return fmt.Errorf("%w: not signed by this gateway for attempt %d at sample %q", ErrToken, key.Attempt, key.ID)
 	}
 	if now.Unix() > expiry {
-		return fmt.Errorf("%w: of attempt %d at sample %q, since %s", errTokenExpired, key.Attempt, key.ID, now.Sub(time.Unix(expiry, 0)).Truncate(time.Second))
+		return fmt.Errorf("%w: the token of attempt %d at sample %q expired %s ago", errTokenExpired, key.Attempt, key.ID, now.Sub(time.Unix(expiry, 0)).Truncate(time.Second))
 	}
 	return nil
 }

@@ -165,7 +165,7 @@ func (k *link) claim(ctx context.Context, ask wire.ClaimAsk, limit int64) (*call
 				continue
 			}
 			k.abandon(ask.N, x)
-			return nil, fmt.Errorf("%w: nothing came for %s", errStalled, k.c.cfg.StallTimeout)
+			return nil, fmt.Errorf("%w: no message for %s", errStalled, k.c.cfg.StallTimeout)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (k *link) giveBack(n uint64, x *call, done bool) {
 func (k *link) answer(n uint64, err error) {
 	if x := k.take(n); x != nil {
 		if err == nil && x.limit > 0 {
-			err = fmt.Errorf("%w: ok for a claim", errRefused)
+			err = fmt.Errorf("%w: ok in answer to a claim", errRefused)
 		}
 		x.releaseDrafts()
 		x.err = err
@@ -272,7 +272,7 @@ func (k *link) Text(msg []byte) error {
 		}
 		k.answer(m.N, refusal(m))
 	default:
-		return violation("%T is the worker's to say", v)
+		return violation("%T is a message that only workers send", v)
 	}
 	return nil
 }
@@ -294,7 +294,7 @@ func (k *link) welcome(m *wire.ClaimWelcome) error {
 
 // otherProtocol says that the two sides are of releases that do not understand each other.
 func otherProtocol(peer, peerVersion string, protocol int, here, version string) error {
-	return fmt.Errorf("%s (release %.64s) speaks protocol %d of %s, %s (release %s) protocol %d: install the same release on both sides",
+	return fmt.Errorf("%s (release %.64s) uses protocol %d of %s, %s (release %s) uses protocol %d: install the same release on both sides",
 		peer, cmp.Or(peerVersion, "unknown"), protocol, wire.ClaimProtocol, here, cmp.Or(version, "unknown"), wire.ClaimVersion)
 }
 
@@ -331,7 +331,7 @@ func (k *link) Binary(r io.Reader) error {
 	var head [wire.ClaimChunkHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return violation("a chunk without a claim's number")
+			return violation("a chunk without the number of a claim")
 		}
 		return err
 	}

@@ -177,11 +177,11 @@ func TestAWorkerMakesNothingOfAGatewaysGarbage(t *testing.T) {
 		_ = e.conn.Send(b)
 	}
 	for what, say := range map[string]func(e *end, m *wire.ClaimAsk){
-		"no JSON":            func(e *end, _ *wire.ClaimAsk) { _ = e.conn.Send([]byte(`{"type":"payload"`)) },
-		"a worker's message": func(e *end, _ *wire.ClaimAsk) { _ = e.conn.Send([]byte(`{"type":"bye"}`)) },
-		"ok for a claim":     func(e *end, m *wire.ClaimAsk) { e.sayOK(m.N) },
-		"a short chunk":      func(e *end, _ *wire.ClaimAsk) { _ = e.conn.SendBinary(context.Background(), []byte("abc")) },
-		"bytes unannounced":  func(e *end, m *wire.ClaimAsk) { _ = e.conn.SendBinary(context.Background(), chunk(m.N, "abc")) },
+		"no JSON":                 func(e *end, _ *wire.ClaimAsk) { _ = e.conn.Send([]byte(`{"type":"payload"`)) },
+		"a worker's message":      func(e *end, _ *wire.ClaimAsk) { _ = e.conn.Send([]byte(`{"type":"bye"}`)) },
+		"ok in answer to a claim": func(e *end, m *wire.ClaimAsk) { e.sayOK(m.N) },
+		"a short chunk":           func(e *end, _ *wire.ClaimAsk) { _ = e.conn.SendBinary(context.Background(), []byte("abc")) },
+		"bytes unannounced":       func(e *end, m *wire.ClaimAsk) { _ = e.conn.SendBinary(context.Background(), chunk(m.N, "abc")) },
 		"more bytes than said": func(e *end, m *wire.ClaimAsk) {
 			answer(e, m.N)
 			_ = e.conn.SendBinary(context.Background(), chunk(m.N, strings.Repeat("x", 21)))
@@ -228,7 +228,7 @@ func TestAGatewayThatSpeaksAnotherProtocolIsNotUnderstood(t *testing.T) {
 		w := newWorker(t, func(o *payload.ClientOptions) { o.Version = "1.8" })
 		_, _, err := w.Claim(t.Context(), ticket, "worker-1")
 		require.ErrorIs(t, err, wire.ErrUnreachable)
-		want := "the gateway (release 9.0) speaks protocol " + protocol + " of rewardloop.claim.v1, this worker (release 1.8) protocol 1: install the same release"
+		want := "the gateway (release 9.0) uses protocol " + protocol + " of rewardloop.claim.v1, this worker (release 1.8) uses protocol 1: install the same release"
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, w.Finish(t.Context(), ticket, scored(ticket, "worker-1", 1)), want, "a result does not wait for ever")
 	}

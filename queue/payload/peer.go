@@ -86,7 +86,7 @@ func (p *peerReader) Text(msg []byte) error {
 		return p.violation(err)
 	}
 	if hello, ok := v.(*wire.ClaimHello); ok != (p.sess == nil) {
-		return p.violation(fmt.Errorf("%T: want hello once, and first", v))
+		return p.violation(fmt.Errorf("%T: want hello as the first message, and only once", v))
 	} else if ok {
 		return p.hello(hello)
 	}
@@ -102,7 +102,7 @@ func (p *peerReader) Text(msg []byte) error {
 	case *wire.ClaimBye:
 		p.bye = true
 	default:
-		return p.violation(fmt.Errorf("%T is the gateway's to say", v))
+		return p.violation(fmt.Errorf("%T is a message that only gateways send", v))
 	}
 	return nil
 }

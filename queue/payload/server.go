@@ -114,7 +114,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) admit(r *http.Request) (status int, reason string, err error) {
 	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !bearer {
-		return http.StatusUnauthorized, wire.RefusedToken, fmt.Errorf("%w: the request has none", ErrToken)
+		return http.StatusUnauthorized, wire.RefusedToken, fmt.Errorf("%w: the request has no token", ErrToken)
 	}
 	var key wire.AttemptKey
 	text, err := base64.RawURLEncoding.DecodeString(r.Header.Get(attemptHeader))
@@ -145,7 +145,7 @@ func (s *Server) enter() (*peer, error) {
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-		return nil, errors.New("the gateway stops")
+		return nil, errors.New("the gateway is stopping")
 	case len(s.peers) >= s.cfg.MaxConns:
 		return nil, fmt.Errorf("%d connections are open, the limit is %d", len(s.peers), s.cfg.MaxConns)
 	}

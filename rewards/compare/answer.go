@@ -23,7 +23,7 @@ func readOutcome(answer string) (outcome, error) {
 	case "tie":
 		return tie, nil
 	}
-	return Unknown, fmt.Errorf("<result> holds %q, want A, B or tie", shorten(word))
+	return Unknown, fmt.Errorf("<result> contains %q, want A, B or tie", shorten(word))
 }
 
 // readOrder finds the last <ranking>3,1,2</ranking> of an answer: the numbers 1 to n,
@@ -35,13 +35,13 @@ func readOrder(answer string, n int) ([]int, error) {
 	}
 	words := strings.SplitN(list, ",", n+1)
 	if len(words) != n {
-		return nil, fmt.Errorf("<ranking> holds %q, want %d numbers with commas between them", shorten(list), n)
+		return nil, fmt.Errorf("<ranking> contains %q, want %d numbers separated by commas", shorten(list), n)
 	}
 	order, seen := make([]int, n), make([]bool, n)
 	for at, w := range words {
 		i, err := strconv.Atoi(strings.TrimSpace(w))
 		if err != nil || i < 1 || i > n || seen[i-1] {
-			return nil, fmt.Errorf("<ranking> holds %q, want each number from 1 to %d once", shorten(list), n)
+			return nil, fmt.Errorf("<ranking> contains %q, want each number from 1 to %d once", shorten(list), n)
 		}
 		order[at], seen[i-1] = i-1, true
 	}
@@ -58,11 +58,11 @@ func lastElement(answer, name string) (string, error) {
 	begin, end := "<"+name+">", "</"+name+">"
 	till := strings.LastIndex(answer, end)
 	if till < 0 {
-		return "", errors.New("there is no " + begin + "…" + end + " in it")
+		return "", errors.New("no " + begin + "…" + end + " found")
 	}
 	from := strings.LastIndex(answer[:till], begin)
 	if from < 0 {
-		return "", errors.New("there is no " + begin + " before the last " + end)
+		return "", errors.New("no " + begin + " before the last " + end)
 	}
 	return strings.TrimSpace(answer[from+len(begin) : till]), nil
 }

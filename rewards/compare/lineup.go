@@ -45,7 +45,7 @@ func (s *showing) lineUp(ctx context.Context, g *rewards.Group, path string) (*l
 // alone is the end of a group of which fewer than two can be shown.
 func (l *lineUp) alone() []rewards.MemberScore {
 	for _, p := range l.people {
-		l.scores[p.member].Err = rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: sample %q has nobody to be compared with", rewards.NoScore, p.id))
+		l.scores[p.member].Err = rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: sample %q has no other member to compare with", rewards.NoScore, p.id))
 	}
 	return l.scores
 }

@@ -52,7 +52,7 @@ func TestOptionsThatCannotBeMeantAreAllNamed(t *testing.T) {
 		{"pairwise", `{"wins":1}`, []string{"wins"}},
 		{"pairwise", `{"method":"vote","pairs":1,"max_unknown":1.5,"reference":"gold","frames":65,"show":"all"}`, []string{"method", "pairs", "max_unknown", "reference", "frames", "show"}},
 		{"pairwise", `{"concurrency":0,"answer_retries":-1,"temperature":-1,"top_p":0,"max_tokens":-1}`, []string{"concurrency", "answer_retries", "temperature", "top_p", "max_tokens"}},
-		{"pairwise", `{"template":"{prompt} {response_a} {answer}"}`, []string{"{answer} is no placeholder", "no {response_b}"}},
+		{"pairwise", `{"template":"{prompt} {response_a} {answer}"}`, []string{"unknown placeholder {answer}", "no {response_b}"}},
 		{"pairwise", `{"image_format":"as_is","resize":5,"jpeg_quality":0}`, []string{"resize", "jpeg_quality"}},
 		{"pairwise", `{"image_format":"gif","resize":-1,"reference":"extra_info"}`, []string{"image_format", "resize", "reference"}},
 		{"listwise", `{"template":"{prompt}"}`, []string{"no {responses}"}},
@@ -81,7 +81,7 @@ func TestWhatIsMissingIsSaidWhenItIsMissed(t *testing.T) {
 	_, err = reg.BuildGroup("rank", json.RawMessage(`{"of":"x"}`))
 	require.NoError(t, err)
 
-	none := errors.New("there is no engine taste")
+	none := errors.New("no engine taste")
 	reg = registry(chat.ClientsFunc(func(e chat.Endpoint) (chat.Chatter, error) {
 		assert.Equal(t, chat.Endpoint{Engine: "taste", Model: "m"}, e)
 		return nil, none

@@ -174,7 +174,7 @@ func (p *pairwise) hold(ctx context.Context, people []*participant, contests []c
 		}
 	}
 	if len(calls) > maxQuestions {
-		return fmt.Errorf("%w: %d questions for %d members, at most %d are asked; set pairs", rewards.BadInput, len(calls), len(people), maxQuestions)
+		return fmt.Errorf("%w: %d questions for %d members, want at most %d; set pairs", rewards.BadInput, len(calls), len(people), maxQuestions)
 	}
 	err := p.each(ctx, len(calls), func(ctx context.Context, i int) error {
 		c := &calls[i]
@@ -269,7 +269,7 @@ func (p *pairwise) conclude(l *lineUp, contests []contest, gone []error) ([]rewa
 		y := table.Tally(at)
 		if y.Known() == 0 {
 			l.scores[who.member].Err = rewards.Blamed(rewards.BlameNobody,
-				fmt.Errorf("%w: sample %q has nobody left to be compared with: the others failed", rewards.NoScore, who.id))
+				fmt.Errorf("%w: sample %q has no other member to compare with: the others failed", rewards.NoScore, who.id))
 			continue
 		}
 		extra := map[string]any{"wins": y.Wins, "losses": y.Losses, "ties": y.Ties, "unknown": float64(unknown[at])}

@@ -233,7 +233,7 @@ func TestTooManyUnknownComparisonsFailAMember(t *testing.T) {
 			continue
 		}
 		require.ErrorIs(t, m.Err, rewards.InvalidScore)
-		assert.Contains(t, m.Err.Error(), "1 of its 4 comparisons")
+		assert.Contains(t, m.Err.Error(), "1 of 4 comparisons")
 		assert.Contains(t, m.Err.Error(), "I would rather not say")
 	}
 }

@@ -56,7 +56,7 @@ func (s *showing) participants(ctx context.Context, g *rewards.Group) ([]*partic
 			encoded.Add(int64(len(part.Image)))
 		}
 		if n := encoded.Load(); n > maxEncoded {
-			return fmt.Errorf("%w: the pictures of group %q take more than %d bytes; set image_format to jpeg, resize, or show fewer frames",
+			return fmt.Errorf("%w: the pictures of group %q have more than %d bytes; set image_format to jpeg, resize, or show fewer frames",
 				rewards.BadInput, g.UID, maxEncoded)
 		}
 		return nil

@@ -34,7 +34,7 @@ func (s *standing) ScoreGroup(_ context.Context, g *rewards.Group) ([]rewards.Me
 		at, values = append(at, i), append(values, v)
 	}
 	if len(values) == 1 {
-		scores[at[0]].Err = rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: of the %d members of group %q only sample %q has a value of %s; it stands among nobody",
+		scores[at[0]].Err = rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: of the %d members of group %q only sample %q has a value of %s: a comparison needs two",
 			rewards.NoScore, len(g.Members), g.UID, g.Members[at[0]].Sample.ID, s.of))
 		return scores, nil
 	}

@@ -37,7 +37,7 @@ func withdraw(n int, contests []contest, maxUnknown float64) []error {
 		}
 		for i := range n {
 			if gone[i] == nil && share(i) == worst {
-				gone[i] = fmt.Errorf("%w: %d of its %d comparisons have no answer, at most %v of them may (max_unknown): %w",
+				gone[i] = fmt.Errorf("%w: %d of %d comparisons have no answer, more than the share %v of max_unknown: %w",
 					classOf(causes[i]), unknown[i], made[i], maxUnknown, causes[i])
 			}
 		}

@@ -133,7 +133,7 @@ func divisorOf(preset string) (float64, error) {
 		return 1, nil
 	}
 	known := []string{flowGRPO, verlOmni, ddpo}
-	return 0, fmt.Errorf("unknown preset %q; known are %s", preset, strings.Join(known, ", "))
+	return 0, fmt.Errorf("unknown preset %q, want one of %s", preset, strings.Join(known, ", "))
 }
 
 // Specs describes jpeg_compressibility and jpeg_incompressibility for a registry.
@@ -178,7 +178,7 @@ func buildCompressibility(raw json.RawMessage) (rewards.Scorer, error) {
 	var faults []error
 	switch {
 	case opt.Divisor != nil && opt.Preset != "":
-		faults = append(faults, errors.New("preset and divisor both name the scale; keep one"))
+		faults = append(faults, errors.New("preset and divisor both set the scale; keep one"))
 		cfg.Divisor = *opt.Divisor
 	case opt.Divisor != nil:
 		cfg.Divisor = *opt.Divisor

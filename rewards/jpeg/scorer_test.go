@@ -104,7 +104,7 @@ func TestOptionsAreRefusedWithEveryFaultNamed(t *testing.T) {
 		{"jpeg_compressibility", `{"quality":101,"preset":"dalle"}`, []string{"quality is 101", `unknown preset "dalle"`, "ddpo_pytorch"}},
 		{"jpeg_compressibility", `{"preset":"verl_omni","divisor":0}`, []string{"keep one", "divisor is 0"}},
 		{"jpeg_incompressibility", `{"divisor":0}`, []string{"divisor is 0"}},
-		{"jpeg_incompressibility", `{"preset":"flow_grpo"}`, []string{"no such option"}},
+		{"jpeg_incompressibility", `{"preset":"flow_grpo"}`, []string{"unknown option"}},
 		{"jpeg_incompressibility", `{"quality":"95"}`, []string{"options"}},
 	} {
 		_, err := registry().Build(c.name, json.RawMessage(c.options))

@@ -33,11 +33,11 @@ func (c *calibration) validate() error {
 	for i, p := range c.Table[min(1, len(c.Table)):] {
 		before := c.Table[i]
 		if p[0] <= before[0] {
-			errs = append(errs, fmt.Errorf("table: the score %v does not come after %v", p[0], before[0]))
+			errs = append(errs, fmt.Errorf("table: the score %v does not follow %v: want rising scores", p[0], before[0]))
 		}
 		rises, falls = rises || p[1] > before[1], falls || p[1] < before[1]
 	}
-	errs.Add(rises && falls, "table: the rewards rise and fall; a better score must not be worth less in one place and more in another")
+	errs.Add(rises && falls, "table: the rewards rise and fall; want rewards that only rise, or only fall, with the score")
 	return errors.Join(errs...)
 }
 

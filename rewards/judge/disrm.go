@@ -60,9 +60,9 @@ func scoringAPIs() map[string]scoringAPI {
 
 func (o *disrmOptions) validate() error {
 	errs := rewards.Faults{o.calibration.validate(), oneOf("api", o.API, apiVLLM, apiSGLang, apiPooling, apiScore, apiRerank)}
-	errs.Add(o.UseActivation != nil && *o.UseActivation && o.API == apiSGLang, "use_activation: only vllm knows it")
-	errs.Add(o.Template != "" && scoringAPIs()[o.API].pair, "template: with api: %s the engine puts prompt and response together, by its own template", o.API)
-	errs.Add(o.Task != "" && o.API != apiPooling, "task: only api: pooling knows it")
+	errs.Add(o.UseActivation != nil && *o.UseActivation && o.API == apiSGLang, "use_activation: supported by vllm only")
+	errs.Add(o.Template != "" && scoringAPIs()[o.API].pair, "template: not supported with api: %s, where the engine joins prompt and response with its own template", o.API)
+	errs.Add(o.Task != "" && o.API != apiPooling, "task: supported by api: pooling only")
 	return errors.Join(errs...)
 }
 
@@ -151,7 +151,7 @@ func (d *disrm) setTemplate(name string) error {
 	default:
 		t, err := parseTemplate("template", name)
 		if err == nil && !strings.Contains(name, "{response}") {
-			err = fmt.Errorf("template: %q is neither %s nor %s, nor a text with {response} in it", clipTo(name, 50), templateChatML, templateLlama3)
+			err = fmt.Errorf("template: %q, want %s, %s or a text with {response}", clipTo(name, 50), templateChatML, templateLlama3)
 		}
 		d.render = t.Fill
 		return err
@@ -292,7 +292,7 @@ func (d *disrm) read(data []byte) (float64, error) {
 }
 
 var (
-	errNoJSON  = errors.New("is no object with a list data")
+	errNoJSON  = errors.New("is not an object with a list data")
 	errNoData  = errors.New("has no data")
 	errNoScore = errors.New("has no score")
 )
@@ -336,7 +336,7 @@ func lastRank(text []byte) (*float64, error) {
 		Results []map[string]json.RawMessage `json:"results"`
 	}
 	if json.Unmarshal(text, &answer) != nil {
-		return nil, errors.New("is no object with a list results")
+		return nil, errors.New("is not an object with a list results")
 	}
 	if len(answer.Results) == 0 {
 		return nil, errors.New("has no results")

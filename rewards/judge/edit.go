@@ -89,11 +89,11 @@ func (o *pairing) pair(s *rewards.Sample) ([]*rewards.Media, error) {
 		case rewards.Image:
 			all = append(all, m)
 		case rewards.Video:
-			return nil, fmt.Errorf("%w: sample %q carries a video; this judges edits of pictures", rewards.BadInput, s.ID)
+			return nil, fmt.Errorf("%w: sample %q has a video; the scorer judges edits of pictures only", rewards.BadInput, s.ID)
 		}
 	}
 	if len(all) < 2 {
-		return nil, fmt.Errorf("%w: sample %q carries %d pictures, want an edit and its source", rewards.BadInput, s.ID, len(all))
+		return nil, fmt.Errorf("%w: sample %q has %d pictures, want an edit and its source", rewards.BadInput, s.ID, len(all))
 	}
 	if o.Result == resultLast {
 		return []*rewards.Media{all[0], all[len(all)-1]}, nil
@@ -226,9 +226,9 @@ func ratings(answer string, n int, high float64) (found []float64, err error) {
 		list, isList := object["score"].([]any)
 		switch {
 		case !ok:
-			return errors.New("its JSON is no object with a list score")
+			return errors.New("the JSON is not an object with a list score")
 		case !isList:
-			return errors.New("its JSON has no list score")
+			return errors.New("the JSON has no list score")
 		case len(list) != n:
 			return fmt.Errorf("the list score has %d entries, want %d", len(list), n)
 		}
@@ -236,11 +236,11 @@ func ratings(answer string, n int, high float64) (found []float64, err error) {
 		for i, entry := range list {
 			number, ok := entry.(json.Number)
 			if !ok {
-				return fmt.Errorf("entry %d of the list score is no number", i)
+				return fmt.Errorf("entry %d of the list score is not a number", i)
 			}
 			rating, err := number.Float64()
 			if err != nil || !(rating >= 0 && rating <= high) {
-				return fmt.Errorf("the rating %s is not 0 to %v", clipTo(number.String(), 50), high)
+				return fmt.Errorf("the rating is %s, want 0 to %v", clipTo(number.String(), 50), high)
 			}
 			found[i] = rating
 		}
@@ -301,13 +301,13 @@ var imgEditLine = regexp.MustCompile(`(?m)^[ \t*_-]*[^\n:0-9]{1,80}:[ \t*_]*(` +
 func readImgEdit(r chat.Reply) (reading, error) {
 	lines := imgEditLine.FindAllStringSubmatch(afterThinking(r.Text), -1)
 	if len(lines) != 3 {
-		return reading{}, fmt.Errorf("there are %d lines of a name, a colon and a number, want 3", len(lines))
+		return reading{}, fmt.Errorf("%d lines with a name, a colon and a number, want 3", len(lines))
 	}
 	var axes [3]float64
 	for i, line := range lines {
 		v, err := strconv.ParseFloat(line[1], 64)
 		if err != nil || v != math.Trunc(v) || v < 1 || v > 5 {
-			return reading{}, fmt.Errorf("the rating %s is no whole number of 1 to 5", strings.TrimSpace(clipTo(line[0], 100)))
+			return reading{}, fmt.Errorf("the rating is %s, want a whole number from 1 to 5", strings.TrimSpace(clipTo(line[0], 100)))
 		}
 		axes[i] = v
 		if i > 0 {

@@ -124,23 +124,23 @@ func TestTheValueOfEditScoreIsTheRootOfTheLowerRatings(t *testing.T) {
 func TestAnAnswerAboutAnEditThatIsNotTwoRatingsIsAFailureAndNeverAScore(t *testing.T) {
 	t.Parallel()
 	for answer, why := range map[string]string{
-		"":                          "there is no JSON",
-		"I can't assist with that.": "there is no JSON",
-		"score: [8, 8]":             "no object with a list score",
-		"[8, 8]":                    "no object with a list score",
+		"":                          "no JSON found",
+		"I can't assist with that.": "no JSON found",
+		"score: [8, 8]":             "not an object with a list score",
+		"[8, 8]":                    "not an object with a list score",
 		`{"score": 8}`:              "no list score",
 		`{"score": [8]}`:            "has 1 entries, want 2",
 		`{"score": []}`:             "has 0 entries, want 2",
 		`{"score": [8, 8, 8]}`:      "has 3 entries, want 2",
-		`{"score": [8, "8"]}`:       "entry 1 of the list score is no number",
-		`{"score": [8, null]}`:      "entry 1 of the list score is no number",
-		`{"score": [true, 8]}`:      "entry 0 of the list score is no number",
-		`{"score": [8, 10.5]}`:      "the rating 10.5 is not 0 to 10",
-		`{"score": [-1, 8]}`:        "the rating -1 is not 0 to 10",
-		`{"score": [1e999, 8]}`:     "the rating 1e999 is not 0 to 10",
+		`{"score": [8, "8"]}`:       "entry 1 of the list score is not a number",
+		`{"score": [8, null]}`:      "entry 1 of the list score is not a number",
+		`{"score": [true, 8]}`:      "entry 0 of the list score is not a number",
+		`{"score": [8, 10.5]}`:      "the rating is 10.5, want 0 to 10",
+		`{"score": [-1, 8]}`:        "the rating is -1, want 0 to 10",
+		`{"score": [1e999, 8]}`:     "the rating is 1e999, want 0 to 10",
 		`{"score": [NaN, 8]}`:       "",
 		`{"score": [8, 8]`:          "",
-		strings.Repeat("[", 5000):   "there is no JSON",
+		strings.Repeat("[", 5000):   "no JSON found",
 		strings.Repeat(`{"a": 1} `, 40) + `{"score": [8, 8]}`: "no list score", // beyond what is looked at
 	} {
 		for _, e := range []*engine{twice(answer, `{"score": [8, 8]}`), twice(`{"score": [8, 8]}`, answer)} {
@@ -202,9 +202,9 @@ func TestAnEditWithoutItsSourceIsBadInput(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"edit_score", "imgedit"} {
 		for why, spoil := range map[string]func(s *rewards.Sample){
-			"carries 1 pictures, want an edit and its source": func(s *rewards.Sample) { s.Media = s.Media[:1] },
-			"carries 0 pictures":                              func(s *rewards.Sample) { s.Media = []*rewards.Media{{Kind: rewards.Latent}} },
-			"carries a video":                                 func(s *rewards.Sample) { s.Media = append(s.Media, video(3).Media...) },
+			"has 1 pictures, want an edit and its source": func(s *rewards.Sample) { s.Media = s.Media[:1] },
+			"has 0 pictures":                              func(s *rewards.Sample) { s.Media = []*rewards.Media{{Kind: rewards.Latent}} },
+			"has a video":                                     func(s *rewards.Sample) { s.Media = append(s.Media, video(3).Media...) },
 			"has no prompt":                                   func(s *rewards.Sample) { s.Prompt = "" },
 			"a video without a frame":                         func(s *rewards.Sample) { s.Media[1].SetDecoder(numbered{8, 8, 0}) },
 		} {
@@ -288,20 +288,20 @@ func TestWhatSoftTIFACannotReadIsAFailure(t *testing.T) {
 	}
 	yes := func() *engine { return likely(token{"Yes", -0.1}) }
 	for truth, why := range map[string]string{
-		``:                          "has no questions",
-		`null`:                      "has no questions",
-		`"four cows"`:               "has no questions",
-		`{"include": []}`:           "has no questions",
+		``:                          "no questions",
+		`null`:                      "no questions",
+		`"four cows"`:               "no questions",
+		`{"include": []}`:           "no questions",
 		`[]`:                        "has 0 questions",
-		`{"vqa_list": {}}`:          "is no list of [question, answer] pairs",
-		`[["Is it?", 1]]`:           "is no list of [question, answer] pairs",
-		`[["Is it?"]]`:              "ground_truth[0] is no pair",
-		`[["Is it?", "Yes", "No"]]`: "ground_truth[0] is no pair",
-		`[[" ", "Yes"]]`:            "ground_truth[0] is no pair",
-		`[["Is it?", "Yes"], ["What?", "a plastic cow"]]`: `the answer "a plastic cow" of ground_truth[1] is neither`,
-		`[["How many?", "11"]]`:                           "neither Yes nor No nor a number of 0 to 10",
-		`[["How many?", "04"]]`:                           "neither Yes nor No nor a number of 0 to 10",
-		`[["How many?", ""]]`:                             "neither Yes nor No nor a number of 0 to 10",
+		`{"vqa_list": {}}`:          "is not a list of [question, answer] pairs",
+		`[["Is it?", 1]]`:           "is not a list of [question, answer] pairs",
+		`[["Is it?"]]`:              "ground_truth[0] is not a pair",
+		`[["Is it?", "Yes", "No"]]`: "ground_truth[0] is not a pair",
+		`[[" ", "Yes"]]`:            "ground_truth[0] is not a pair",
+		`[["Is it?", "Yes"], ["What?", "a plastic cow"]]`: `the answer "a plastic cow" of ground_truth[1] is not Yes, No`,
+		`[["How many?", "11"]]`:                           "not Yes, No or a number from 0 to 10",
+		`[["How many?", "04"]]`:                           "not Yes, No or a number from 0 to 10",
+		`[["How many?", ""]]`:                             "not Yes, No or a number from 0 to 10",
 		"[" + strings.Repeat(`["Is it?", "Yes"],`, 64) + `["Is it?", "Yes"]]`: "has 65 questions, want 1 to 64",
 		`[["` + strings.Repeat("x", 300<<10) + `", "Yes"]]`:                   "the question of sample",
 	} {

@@ -61,10 +61,10 @@ func (e *extraction) validate() error {
 		if re, err := regexp.Compile(e.Regex); err != nil {
 			errs = append(errs, fmt.Errorf("regex: %w", err))
 		} else if re.NumSubexp() < 1 {
-			errs = append(errs, fmt.Errorf("regex: %q has no group; put the score into parentheses", e.Regex))
+			errs = append(errs, fmt.Errorf("regex: %q has no group; put parentheses around the score", e.Regex))
 		}
 	}
-	errs.Add(e.Tag != "" && !tagName.MatchString(e.Tag), "tag: %q is no name; want one as in <score>: score", e.Tag)
+	errs.Add(e.Tag != "" && !tagName.MatchString(e.Tag), "tag: %q is not a name; want a name such as score for <score>", e.Tag)
 	if e.hasSchema() {
 		var object map[string]any
 		errs.Add(e.JSON == "", "schema: needs json, the path to the score")
@@ -132,11 +132,11 @@ func afterThinking(answer string) string {
 func number(s string) (float64, error) {
 	s = strings.TrimSpace(s)
 	if !wholeNumber.MatchString(s) {
-		return 0, fmt.Errorf("the score %q is no number", clipTo(s, 50))
+		return 0, fmt.Errorf("the score %q is not a number", clipTo(s, 50))
 	}
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		return 0, fmt.Errorf("the score %q is beyond all numbers", clipTo(s, 50))
+		return 0, fmt.Errorf("the score %q overflows a float", clipTo(s, 50))
 	}
 	return v, nil
 }
@@ -156,7 +156,7 @@ func (e *extraction) byPattern(re *regexp.Regexp, answer string) (string, error)
 	}
 	all := re.FindAllStringSubmatch(answer, n)
 	if len(all) == 0 {
-		return "", fmt.Errorf("nothing in it matches %s", clipTo(re.String(), 200))
+		return "", fmt.Errorf("no match for %s", clipTo(re.String(), 200))
 	}
 	return all[len(all)-1][1], nil
 }
@@ -177,7 +177,7 @@ func (e *extraction) byJSON(answer string) (string, error) {
 
 // eachJSON gives take the JSON objects and lists of an answer until it is content with one. Numbers are json.Number.
 func eachJSON(answer string, take func(v any) error) error {
-	err := errors.New("there is no JSON in it")
+	err := errors.New("no JSON found")
 	for range maxOpenings {
 		i := strings.IndexAny(answer, "{[")
 		if i < 0 {
@@ -213,7 +213,7 @@ func walk(v any, path []string) (string, error) {
 			}
 		}
 		if !ok {
-			return "", fmt.Errorf("its JSON has no %s", strings.Join(path[:i+1], "."))
+			return "", fmt.Errorf("the JSON has no %s", strings.Join(path[:i+1], "."))
 		}
 	}
 	switch leaf := v.(type) {
@@ -224,7 +224,7 @@ func walk(v any, path []string) (string, error) {
 	case bool:
 		return strconv.FormatBool(leaf), nil
 	}
-	return "", fmt.Errorf("%s is no number in its JSON", strings.Join(path, "."))
+	return "", fmt.Errorf("%s in the JSON is not a number", strings.Join(path, "."))
 }
 
 func (e *extraction) within(v float64) (float64, error) {
@@ -236,7 +236,7 @@ func (e *extraction) within(v float64) (float64, error) {
 		high = *e.Max
 	}
 	if (v < low || v > high) && e.OutOfRange == outRefuse {
-		return 0, fmt.Errorf("the score %v is not within %v to %v", v, show(e.Min), show(e.Max))
+		return 0, fmt.Errorf("the score is %v, want %v to %v", v, show(e.Min), show(e.Max))
 	}
 	if e.Min != nil {
 		v = max(v, low)

@@ -66,7 +66,7 @@ func newGenRM(o *genrmOptions) (*scorer, error) {
 				return nil, fmt.Errorf("%w: sample %q has no ground_truth that is a string, the text to read", rewards.BadInput, s.ID)
 			}
 			if n := utf8.RuneCountInString(target); n > maxTarget {
-				return nil, fmt.Errorf("%w: sample %q wants a text of %d characters, at most %d are compared", rewards.BadInput, s.ID, n, maxTarget)
+				return nil, fmt.Errorf("%w: sample %q has a wanted text of %d characters, want at most %d", rewards.BadInput, s.ID, n, maxTarget)
 			}
 			inq := one(each(o.choice()), genrmPrompt, func(r chat.Reply) (reading, error) {
 				m, err := compare.Compare(target, r.Text)

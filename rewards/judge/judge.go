@@ -146,7 +146,7 @@ func newJudge(o *judgeOptions) (*scorer, error) {
 				inq.questions = append(inq.questions, asked)
 			}
 			if len(inq.questions) > rewards.MaxSteps {
-				return nil, fmt.Errorf("%w: sample %q has %d steps, at most %d are judged", rewards.BadInput, s.ID, len(inq.questions), rewards.MaxSteps)
+				return nil, fmt.Errorf("%w: sample %q has %d steps, want at most %d", rewards.BadInput, s.ID, len(inq.questions), rewards.MaxSteps)
 			}
 			return inq, nil
 		},

@@ -87,7 +87,7 @@ func TestOptionsNameTheirFaults(t *testing.T) {
 		{"digit", `{"min": 5, "max": 5}`, "min"},
 		{"wise", `{"template": "{explanation}"}`, "{explanation}"},
 		{"judge", `{}`, "template"},
-		{"judge", `{"template": "{prompt} {answer}"}`, "{answer} is no placeholder"},
+		{"judge", `{"template": "{prompt} {answer}"}`, "unknown placeholder {answer}"},
 		{"judge", `{"template": "x", "regex": "("}`, "regex"},
 		{"judge", `{"template": "x", "regex": "[0-9]+"}`, "group"},
 		{"judge", `{"template": "x", "regex": "(x)", "tag": "score"}`, "only one"},
@@ -113,13 +113,13 @@ func TestOptionsNameTheirFaults(t *testing.T) {
 		{"edit_score", `{"result": "second"}`, "result"},
 		{"edit_score", `{"range": 0}`, "range"},
 		{"edit_score", `{"range": 2.5}`, "range"},
-		{"edit_score", `{"sc_template": "{instruction}"}`, "sc_template: {instruction} is no placeholder"},
+		{"edit_score", `{"sc_template": "{instruction}"}`, "sc_template: unknown placeholder {instruction}"},
 		{"edit_score", `{"pq_template": " "}`, "pq_template: is empty"},
-		{"imgedit", `{"template": "{edit}"}`, "{edit} is no placeholder"},
+		{"imgedit", `{"template": "{edit}"}`, "unknown placeholder {edit}"},
 		{"imgedit", `{"frame_interval": 2}`, "frame_interval"},
 		{"soft_tifa", `{"mean": "harmonic"}`, "mean"},
 		{"soft_tifa", `{"template": "Answer."}`, "has no {question}"},
-		{"soft_tifa", `{"template": "{prompt} {question}"}`, "{prompt} is no placeholder"},
+		{"soft_tifa", `{"template": "{prompt} {question}"}`, "unknown placeholder {prompt}"},
 		{"disrm", `{"api": "tgi"}`, "api"},
 		{"disrm", `{"api": "sglang", "use_activation": true}`, "use_activation"},
 		{"disrm", `{"api": "score", "template": "chatml"}`, "template"},
@@ -147,7 +147,7 @@ func TestEveryScorerIsThereWithoutAnEngineAndSaysWhatIsMissing(t *testing.T) {
 	})
 	for _, name := range reg.Names() {
 		_, err := reg.Build(name, json.RawMessage("{"+needed[name]+"}"))
-		require.ErrorContains(t, err, "no engine to ask", name)
+		require.ErrorContains(t, err, "no engine is configured", name)
 		options := `"engine": "nobody"`
 		if more := needed[name]; more != "" {
 			options += ", " + more

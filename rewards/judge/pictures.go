@@ -31,7 +31,7 @@ const maxFrames = 384
 // groups returns the frames of each question, by their numbers.
 func (c choice) groups(frames []int) ([][]int, error) {
 	if len(frames) > maxFrames {
-		return nil, fmt.Errorf("%w: %d frames would be shown, at most %d are; choose fewer with frames or frame_interval", rewards.BadInput, len(frames), maxFrames)
+		return nil, fmt.Errorf("%w: %d frames selected, want at most %d; select fewer with frames or frame_interval", rewards.BadInput, len(frames), maxFrames)
 	}
 	if c.together {
 		return [][]int{frames}, nil

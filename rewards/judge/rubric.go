@@ -40,10 +40,10 @@ var rubricName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,40}$`)
 
 func (o *rubricOptions) validate() error {
 	errs := rewards.Faults{o.Asking.Validate(), o.Sampling.Validate(), checkPictures(&o.Pictures), o.showing.validate()}
-	errs.Add(len(o.Rubrics) < 1 || len(o.Rubrics) > maxRubrics, "rubrics: there are %d, want 1 to %d, each {name, text, weight}", len(o.Rubrics), maxRubrics)
+	errs.Add(len(o.Rubrics) < 1 || len(o.Rubrics) > maxRubrics, "rubrics: %d rubrics, want 1 to %d, each {name, text, weight}", len(o.Rubrics), maxRubrics)
 	total, seen := 0.0, map[string]bool{}
 	for i, r := range o.Rubrics {
-		errs.Add(!rubricName.MatchString(r.Name) || seen[r.Name], "rubrics[%d].name: %q, want a name of its own of a to z, 0 to 9 and _", i, r.Name)
+		errs.Add(!rubricName.MatchString(r.Name) || seen[r.Name], "rubrics[%d].name: %q, want a unique name of a to z, 0 to 9 and _", i, r.Name)
 		seen[r.Name] = true
 		errs.Add(strings.TrimSpace(r.Text) == "" || len(r.Text) > prompt.MaxTemplate, "rubrics[%d].text: has %d bytes, want 1 to %d", i, len(r.Text), prompt.MaxTemplate)
 		if w := r.weight(); !(w >= 0) || !finite(w) {
@@ -52,7 +52,7 @@ func (o *rubricOptions) validate() error {
 			total += w
 		}
 	}
-	errs.Add(len(o.Rubrics) > 0 && !(total > 0 && finite(total)), "rubrics: their weights add up to %v, want more than 0", total)
+	errs.Add(len(o.Rubrics) > 0 && !(total > 0 && finite(total)), "rubrics: the weights add up to %v, want more than 0", total)
 	errs.Add(!finite(o.Min) || !finite(o.Max) || o.Min >= o.Max, "min and max: %v and %v, want the lower first", o.Min, o.Max)
 	return errors.Join(errs...)
 }

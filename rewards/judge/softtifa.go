@@ -62,7 +62,7 @@ func newSoftTIFA(o *softTIFAOptions) (*scorer, error) {
 		return nil, err
 	}
 	if !t.Has(placeQuestion) {
-		return nil, fmt.Errorf("template: %q has no {question} in it", o.Template)
+		return nil, fmt.Errorf("template: %q has no {question}", o.Template)
 	}
 	return &scorer{
 		looks: true, asking: o.Asking, pictures: o.Pictures, sampling: chat.Greedy(1), top: topTokens, fields: numbers("am", "gm", "lowest", "mass"),
@@ -99,11 +99,11 @@ func atomsOf(s *rewards.Sample) ([]atom, error) {
 	}
 	raw, where := vqaList(s)
 	if raw == nil {
-		return nil, bad("it has no questions; put pairs of question and answer into ground_truth, or into vqa_list in there or in extra_info")
+		return nil, bad("no questions; put pairs of question and answer into ground_truth, ground_truth.vqa_list or extra_info.vqa_list")
 	}
 	var pairs [][]string
 	if err := json.Unmarshal(raw, &pairs); err != nil {
-		return nil, bad("%s is no list of [question, answer] pairs of texts: %v", where, err)
+		return nil, bad("%s is not a list of [question, answer] pairs of texts: %v", where, err)
 	}
 	if len(pairs) < 1 || len(pairs) > maxAtoms {
 		return nil, bad("%s has %d questions, want 1 to %d", where, len(pairs), maxAtoms)
@@ -111,14 +111,14 @@ func atomsOf(s *rewards.Sample) ([]atom, error) {
 	atoms := make([]atom, len(pairs))
 	for i, p := range pairs {
 		if len(p) != 2 || strings.TrimSpace(p[0]) == "" {
-			return nil, bad("%s[%d] is no pair of a question and its answer", where, i)
+			return nil, bad("%s[%d] is not a pair of a question and its answer", where, i)
 		}
 		if err := prompt.Bounded(s, "question", p[0]); err != nil {
 			return nil, err
 		}
 		atoms[i].question = p[0]
 		if atoms[i].forms, atoms[i].others = answers(p[1]); atoms[i].forms == nil {
-			return nil, bad("the answer %q of %s[%d] is neither Yes nor No nor a number of 0 to 10: other words may be several tokens, of which one is looked at", clipTo(p[1], 50), where, i)
+			return nil, bad("the answer %q of %s[%d] is not Yes, No or a number from 0 to 10: other words can have several tokens, and the scorer reads one", clipTo(p[1], 50), where, i)
 		}
 	}
 	return atoms, nil

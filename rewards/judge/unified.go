@@ -181,11 +181,11 @@ func newUnified(o *unifiedOptions) (*scorer, error) {
 func readUnified15(r chat.Reply) (reading, error) {
 	m := finalScore.FindStringSubmatch(r.Text)
 	if m == nil {
-		return reading{}, errors.New("there is no score of 1 to 5 after 'Final Score:'")
+		return reading{}, errors.New("no score of 1 to 5 after 'Final Score:'")
 	}
 	raw, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {
-		return reading{}, fmt.Errorf("the score is no number: %w", err)
+		return reading{}, fmt.Errorf("the score is not a number: %w", err)
 	}
 	return reading{raw / 5, map[string]float64{"raw_score": raw}}, nil
 }
@@ -233,7 +233,7 @@ func axesOf(text string, pattern *regexp.Regexp) (axes map[string]float64, order
 		name := strings.ToLower(m[1])
 		v, err := strconv.ParseFloat(m[2], 64)
 		if err != nil {
-			return nil, nil, fmt.Errorf("the score of %s is beyond all numbers", name)
+			return nil, nil, fmt.Errorf("the score of %s overflows a float", name)
 		}
 		if _, twice := axes[name]; !twice {
 			order = append(order, name)
@@ -248,13 +248,13 @@ func axesOf(text string, pattern *regexp.Regexp) (axes map[string]float64, order
 func firstNumbers(text string, names []string) (map[string]float64, []string, error) {
 	found := anyNumber.FindAllString(text, len(names))
 	if len(found) < len(names) {
-		return nil, nil, fmt.Errorf("there is neither a score of %s nor are there %d numbers", words(names), len(names))
+		return nil, nil, fmt.Errorf("no score of %s, and fewer than %d numbers", words(names), len(names))
 	}
 	axes := map[string]float64{}
 	for i, name := range names {
 		v, err := strconv.ParseFloat(found[i], 64)
 		if err != nil {
-			return nil, nil, fmt.Errorf("the score of %s is beyond all numbers", name)
+			return nil, nil, fmt.Errorf("the score of %s overflows a float", name)
 		}
 		axes[name] = v
 	}
@@ -265,10 +265,10 @@ func allWithin(axes map[string]float64, names []string) error {
 	for _, name := range names {
 		v, ok := axes[name]
 		if !ok {
-			return fmt.Errorf("there is no score of %s", name)
+			return fmt.Errorf("no score of %s", name)
 		}
 		if v < 1 || v > 5 {
-			return fmt.Errorf("the score of %s is %v, not 1 to 5", name, v)
+			return fmt.Errorf("the score of %s is %v, want 1 to 5", name, v)
 		}
 	}
 	return nil

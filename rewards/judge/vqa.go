@@ -115,7 +115,7 @@ func newVQA(o *vqaOptions) (*scorer, error) {
 	folded := o.Forms == formsAll || (o.Forms == formsAuto && o.Template == templateGenEval)
 	text := named(o.Template, map[string]string{templateT2V: vqaT2V, templateGenEval: vqaGenEval})
 	if !strings.Contains(text, "{prompt}") {
-		return nil, fmt.Errorf("template: %q is neither %s nor %s, nor a question with {prompt} in it", o.Template, templateT2V, templateGenEval)
+		return nil, fmt.Errorf("template: %q, want %s, %s or a question with {prompt}", o.Template, templateT2V, templateGenEval)
 	}
 	return o.scorer(text, numbers("mass"), func(r chat.Reply) (reading, error) {
 		p, err := yesNo(r, folded)
@@ -168,7 +168,7 @@ type digitOptions struct {
 func (o *digitOptions) validate() error {
 	err := o.likelihoodOptions.validate()
 	if o.Min < 0 || o.Max > 9 || o.Min >= o.Max {
-		err = errors.Join(err, fmt.Errorf("min and max: %d and %d, want two digits, the lower first: longer numbers are no single token", o.Min, o.Max))
+		err = errors.Join(err, fmt.Errorf("min and max: %d and %d, want two digits, the lower first: a longer number is not a single token", o.Min, o.Max))
 	}
 	return err
 }

@@ -120,7 +120,7 @@ func readWise(r chat.Reply) (reading, error) {
 	for _, name := range []string{"consistency", "realism", "aesthetic_quality"} {
 		v, ok := axes[name]
 		if !ok {
-			return reading{}, fmt.Errorf("there is no score of %s", name)
+			return reading{}, fmt.Errorf("no score of %s", name)
 		}
 		if v > 2 {
 			return reading{}, fmt.Errorf("the score of %s is %v, not 0 to 2", name, v)

@@ -258,7 +258,7 @@ func TestTooManyOrTooLongTargetsAreRefused(t *testing.T) {
 	for prompt, want := range map[string]string{
 		strings.Repeat(`"a" `, 65):                              "at most 64",
 		strings.Repeat(`"`+strings.Repeat("é", 70)+`" `, 60):    "wants a text of 4200 characters",
-		"a wall without quotes " + strings.Repeat("long ", 900): "characters, at most 4096",
+		"a wall without quotes " + strings.Repeat("long ", 900): "characters, want at most 4096",
 	} {
 		options := `{"preset":"deepgen"}`
 		if !strings.Contains(prompt, `"`) {

@@ -48,14 +48,14 @@ func (o Options) Targets(s *rewards.Sample) ([]string, error) {
 		return nil, err
 	}
 	if len(targets) > maxSpans {
-		return nil, fmt.Errorf("%w: sample %q wants %d texts, at most %d are compared", rewards.BadInput, s.ID, len(targets), maxSpans)
+		return nil, fmt.Errorf("%w: sample %q has %d wanted texts, want at most %d", rewards.BadInput, s.ID, len(targets), maxSpans)
 	}
 	n := 0
 	for _, target := range targets {
 		n += utf8.RuneCountInString(target)
 	}
 	if n > maxTarget {
-		return nil, fmt.Errorf("%w: sample %q wants a text of %d characters, at most %d are compared", rewards.BadInput, s.ID, n, maxTarget)
+		return nil, fmt.Errorf("%w: sample %q has a wanted text of %d characters, want at most %d", rewards.BadInput, s.ID, n, maxTarget)
 	}
 	return targets, nil
 }
@@ -90,7 +90,7 @@ func (o Options) find(s *rewards.Sample) ([]string, error) {
 	}
 	hint := ""
 	if isText {
-		hint = "; its ground_truth has no double quotes, bare_ground_truth: true would take it as it is"
+		hint = "; ground_truth has no double quotes: set bare_ground_truth: true to use it unquoted"
 	}
 	return nil, fmt.Errorf("%w: sample %q has no text between double quotes in ground_truth or prompt%s", rewards.BadInput, s.ID, hint)
 }

@@ -65,7 +65,7 @@ func bind(ctx context.Context, net infer.Net, w wants) (*graph, error) {
 		c, constant := constants[in.Name]
 		switch {
 		case known && constant:
-			fault("input %q is a constant and fed with %s: keep one of the two in %s", in.Name, r, sidecarFile)
+			fault("input %q is both a constant and fed with %s: keep one of the two in %s", in.Name, r, sidecarFile)
 		case known:
 			if err := checkPort(in, r); err != nil {
 				fault("%w", err)
@@ -78,7 +78,7 @@ func bind(ctx context.Context, net infer.Net, w wants) (*graph, error) {
 			}
 			g.constants = append(g.constants, t)
 		default:
-			fault("input %s is fed by nobody: %s feeds %s; export the model without it, or say in %s what it is", show(in), sidecarFile, w.feeds(), sidecarFile)
+			fault("input %s has no source: %s feeds %s; export the model without the input, or define the input in %s", show(in), sidecarFile, w.feeds(), sidecarFile)
 		}
 	}
 	for _, r := range slices.Sorted(maps.Keys(w.must)) {
@@ -88,7 +88,7 @@ func bind(ctx context.Context, net infer.Net, w wants) (*graph, error) {
 	}
 	for _, c := range w.constants {
 		if !slices.ContainsFunc(info.Inputs, func(p infer.Port) bool { return p.Name == c.Name }) {
-			fault("constant %q is no input: the model has %s", c.Name, portList(info.Inputs))
+			fault("constant %q is not an input: the model has %s", c.Name, portList(info.Inputs))
 		}
 	}
 	for _, name := range w.outputs {

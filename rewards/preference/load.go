@@ -122,7 +122,7 @@ func (e *network) probe(ctx context.Context) error {
 	if err == nil || passing(err) {
 		return err
 	}
-	return fmt.Errorf("%w: %s: wrong vocabulary: %s has %d tokens, and the graph fails at token %d, so that its embedding is smaller; put the tokenizer of this model beside it: %s",
+	return fmt.Errorf("%w: %s: wrong vocabulary: %s has %d tokens, but the graph fails at token %d, so its embedding is smaller; put the tokenizer of this model into the folder: %s",
 		infer.ErrModel, e.reader().file, e.side.Files.names().Tokenizer, size, size-1, err.Error())
 }
 
@@ -174,7 +174,7 @@ func (e *network) answers(ctx context.Context, item string, picture *infer.Tenso
 
 func (e *network) sameWidth(image, text infer.Tensor, imageFile, textFile string) error {
 	if len(image.Shape) != 1 || len(text.Shape) != 1 || image.Len() != text.Len() || image.Len() == 0 {
-		return fmt.Errorf("%w: %s gives embeddings of shape %v for a picture, %s of shape %v for a text: want one width for both", infer.ErrModel, imageFile, image.Shape, textFile, text.Shape)
+		return fmt.Errorf("%w: %s returns embeddings of shape %v for a picture, %s of shape %v for a text: want one width for both", infer.ErrModel, imageFile, image.Shape, textFile, text.Shape)
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ func TestAModelThatDoesNotFitIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	nets := onnx.CPU(t, ort.Process)
 	for model, says := range map[string][]string{
-		"exotic-clip/extra_input":      {"vision_model.onnx", "is fed by nobody"},
-		"exotic-clip/named_tokens":     {"text_model.onnx", `input "input_ids" (ids) is missing`, "is fed by nobody"},
+		"exotic-clip/extra_input":      {"vision_model.onnx", "has no source"},
+		"exotic-clip/named_tokens":     {"text_model.onnx", `input "input_ids" (ids) is missing`, "has no source"},
 		"exotic-clip/small_vocabulary": {"text_model.onnx", "wrong vocabulary", "tokens"},
 	} {
 		s := scorer(t, nets, "pickscore", object(folder(t, model), ""))
@@ -60,7 +60,7 @@ func TestEveryFaultOfAModelIsNamedAtOnce(t *testing.T) {
 			`text_model.onnx: input "mask" (mask) is missing`,
 		}},
 		"nothing to see": {nil, nil, []infer.Port{floats("image_embeds", -1, 2)}, []infer.Port{whole("input_ids"), whole("position_ids")}, []infer.Port{floats("text_embeds", -1, 2)}, []string{
-			`input "pixel_values" (pixels) is missing: the model has none`, `input "position_ids" (I64 [-1 -1]) is fed by nobody`,
+			`input "pixel_values" (pixels) is missing: the model has none`, `input "position_ids" (I64 [-1 -1]) has no source`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestTowersOfDifferentWidthsAreRefused(t *testing.T) {
 	n["text_model.onnx"] = g
 	_, err := preference.Open(t.Context(), n, clipFolder(t), "cpu")
 	require.ErrorIs(t, err, infer.ErrModel)
-	require.ErrorContains(t, err, "vision_model.onnx gives embeddings of shape [2] for a picture, text_model.onnx of shape [3]")
+	require.ErrorContains(t, err, "vision_model.onnx returns embeddings of shape [2] for a picture, text_model.onnx of shape [3]")
 }
 
 func TestAFolderWithAnotherTokenizerIsRefused(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAModelThatAnswersOtherwiseThanAtItsExportIsRefused(t *testing.T) {
 		{"width": 1, "height": 1, "rgb": "CQkJ", "prompt": "a", "image_embeds": [0.5, 0.5], "tolerance": 0.01}]}`)
 	err := scorer(t, towers(), "pickscore", object(dir, "")).(rewards.Warmer).Warm(t.Context())
 	require.ErrorIs(t, err, infer.ErrModel)
-	for _, says := range []string{"case 1", "image_embeds[", "expected is 0.5", "at most 0.01", "selftest: false", "export it again"} {
+	for _, says := range []string{"case 1", "image_embeds[", "expected is 0.5", "at most 0.01", "selftest: false", "export the model again"} {
 		require.ErrorContains(t, err, says)
 	}
 	heedless := scorer(t, towers(), "pickscore", object(dir, `"selftest": false`))
@@ -198,11 +198,11 @@ func TestConstantsAreFed(t *testing.T) {
 
 	write(`{"name": "n", "dtype": "F32", "shape": [2], "values": [5, 6]}, {"name": "f", "dtype": "F32", "shape": [2], "values": [1, 2]}, {"name": "g", "dtype": "U8", "shape": [], "values": [1]}`)
 	_, err = preference.Open(t.Context(), n, dir, "cpu")
-	for _, says := range []string{`constant "n" is F32`, `constant "f" has shape [2]`, `constant "g" is no input`} {
+	for _, says := range []string{`constant "n" is F32`, `constant "f" has shape [2]`, `constant "g" is not an input`} {
 		require.ErrorContains(t, err, says)
 	}
 	write(``)
 	_, err = preference.Open(t.Context(), n, dir, "cpu")
-	require.ErrorContains(t, err, `input "n" (I64 [-1 2]) is fed by nobody`)
-	require.ErrorContains(t, err, `input "f" (F32 [1]) is fed by nobody`)
+	require.ErrorContains(t, err, `input "n" (I64 [-1 2]) has no source`)
+	require.ErrorContains(t, err, `input "f" (F32 [1]) has no source`)
 }

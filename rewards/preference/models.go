@@ -58,7 +58,7 @@ type model struct {
 // keep it.
 func (s *shelf) model(o base, want ...kind) (*model, error) {
 	if s.deps.Nets == nil {
-		return nil, errors.New("nothing runs models here")
+		return nil, errors.New("this process has no runner for models")
 	}
 	folder := o.Model
 	if s.deps.Folder != nil {

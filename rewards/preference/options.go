@@ -61,7 +61,7 @@ func (f *faults) number(name string, v float64) {
 func (f *faults) err() error { return errors.Join(f.all...) }
 
 func (o *base) validate(f *faults) {
-	f.check(o.Model != "", "model: is empty; it names a folder with %s, or a model of the catalogue: rewardloop models list", sidecarFile)
+	f.check(o.Model != "", "model: is empty; name a folder with %s, or a model of the catalogue (rewardloop models list)", sidecarFile)
 	f.check(infer.ValidDevice(o.Device), "device: %q is unknown, want %s", o.Device, infer.DeviceForm)
 }
 

@@ -39,7 +39,7 @@ func TestWrongOptionsAreNamedAtOnce(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 	_, err = preference.Build(preference.Specs(preference.Deps{}), "pickscore", ``)
-	require.ErrorContains(t, err, "nothing runs models here")
+	require.ErrorContains(t, err, "this process has no runner for models")
 }
 
 func TestAModelOfAnotherKindIsRefusedWhenTheScorerIsMade(t *testing.T) {

@@ -89,9 +89,9 @@ func (r *reader) selfCase(at string, data json.RawMessage, side *sidecar) selfCa
 		r.check(fits, "%s: a picture of %dx%d in %d bytes, want sides of 1 to %d and 3 bytes a pixel", at, c.width, c.height, len(c.rgb), maxTestSide)
 	}
 	r.check(c.tolerance > 0 && c.tolerance <= maxTolerance, "%s.tolerance is %v, want above 0 to %d", at, c.tolerance, maxTolerance)
-	r.check(c.score != nil || c.imageEmbeds != nil || c.textEmbeds != nil, "%s compares nothing: want score, image_embeds or text_embeds", at)
+	r.check(c.score != nil || c.imageEmbeds != nil || c.textEmbeds != nil, "%s has no values to compare: want score, image_embeds or text_embeds", at)
 	embeds := side.Kind == kindTwoTower || side.Kind == kindCombined
-	r.check(embeds || c.imageEmbeds == nil && c.textEmbeds == nil, "%s has embeddings, and kind %s makes none", at, side.Kind)
+	r.check(embeds || c.imageEmbeds == nil && c.textEmbeds == nil, "%s has embeddings, but kind %s has none", at, side.Kind)
 	r.check(!embeds || c.score == nil || side.LogitScale != nil, "%s.score needs logit_scale in %s", at, sidecarFile)
 	return c
 }
@@ -185,7 +185,7 @@ func (v embedding) unit() []float64 {
 // near compares what the model answers with what is expected: no number may be off by more
 // than the tolerance, which is by the largest expected number where that is above 1.
 func (c selfCase) near(what string, got, want []float64) error {
-	const remedy = "the folder is damaged, its parts are of different models, or what runs it computes otherwise: fetch or export it again, or set selftest: false to score with it all the same"
+	const remedy = "the folder is damaged, its files belong to different models, or the runtime computes different results: fetch or export the model again, or set selftest: false to use the model nevertheless"
 	if len(got) != len(want) {
 		return fmt.Errorf("%w: %s has %d numbers, expected are %d; %s", infer.ErrModel, what, len(got), len(want), remedy)
 	}

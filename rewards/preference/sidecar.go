@@ -203,19 +203,19 @@ func (s *sidecar) validate(r *reader) {
 	r.distinct("outputs", outputs)
 	switch s.Kind {
 	case kindTwoTower, kindCombined:
-		r.check(s.Image != nil, "image is missing: kind %s looks at pictures", s.Kind)
+		r.check(s.Image != nil, "image is missing: kind %s needs pictures", s.Kind)
 		r.check(s.Text != nil, "text is missing: kind %s reads texts", s.Kind)
 	case kindImage:
-		r.check(s.Image != nil, "image is missing: kind image looks at pictures")
-		r.check(s.Text == nil, "text is there, but kind image reads none")
+		r.check(s.Image != nil, "image is missing: kind image needs pictures")
+		r.check(s.Text == nil, "text is set, but kind image reads no text")
 	case kindText:
 		r.check(s.Text != nil, "text is missing: kind text reads texts")
-		r.check(s.Image == nil, "image is there, but kind text looks at none")
+		r.check(s.Image == nil, "image is set, but kind text reads no pictures")
 	case kindGraph:
-		r.check(s.Text != nil || s.Image != nil, "image and text are missing: kind graph has one of them, or both")
+		r.check(s.Text != nil || s.Image != nil, "image and text are missing: kind graph needs at least one of them")
 	}
 	r.check(s.Kind == kindGraph || len(s.Constants) == 0, "constants are of kind graph, not of %s", s.Kind)
-	r.check(s.LogitScale == nil || *s.LogitScale > 0 && finite(*s.LogitScale), "logit_scale is not a positive number; it is the factor itself, exp already taken")
+	r.check(s.LogitScale == nil || *s.LogitScale > 0 && finite(*s.LogitScale), "logit_scale is not a positive number; want the factor itself, after exp")
 	r.check(finite(s.LogitBias), "logit_bias is not finite")
 	s.Score.validate(r)
 }
@@ -305,7 +305,7 @@ func (r *reader) object(at string, data json.RawMessage, want fields) {
 		return
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		r.check(false, "%s: there is more than one JSON value", orElse(at, "the file"))
+		r.check(false, "%s: more than one JSON value", orElse(at, "the file"))
 	}
 }
 
@@ -315,7 +315,7 @@ func (r *reader) member(at, name string, value json.RawMessage, want fields, see
 	case !known:
 		r.check(false, "%.80q is unknown, want one of %q", at, slices.Sorted(maps.Keys(want)))
 	case seen[name]:
-		r.check(false, "%s stands there twice", at)
+		r.check(false, "duplicate name %s", at)
 	}
 	if !known || seen[name] {
 		return
@@ -379,7 +379,7 @@ func checkTemplate(t string) error {
 		return fmt.Errorf("has %d bytes, want at most %d", len(t), maxTemplate)
 	}
 	if !strings.Contains(t, promptPlace) && !strings.Contains(t, responsePlace) {
-		return fmt.Errorf("is %.80q, want %s or %s in it", t, promptPlace, responsePlace)
+		return fmt.Errorf("is %.80q, want %s or %s inside", t, promptPlace, responsePlace)
 	}
 	return nil
 }
@@ -396,7 +396,7 @@ func (r *reader) constants(at string, data json.RawMessage) []constant {
 		if err := c.check(); err != nil {
 			r.check(false, "%s: %w", at, err)
 		}
-		r.check(!slices.ContainsFunc(out, func(o constant) bool { return o.Name == c.Name }), "%s.name: %q stands there twice", at, c.Name)
+		r.check(!slices.ContainsFunc(out, func(o constant) bool { return o.Name == c.Name }), "%s.name: duplicate name %q", at, c.Name)
 		out = append(out, c)
 	}
 	return out
@@ -406,7 +406,7 @@ func (r *reader) constants(at string, data json.RawMessage) []constant {
 func (c constant) check() error {
 	n := infer.Elements(c.Shape)
 	if n < 0 || n > maxConstant || n != len(c.Values) {
-		return fmt.Errorf("%d values for shape %v, want as many as its elements and at most %d", len(c.Values), c.Shape, maxConstant)
+		return fmt.Errorf("%d values for shape %v, want one for each element and at most %d", len(c.Values), c.Shape, maxConstant)
 	}
 	var low, high float64
 	whole := true
@@ -426,7 +426,7 @@ func (c constant) check() error {
 	}
 	for _, v := range c.Values {
 		if v < low || v > high || whole && v != math.Trunc(v) {
-			return fmt.Errorf("%v is no value of dtype %s", v, c.DType)
+			return fmt.Errorf("%v is not a value of dtype %s", v, c.DType)
 		}
 	}
 	return nil

@@ -88,13 +88,13 @@ func TestAWrongSidecarNamesAllThatIsWrong(t *testing.T) {
 		"another":       {`{"format": 2, "kind": "tower", "name": ""}`, []string{"format is 2, want 1", `kind is "tower"`, "name is empty"}},
 		"unknown keys":  {with(`"kind": "text"`, textPart, `"logitscale": 1`, `"score": {"idx": 1}`), []string{`"logitscale" is unknown`, `"score.idx" is unknown`, `"logit_scale"`}},
 		"key of case":   {with(`"Kind": "text"`, textPart), []string{`"Kind" is unknown`}},
-		"twice":         {with(`"kind": "text"`, `"kind": "text"`, textPart), []string{"kind stands there twice"}},
+		"twice":         {with(`"kind": "text"`, `"kind": "text"`, textPart), []string{"duplicate name kind"}},
 		"null":          {with(`"kind": "text"`, `"text": null`), []string{"text is not a JSON object"}},
 		"null scale":    {with(`"kind": "text"`, textPart, `"logit_scale": null`), []string{"logit_scale is null"}},
 		"no parts":      {with(`"kind": "combined"`), []string{"image is missing", "text is missing"}},
 		"graph of none": {with(`"kind": "graph"`), []string{"image and text are missing"}},
-		"needless":      {with(`"kind": "image"`, imagePart, textPart, `"constants": [{"name": "n", "dtype": "I64", "shape": [], "values": [1]}]`), []string{"kind image reads none", "constants are of kind graph"}},
-		"needless too":  {with(`"kind": "text"`, imagePart, textPart), []string{"kind text looks at none"}},
+		"needless":      {with(`"kind": "image"`, imagePart, textPart, `"constants": [{"name": "n", "dtype": "I64", "shape": [], "values": [1]}]`), []string{"kind image reads no text", "constants are of kind graph"}},
+		"needless too":  {with(`"kind": "text"`, imagePart, textPart), []string{"kind text reads no pictures"}},
 		"paths":         {with(`"kind": "text"`, textPart, `"files": {"model": "../m.onnx", "vision": "/v.onnx"}`), []string{`files.model is "../m.onnx"`, `files.vision is "/v.onnx"`}},
 		"one name":      {with(`"kind": "text"`, textPart, `"inputs": {"ids": "x", "mask": "x"}`), []string{`inputs.ids and inputs.mask are both "x"`}},
 		"numbers":       {with(`"kind": "text"`, textPart, `"logit_scale": -1`, `"score": {"index": -1, "scale": 0, "transform": "tanh"}`), []string{"logit_scale is not a positive", "score.index is -1", "score.scale is 0", `score.transform is "tanh"`}},
@@ -105,7 +105,7 @@ func TestAWrongSidecarNamesAllThatIsWrong(t *testing.T) {
 		"constants": {with(`"kind": "graph"`, textPart, `"constants": [{"name": "", "dtype": "F16", "shape": [], "values": [1]},
 			{"name": "n", "dtype": "I64", "shape": [2], "values": [1]}, {"name": "n", "dtype": "BOOL", "shape": [], "values": [2]}, {"name": "h", "dtype": "I64", "shape": [], "values": [0.5]},
 			{"name": "b", "dtype": "U8", "shape": [99999], "values": [0]}]`), []string{
-			"constants[0].name is empty", `dtype is "F16"`, "1 values for shape [2]", `"n" stands there twice`, "2 is no value of dtype BOOL", "0.5 is no value", "shape [99999]",
+			"constants[0].name is empty", `dtype is "F16"`, "1 values for shape [2]", `duplicate name "n"`, "2 is not a value of dtype BOOL", "0.5 is not a value", "shape [99999]",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestASelfTestThatTestsNothingIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	_, err = preference.ParseSelfTest([]byte(`{"format": 1, "cases": [{"width": 65, "height": 1, "rgb": "AAAA", "tolerance": 0, "text": 1}]}`), side)
-	for _, says := range []string{"cases[0]: a picture of 65x1 in 3 bytes", "cases[0].tolerance is 0", "cases[0] compares nothing", `"cases[0].text" is unknown`} {
+	for _, says := range []string{"cases[0]: a picture of 65x1 in 3 bytes", "cases[0].tolerance is 0", "cases[0] has no values to compare", `"cases[0].text" is unknown`} {
 		require.ErrorContains(t, err, says)
 	}
 	_, err = preference.ParseSelfTest([]byte(`{"format": 1, "cases": []}`), side)

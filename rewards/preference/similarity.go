@@ -84,7 +84,7 @@ func (s *similarityScorer) pick(sample *rewards.Sample) (result, reference *rewa
 		}
 	}
 	if len(all) < 2 {
-		return nil, nil, fmt.Errorf("%w: sample %q carries %d pictures, want a result and a reference", rewards.BadInput, sample.ID, len(all))
+		return nil, nil, fmt.Errorf("%w: sample %q has %d pictures, want a result and a reference", rewards.BadInput, sample.ID, len(all))
 	}
 	if s.result == resultLast {
 		return all[len(all)-1], all[0], nil

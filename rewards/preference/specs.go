@@ -85,7 +85,7 @@ func (s *shelf) pair(o base, f sampling, rate formula, scaled bool) (rewards.Sco
 		return nil, err
 	}
 	if scaled && m.side.LogitScale == nil {
-		return nil, fmt.Errorf("model %q: its %s has no logit_scale, and the formula needs it", o.Model, sidecarFile)
+		return nil, fmt.Errorf("model %q: %s has no logit_scale, which the formula needs", o.Model, sidecarFile)
 	}
 	return &pairScorer{judging: judging{m, o.SelfTest, f}, rate: rate}, nil
 }

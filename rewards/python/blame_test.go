@@ -101,7 +101,7 @@ func TestWaitingForAProcessIsNobodysFaultAndNotTheComponentsTime(t *testing.T) {
 	blame, _ := rewards.BlameOf(err)
 	assert.Equal(t, rewards.BlameNobody, blame, "%v", err)
 	assert.Equal(t, rewards.Timeout, rewards.ClassOf(err), "%v", err)
-	require.ErrorContains(t, err, "it waited for a process")
+	require.ErrorContains(t, err, "the call waited for a process")
 
 	second := m.Run(t.Context(), asks("wait1.5")).Result // 1.4 s in the queue and 1.5 s of work
 	assert.Equal(t, rewards.Scored, second.Outcome, "%+v", second.Components)

@@ -81,5 +81,5 @@ func TestTheKernelHoldsAProcessToItsLimit(t *testing.T) {
 	s := process(t, python.Config{}, python.Options{Name: "allocate", Memory: 160 << 20})
 	_, err := score(t, s, asks("child"))
 	assert.Equal(t, rewards.Crashed, rewards.ClassOf(err), "%v", err)
-	require.ErrorContains(t, err, "reached the limit of its cgroup; the limit is 160 MiB")
+	require.ErrorContains(t, err, "reached the memory limit of the cgroup;  the limit is 160 MiB")
 }

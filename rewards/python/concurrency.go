@@ -73,7 +73,7 @@ func (p *processes) concurrencyReason() string {
 	}
 	switch {
 	case held:
-		why += fmt.Sprintf(", because %d samples in a row ended theirs", deadlyRow)
+		why += fmt.Sprintf(", because %d samples in a row crashed their process", deadlyRow)
 	case processes > 1:
 		why += fmt.Sprintf(": its own, and %d that all functions share, started when calls wait", processes-1)
 	}

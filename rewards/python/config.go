@@ -183,7 +183,7 @@ func (o Options) Validate() error {
 		errs = append(errs, fmt.Errorf("python: pixels %q, want one of %s", o.Pixels, strings.Join(forms, ", ")))
 	}
 	if o.Source != "" && (o.Placement == nil || o.Signature != "") {
-		errs = append(errs, fmt.Errorf("python: %s is a model, which has a placement and no signature", o.Path))
+		errs = append(errs, fmt.Errorf("python: %s is a model with a placement, which excludes a signature", o.Path))
 	}
 	for _, input := range o.Inputs {
 		if !slices.Contains(InputWords(), input) {
@@ -194,7 +194,7 @@ func (o Options) Validate() error {
 	if o.Placement != nil {
 		errs = append(errs, o.Placement.Validate())
 		if o.Concurrency > 0 {
-			errs = append(errs, errors.New("python: concurrency has no effect beside the keys of a model: num_replicas and max_batch_size say how many samples run at a time"))
+			errs = append(errs, errors.New("python: concurrency has no effect with the keys of a model: num_replicas and max_batch_size set how many samples run at a time"))
 		}
 	}
 	if o.Concurrency < 0 || o.Concurrency > 65536 || o.AgentConcurrency < 0 || o.AgentConcurrency > 65536 {

@@ -15,7 +15,7 @@ import (
 var errBystander = errors.New("the process was killed for another call")
 
 // errGone is the error of a call that came to a process after its end.
-var errGone = errors.New("the process is gone")
+var errGone = errors.New("the process has ended")
 
 // conn is one life of a process, from its ready to its death. Its owner's goroutine
 // reads, write's writes; callers leave frames in the outbox.

@@ -29,7 +29,7 @@ func TestADeadProcessFailsItsSampleAndIsReplaced(t *testing.T) {
 		"os_exit": {rewards.Crashed, "exit status 9"},
 		"segv":    {rewards.Crashed, "segmentation fault"},
 		"corrupt": {rewards.Crashed, "malformed frame"},
-		"memory":  {rewards.Crashed, "the limit is 256 MiB: raise memory at its entry, or pool.python.memory"},
+		"memory":  {rewards.Crashed, "the limit is 256 MiB: raise memory in the entry, or pool.python.memory"},
 	}
 	for word, want := range tests {
 		_, err := score(t, s, asks(word))

@@ -148,11 +148,11 @@ func readReply(r io.Reader) (reply, error) {
 	}
 	hl, bl := binary.LittleEndian.Uint32(sizes[:4]), binary.LittleEndian.Uint32(sizes[4:])
 	if hl > maxAnswer || bl != 0 {
-		return reply{}, fmt.Errorf("%w: it announces %d bytes of header and %d of body, the limits are %d and 0", errFrame, hl, bl, maxAnswer)
+		return reply{}, fmt.Errorf("%w: header of %d bytes and body of %d, the limits are %d and 0", errFrame, hl, bl, maxAnswer)
 	}
 	js := make([]byte, hl)
 	if _, err := io.ReadFull(r, js); err != nil {
-		return reply{}, fmt.Errorf("%w: cut short: %w", errFrame, err)
+		return reply{}, fmt.Errorf("%w: truncated: %w", errFrame, err)
 	}
 	var out reply
 	if err := decodeNumbers(js, &out); err != nil {

@@ -88,7 +88,7 @@ func (p *postProcess) member(said any) rewards.MemberScore {
 			return rewards.MemberScore{Score: rewards.Score{Value: value}}
 		}
 	case nil:
-		return rewards.MemberScore{Err: fmt.Errorf("%w: %s: post_process_scores gave it no score", rewards.NoScore, p.s.opts.label())}
+		return rewards.MemberScore{Err: fmt.Errorf("%w: %s: post_process_scores returned no score for the member", rewards.NoScore, p.s.opts.label())}
 	}
 	return rewards.MemberScore{Err: fmt.Errorf("%w: %s: post_process_scores: %v", rewards.InvalidScore, p.s.opts.label(), said)}
 }

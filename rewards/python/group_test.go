@@ -160,7 +160,7 @@ func TestAGroupComponentWithoutWhatItNeedsIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Grader", "length"} {
 		s, g := grouped(t, python.Config{}, name)
-		require.ErrorContains(t, s.(rewards.Warmer).Warm(t.Context()), name+" is no class with a method post_process_scores")
+		require.ErrorContains(t, s.(rewards.Warmer).Warm(t.Context()), name+" is not a class with a method post_process_scores")
 		_, err := scoreGroup(t, g, members(1.0, 2.0), time.Minute)
 		assert.Equal(t, rewards.Unavailable, rewards.ClassOf(err), "%v", err)
 	}

@@ -80,7 +80,7 @@ func (o Options) checkForm() error {
 	case o.Signature != "" && !known:
 		return fmt.Errorf("python: signature %q, want one of %s", o.Signature, strings.Join(Signatures(), ", "))
 	case known && !o.Grouped() && !f.batches:
-		return fmt.Errorf("python: batch: true calls a function with samples as they come, and signature: %s needs whole prompt groups", o.Signature)
+		return fmt.Errorf("python: batch: true calls a function with single samples in batches, but signature: %s needs whole prompt groups", o.Signature)
 	case o.Reference != "" && !o.Grouped():
 		return errors.New("python: reference is for functions of whole prompt groups")
 	}
@@ -242,7 +242,7 @@ type groupCall struct {
 }
 
 // errNobodyLeft: no member of the group can be shown.
-var errNobodyLeft = errors.New("no member can be shown")
+var errNobodyLeft = errors.New("no member of the group has an input for the function")
 
 func newGroupCall(opts Options, g *rewards.Group) (*groupCall, error) {
 	f, _ := opts.form()

@@ -37,6 +37,6 @@ func (o Options) lacking(sample *rewards.Sample) error {
 	if len(lacks) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s needs %s, and sample %q has no %s", rewards.BadInput, o.label(),
+	return fmt.Errorf("%w: %s needs %s, but sample %q has no %s", rewards.BadInput, o.label(),
 		strings.Join(o.Inputs, ", "), sample.ID, strings.Join(lacks, ", no "))
 }

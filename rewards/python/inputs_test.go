@@ -123,7 +123,7 @@ func TestASampleThatLacksWhatAModelNeedsFailsAloneAndWithoutACall(t *testing.T) 
 func TestATextIsAModelAndItsInputsAreOfTheWordsThereAre(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]python.Options{
-		"scorer://tiny is a model, which has a placement and no signature": {Path: "scorer://tiny", Source: tiny},
+		"scorer://tiny is a model with a placement, which excludes a signature": {Path: "scorer://tiny", Source: tiny},
 		`inputs: "smell", want image, source image, video, audio, prompt`: {
 			Path: "scorer://tiny", Source: tiny, Placement: &python.Placement{}, Inputs: []string{"smell"},
 		},

@@ -72,11 +72,11 @@ func ask(ctx context.Context, cfg Config, opts Options, groups bool) (reply, err
 	words := strings.ReplaceAll(proc.lastWords(), "\n", " | ") // a fault is one line
 	switch {
 	case ctx.Err() != nil:
-		return r, fmt.Errorf("%w: its import was given up: %w", rewards.Timeout, ctx.Err())
+		return r, fmt.Errorf("%w: the import of the module was cancelled: %w", rewards.Timeout, ctx.Err())
 	case overdue:
-		return r, fmt.Errorf("%w: it was not imported within %v%s", rewards.Timeout, limit, words)
+		return r, fmt.Errorf("%w: the import of the module took longer than %v%s", rewards.Timeout, limit, words)
 	case err != nil:
-		return r, fmt.Errorf("its process ended while it was imported (%s)%s", end.how, words)
+		return r, fmt.Errorf("the process ended during the import of the module (%s)%s", end.how, words)
 	case r.Op == "refused" && r.At != "":
 		return r, fmt.Errorf("%s (%s)", r.Brief, r.At)
 	case r.Op == "refused":

@@ -73,7 +73,7 @@ func TestAnInspectionSaysInOneLineWhyAFunctionCannotBeCalled(t *testing.T) {
 		"a module that is not there":    {"\nimport nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name' (%s:2)"},
 		"a file that raises":            {"def f():\n    raise OSError('no such\\ndevice')\n\nf()\n", "OSError: no such (%s:4)"},
 		"a function under another name": {"def compute_scores():\n    return 1\n", "has no 'compute_score'; did you mean compute_scores?"},
-		"a file that ends its process":  {"import os\nos._exit(3)\n", "its process ended while it was imported (exit status 3)"},
+		"a file that ends its process":  {"import os\nos._exit(3)\n", "the process ended during the import of the module (exit status 3)"},
 		"a file that calls sys.exit":    {"import sys\nsys.exit('enough')\n", "SystemExit"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestAnInspectionOfAFileWhoseImportHangsEnds(t *testing.T) {
 	begun := time.Now()
 	_, err := inspected(t, python.Config{StartTimeout: 500 * time.Millisecond}, python.Options{Path: mine(t, "import time\ntime.sleep(1000)\n")})
 	require.ErrorIs(t, err, rewards.Timeout)
-	require.ErrorContains(t, err, "it was not imported within 500ms")
+	require.ErrorContains(t, err, "the import of the module took longer than 500ms")
 	require.Less(t, time.Since(begun), 30*time.Second)
 }
 

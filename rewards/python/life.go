@@ -110,7 +110,7 @@ func (p *processes) refusal(r reply) error {
 // lastWords are those of the process, behind a colon; "" for silence.
 func (p *process) lastWords() string {
 	if said := p.output.LastWords(); said != "" {
-		return "; its last words: " + said
+		return "; last output of the process: " + said
 	}
 	return ""
 }
@@ -125,7 +125,7 @@ func (p *processes) handshake(proc *process) (reply, error) {
 	})
 	switch {
 	case err != nil:
-		return reply{}, fmt.Errorf("it was not ready within %v: %w", p.cfg.StartTimeout, err)
+		return reply{}, fmt.Errorf("the process was not ready within %v: %w", p.cfg.StartTimeout, err)
 	case r.Op == "refused":
 		return reply{}, p.refusal(r)
 	case r.Op != "ready":
@@ -219,14 +219,14 @@ func (p *processes) serve(pl *place, w *watch) {
 func (p *processes) how(end ending, w *watch) string {
 	used := ""
 	if over := w.over.Load(); over > 0 {
-		used = fmt.Sprintf("it and what it started used %d MiB of memory", over>>20)
+		used = fmt.Sprintf("the process and its child processes used %d MiB of memory", over>>20)
 	} else if end.overLimit {
-		used = "it and what it started reached the limit of its cgroup"
+		used = "the process and its child processes reached the memory limit of the cgroup"
 	}
 	if used == "" {
 		return end.how
 	}
-	return fmt.Sprintf("%s; the limit is %d MiB: raise memory at its entry, or pool.python.memory", used, p.cfg.memory(p.opts)>>20)
+	return fmt.Sprintf("%s; the limit is %d MiB: raise memory in the entry, or pool.python.memory", used, p.cfg.memory(p.opts)>>20)
 }
 
 func (p *processes) enlist(proc *process) bool {
@@ -290,7 +290,7 @@ func (p *processes) charge(lost []*waiter, blamed *entry) {
 func (p *processes) judge(pl *place, held []*entry, blamed *entry, foreign bool, how error) {
 	label := p.opts.label()
 	if blamed != nil {
-		blamed.give(answer{err: rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: %s: its process was killed at the deadline", rewards.Timeout, label))})
+		blamed.give(answer{err: rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: %s: the process was killed at the deadline", rewards.Timeout, label))})
 		held = slices.DeleteFunc(held, func(e *entry) bool { return e == blamed })
 	}
 	all := func(err error) {
@@ -304,8 +304,8 @@ func (p *processes) judge(pl *place, held []*entry, blamed *entry, foreign bool,
 	case blamed != nil:
 		all(fmt.Errorf("%w: %w", errBystander, how))
 	case foreign:
-		all(rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s: its process was ended by a SIGKILL that is not the server's, below its limit of memory: "+
-			"the machine ran out of memory, or somebody killed it", rewards.Crashed, label)))
+		all(rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s: the process got a SIGKILL that the server did not send, below the memory limit: "+
+			"the machine ran out of memory, or another program killed the process", rewards.Crashed, label)))
 	case pl.trial && len(held) == 1:
 		all(rewards.Blamed(rewards.BlameReward, fmt.Errorf("%w: %s: %w", rewards.Crashed, label, how)))
 		if len(p.deadly) < deadlyRow {

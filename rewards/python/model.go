@@ -63,7 +63,7 @@ func (f *Functions) newModel(opts Options) (*Model, error) {
 		return nil, err
 	}
 	if f.devices == nil {
-		return nil, fmt.Errorf("python: %s has the keys of a model, and there are no devices to run it", opts.label())
+		return nil, fmt.Errorf("python: %s has the keys of a model, but no device is configured", opts.label())
 	}
 	what, err := json.Marshal([]any{opts, cfg.interpreter(opts)})
 	if err != nil {
@@ -131,7 +131,7 @@ func (m *Model) Warm(ctx context.Context) error {
 	}
 	a := &about{}
 	if err := json.Unmarshal([]byte(info.Metadata[aboutKey]), a); err != nil {
-		return fmt.Errorf("%w: %s: what its process says of it: %w", rewards.Internal, m.opts.label(), err)
+		return fmt.Errorf("%w: %s: description from the process: %w", rewards.Internal, m.opts.label(), err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

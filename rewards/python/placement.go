@@ -80,7 +80,7 @@ func (p Placement) Validate() error {
 		}
 	}
 	if slices.Contains(p.Devices, infer.Pool) && len(p.Devices) > 1 {
-		faults = append(faults, fmt.Errorf("python: devices: %s and others, want it alone: it is every card of the reward pool", infer.Pool))
+		faults = append(faults, fmt.Errorf("python: devices: %s means every card of the reward pool and must be the only device", infer.Pool))
 	}
 	if n := len(slices.Compact(slices.Sorted(slices.Values(p.Devices)))); n < len(p.Devices) {
 		faults = append(faults, fmt.Errorf("python: devices: %s, want each once (num_replicas is how many processes each has)", strings.Join(p.Devices, ", ")))

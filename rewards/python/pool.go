@@ -132,7 +132,7 @@ func (p *processes) expectGroups() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.begun && !p.grouped {
-		return errors.New("python: PostProcess comes before Warm and the first Score")
+		return errors.New("python: call PostProcess before Warm and the first Score")
 	}
 	p.grouped = true
 	return nil
@@ -231,7 +231,7 @@ func (p *processes) waitedError(ctx context.Context) error {
 	if why != "" {
 		why = " (" + why + ")"
 	}
-	return rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: %s: it waited for a process%s: %w", class, p.opts.label(), why, ctx.Err()))
+	return rewards.Blamed(rewards.BlameNobody, fmt.Errorf("%w: %s: the call waited for a process%s: %w", class, p.opts.label(), why, ctx.Err()))
 }
 
 // useless says why waiting makes no sense; nil: it does. The caller holds mu.
@@ -411,7 +411,7 @@ func (p *processes) rest(row int) {
 func (p *processes) reason() string {
 	switch {
 	case p.held > 0:
-		return fmt.Sprintf("%d samples in a row ended their process; it has one process, which starts after a pause", deadlyRow)
+		return fmt.Sprintf("%d samples in a row crashed their process; the function has one process, which starts after a pause", deadlyRow)
 	case p.failures > 0:
 		return fmt.Sprintf("%d starts in a row failed: %s", p.failures, p.stats.LastError)
 	case p.unused > 0:

@@ -384,7 +384,7 @@ def withheld(values, takes=None):
 
 
 def no_method(name):
-    return f"post_process: {name} is no class with a method post_process_scores"
+    return f"post_process: {name} is not a class with a method post_process_scores"
 
 
 def scores_groups(target):
@@ -859,7 +859,7 @@ def step_scores(value):
     if not isinstance(value, (list, tuple)):
         raise BadResult(f"the step scores are a {type(value).__name__}; want a list of numbers")
     if len(value) > MAX_STEPS:
-        raise BadResult(f"{len(value)} step scores, at most {MAX_STEPS}")
+        raise BadResult(f"{len(value)} step scores, want at most {MAX_STEPS}")
     steps = []
     for i, step in enumerate(map(plain, value), 1):
         if not isinstance(step, (bool, int, float)) or not math.isfinite(step):

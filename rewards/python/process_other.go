@@ -25,7 +25,7 @@ type ending struct {
 }
 
 func spawn(string, []string, *cgroup) (*process, error) {
-	return nil, errors.New("python reward functions need Linux: processes end with the server, which other systems do not promise")
+	return nil, errors.New("python reward functions need Linux: only Linux ends the processes together with the server")
 }
 
 func (*process) root() int    { return 0 }

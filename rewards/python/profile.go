@@ -138,9 +138,9 @@ func (c *conn) awaitProfile(ctx context.Context, said chan reply) ([]string, err
 	case r := <-said:
 		return r.profile(c.label)
 	case <-c.gone:
-		return nil, fmt.Errorf("%s: its process ended before it answered to the profile", c.label)
+		return nil, fmt.Errorf("%s: the process ended before it answered the profile request", c.label)
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: its process did not answer to the profile: %w", c.label, ctx.Err())
+		return nil, fmt.Errorf("%s: the process did not answer the profile request: %w", c.label, ctx.Err())
 	}
 }
 
@@ -175,7 +175,7 @@ func (r *Runner) setProfile(ctx context.Context, pr *Profile) ([]string, error) 
 	}
 	answers, err := r.each(ctx, p, func(i int) any { return pr.request(r.opts, i) })
 	if err != nil {
-		return nil, fmt.Errorf("%s: its processes did not answer to the profile: %w", r.opts.label(), err)
+		return nil, fmt.Errorf("%s: the processes did not answer the profile request: %w", r.opts.label(), err)
 	}
 	var paths []string
 	var errs []error
@@ -183,7 +183,7 @@ func (r *Runner) setProfile(ctx context.Context, pr *Profile) ([]string, error) 
 		var said reply
 		err := json.Unmarshal(body, &said)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: its answer to the profile: %w", r.opts.label(), err))
+			errs = append(errs, fmt.Errorf("%s: answer to the profile request: %w", r.opts.label(), err))
 			continue
 		}
 		path, err := said.profile(r.opts.label())

@@ -117,7 +117,7 @@ func TestAFaultIsAFailedSampleByName(t *testing.T) {
 		"steps_nan":    {rewards.InvalidScore, []string{"the score of step 2 of 3 is nan"}},
 		"steps_word":   {rewards.InvalidScore, []string{"the score of step 2 of 2 is NoneType; want a finite number"}},
 		"steps_number": {rewards.InvalidScore, []string{"the step scores are a float; want a list"}},
-		"steps_many":   {rewards.InvalidScore, []string{"4097 step scores, at most 4096"}},
+		"steps_many":   {rewards.InvalidScore, []string{"4097 step scores, want at most 4096"}},
 		"no_score":     {rewards.InvalidScore, []string{"no 'score'", "acc"}},
 		"refused":      {rewards.Unavailable, []string{"ConnectionRefusedError: judge is away"}},
 		"alarm":        {rewards.Unavailable, []string{"TimeoutError: own limit"}}, // signals reach plain functions

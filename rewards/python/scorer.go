@@ -42,7 +42,7 @@ func (d declared) ExtraFields() []rewards.Field { return slices.Clone(d.fields) 
 // declare extra keys, always rewards.Warmer and rewards.Closer.
 func New(cfg Config, opts Options) (rewards.Scorer, error) {
 	if opts.Placement != nil || opts.Signature != "" {
-		return nil, errors.New("python: a model and a function of groups are made with Functions")
+		return nil, errors.New("python: create a model or a function of groups with Functions")
 	}
 	s, err := newScorer(cfg, opts, nil)
 	if err != nil {

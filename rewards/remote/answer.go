@@ -26,7 +26,7 @@ func decodePickle(body []byte) (pickle.Value, error) {
 	v, err := pickle.Decode(body, pickle.Limits{MaxBytes: maxAnswer, MaxExpandedBytes: 4 * maxAnswer})
 	switch {
 	case errors.Is(err, pickle.ErrMalformed), errors.Is(err, pickle.ErrProtocol0):
-		return nil, fmt.Errorf("%w: the answer is no whole pickle: %w; it begins %s", rewards.Unavailable, err, service.Quote(body))
+		return nil, fmt.Errorf("%w: the answer is not a complete pickle: %w; the answer begins %s", rewards.Unavailable, err, service.Quote(body))
 	case err != nil:
 		return nil, rewards.Permanent(rewards.BlameDependency, fmt.Errorf("%w: the answer: %w", rewards.Internal, err))
 	}
@@ -37,7 +37,7 @@ func decodePickle(body []byte) (pickle.Value, error) {
 func decodeJSON(body []byte) (pickle.Value, error) {
 	v, err := parseJSON(withNaN(body))
 	if err != nil {
-		return nil, fmt.Errorf("%w: the answer: %w; it begins %s", rewards.Unavailable, err, service.Quote(body))
+		return nil, fmt.Errorf("%w: the answer: %w; the answer begins %s", rewards.Unavailable, err, service.Quote(body))
 	}
 	return v, nil
 }
@@ -144,7 +144,7 @@ func decodeList(decode decoder, body []byte, key string, n int) (*pickle.Dict, [
 func listOf(d *pickle.Dict, key string, n int) ([]pickle.Value, error) {
 	v, ok := d.Get(key)
 	if !ok {
-		return nil, fmt.Errorf("%w: the answer has no %q, it has %s", rewards.InvalidScore, key, names(d))
+		return nil, fmt.Errorf("%w: the answer has no %q; the answer has %s", rewards.InvalidScore, key, names(d))
 	}
 	list, ok := items(v)
 	if !ok {

@@ -61,7 +61,7 @@ func (c *cosmosProtocol) item(ctx context.Context, s *rewards.Sample) (item, err
 		return item{}, err
 	}
 	if m.Kind == rewards.Video && c.video != "first_frame" {
-		return item{}, fmt.Errorf("%w: the sample is a video, and images are sent; video: first_frame sends its first frame", rewards.BadInput)
+		return item{}, fmt.Errorf("%w: the sample is a video, but the service accepts only images; write video: first_frame to send the first frame", rewards.BadInput)
 	}
 	line := dict(
 		"media_type", "image", "prompts", &pickle.List{Items: []pickle.Value{prompt}},
@@ -179,12 +179,12 @@ func (c *cosmosProtocol) read(body []byte, its []item) ([]verdict, error) {
 	v, _ := d.Get("scores")
 	scores, ok := v.(*pickle.Dict)
 	if !ok {
-		return nil, fmt.Errorf("%w: the answer has no scores, it has %s", rewards.InvalidScore, names(d))
+		return nil, fmt.Errorf("%w: the answer has no scores; the answer has %s", rewards.InvalidScore, names(d))
 	}
 	keys := c.keys
 	if len(keys) == 0 {
 		if len(scores.Items) != 1 {
-			return nil, fmt.Errorf("%w: the service gives several scores, %s; name one in score_key", rewards.InvalidScore, names(scores))
+			return nil, fmt.Errorf("%w: the service returns several scores, %s; name one in score_key", rewards.InvalidScore, names(scores))
 		}
 		key, _ := scores.Items[0].Key.(string)
 		keys = []string{key}

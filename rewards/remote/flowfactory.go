@@ -49,7 +49,7 @@ func (f *factory) call(its []item) (*outbound.Call, error) {
 	}
 	for _, it := range its {
 		if (it.frames != nil) != (its[0].frames != nil) {
-			return nil, fmt.Errorf("%w: images and videos do not go into one request", rewards.BadInput)
+			return nil, fmt.Errorf("%w: a request must not mix images and videos", rewards.BadInput)
 		}
 	}
 	if f.pictures.source > 0 {

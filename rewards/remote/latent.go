@@ -90,7 +90,7 @@ func latents(s *rewards.Sample) (result *rewards.Media, named map[string]*reward
 	}
 	own := len(all) - len(extra.Names)
 	if own < 0 {
-		return nil, nil, fmt.Errorf("%w: extra_info.rewardloop_tensors names %d tensors, and the sample has %d latents", rewards.BadInput, len(extra.Names), len(all))
+		return nil, nil, fmt.Errorf("%w: extra_info.rewardloop_tensors names %d tensors, but the sample has %d latents", rewards.BadInput, len(extra.Names), len(all))
 	}
 	if own > 0 {
 		result = all[0]
@@ -154,7 +154,7 @@ func safetensors(ts []tensor) ([]byte, error) {
 		at += len(t.data)
 	}
 	if at > maxRequest {
-		return nil, fmt.Errorf("%w: the latents have %d bytes, at most %d are sent", rewards.BadInput, at, maxRequest)
+		return nil, fmt.Errorf("%w: latents of %d bytes, want at most %d", rewards.BadInput, at, maxRequest)
 	}
 	header, err := json.Marshal(entries)
 	if err != nil {
@@ -183,7 +183,7 @@ func (d *drm) read(body []byte, its []item) ([]verdict, error) {
 	}
 	if v, _ := answer.Get("protocol_version"); v != drmVersion {
 		return nil, rewards.Permanent(rewards.BlameDependency, fmt.Errorf(
-			"%w: the server speaks version %s of the protocol, and this is version %q", rewards.Internal, appendJSON(nil, v), drmVersion))
+			"%w: the server uses version %s of the protocol, want version %q", rewards.Internal, appendJSON(nil, v), drmVersion))
 	}
 	raw, err := listOf(answer, "raw_scores", len(its))
 	if err != nil {

@@ -93,9 +93,9 @@ func parseOptions(raw json.RawMessage) (options, error) {
 		i := slices.IndexFunc(optionTable(), func(e optionEntry) bool { return e.Name == name })
 		switch {
 		case i < 0:
-			return fmt.Errorf("there is no such option; %s has %s", httpName, strings.Join(optionNames(head.Protocol), ", "))
+			return fmt.Errorf("unknown option; %s has %s", httpName, strings.Join(optionNames(head.Protocol), ", "))
 		case known && !optionTable()[i].of(head.Protocol):
-			return fmt.Errorf("the protocol %s has no such option; it has %s", head.Protocol, strings.Join(optionNames(head.Protocol), ", "))
+			return fmt.Errorf("unknown option of the protocol %s; want one of %s", head.Protocol, strings.Join(optionNames(head.Protocol), ", "))
 		}
 		return nil
 	})

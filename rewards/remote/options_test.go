@@ -34,29 +34,29 @@ func TestEveryWrongOptionIsNamedAtOnce(t *testing.T) {
 		}, []string{
 			"url: must begin with http", "quality: is 0", "image_format: DeQA's server refuses PNG", `video: "last" is unknown`, "batch: is 0",
 			"batch_wait: is 2h", "score_scale: is 0", "attempts: is 21", "attempt_timeout: is -1s", "concurrency: is -1", "rpm: is -1",
-			"headers: Authorization is made from key_file", `headers: "bad name" is no name`, "surprise: there is no such option; http has protocol, url",
-			"noise_level: the protocol deqa has no such option", "score_bias: ", `extras[1]: "a" is there already`, "extras[2]: has no name",
+			"headers: Authorization is made from key_file", `headers: "bad name" is not the name`, "surprise: unknown option; http has protocol, url",
+			"noise_level: unknown option of the protocol deqa", "score_bias: ", `extras[1]: duplicate name "a"`, "extras[2]: has no name",
 			`extras[2]: kind "list" is unknown`, "extras[3].path:",
 		}},
-		"another case":       {"http", options{"protocol": "deqa", "URL": "http://h"}, []string{"URL: there is no such option", "url: is missing"}},
-		"both":               {"http", options{"protocol": "deqa", "url": "http://h", "urls": []string{"http://h"}}, []string{"urls[0]: is there twice"}},
-		"twice":              {"http", options{"protocol": "deqa", "urls": []string{"http://h", "http://h", "http://"}}, []string{"urls[1]: is there twice", "urls[2]: names no host"}},
-		"user and key":       {"http", options{"protocol": "deqa", "url": "http://u:hidden@h", "key_file": "k"}, []string{"url: names a user beside key_file"}},
-		"line break":         {"http", options{"protocol": "deqa", "url": "http://h", "headers": options{"X": "hidden\r\ny"}}, []string{"the value of X holds a control character"}},
-		"unirl":              {"http", options{"protocol": "unirl", "url": "http://h", "sub_metric_reduce": "sum", "prompt": "caption", "metadata": "prompt.x"}, []string{"reward: is missing", "sub_metric_reduce:", `prompt: "caption" is no field`, "metadata: "}},
-		"latent":             {"http", options{"protocol": "latent", "url": "http://h", "noise_level": 1.5, "noise_seed": 0.5, "batch": 2}, []string{"noise_level: is 1.5", "noise_seed:", "batch: the protocol latent has no such option"}},
-		"geneval":            {"http", options{"protocol": "geneval", "url": "http://h", "geneval_value": "rewards", "only_strict": true, "source_image": 1}, []string{"geneval_value: with only_strict", "source_image: the protocol geneval"}},
-		"cosmos":             {"http", options{"protocol": "cosmos", "urls": []string{"http://a", "http://b"}, "reward": "r"}, []string{"urls: cosmos keeps"}},
-		"metadata":           {"http", options{"protocol": "deepgen", "url": "http://h", "metadata": "extra_info", "batch_wait": "10ms"}, []string{"metadata: one request has one object"}},
+		"another case":       {"http", options{"protocol": "deqa", "URL": "http://h"}, []string{"URL: unknown option", "url: is missing"}},
+		"both":               {"http", options{"protocol": "deqa", "url": "http://h", "urls": []string{"http://h"}}, []string{"urls[0]: is a duplicate"}},
+		"twice":              {"http", options{"protocol": "deqa", "urls": []string{"http://h", "http://h", "http://"}}, []string{"urls[1]: is a duplicate", "urls[2]: names no host"}},
+		"user and key":       {"http", options{"protocol": "deqa", "url": "http://u:hidden@h", "key_file": "k"}, []string{"url: has a user in addition to key_file"}},
+		"line break":         {"http", options{"protocol": "deqa", "url": "http://h", "headers": options{"X": "hidden\r\ny"}}, []string{"the value of X contains a control character"}},
+		"unirl":              {"http", options{"protocol": "unirl", "url": "http://h", "sub_metric_reduce": "sum", "prompt": "caption", "metadata": "prompt.x"}, []string{"reward: is missing", "sub_metric_reduce:", `prompt: "caption" is not a field`, "metadata: "}},
+		"latent":             {"http", options{"protocol": "latent", "url": "http://h", "noise_level": 1.5, "noise_seed": 0.5, "batch": 2}, []string{"noise_level: is 1.5", "noise_seed:", "batch: unknown option of the protocol latent"}},
+		"geneval":            {"http", options{"protocol": "geneval", "url": "http://h", "geneval_value": "rewards", "only_strict": true, "source_image": 1}, []string{"geneval_value: with only_strict", "source_image: unknown option of the protocol geneval"}},
+		"cosmos":             {"http", options{"protocol": "cosmos", "urls": []string{"http://a", "http://b"}, "reward": "r"}, []string{"urls: a cosmos server keeps"}},
+		"metadata":           {"http", options{"protocol": "deepgen", "url": "http://h", "metadata": "extra_info", "batch_wait": "10ms"}, []string{"metadata: a request with an object"}},
 		"json":               {"http", options{"protocol": "json", "url": "http://h", "score_path": ".a"}, []string{"request: is missing", "score_path:"}},
-		"template":           {"http", options{"protocol": "json", "url": "http://h", "request": options{"a": "{promt}", "b": "x {", "c": "{frames_b64} {image_b64}", "d": "{frames_b64}"}}, []string{`the placeholder {promt}: "promt" is no field`, "a brace without", "give it a text of its own", "beside a single picture"}},
+		"template":           {"http", options{"protocol": "json", "url": "http://h", "request": options{"a": "{promt}", "b": "x {", "c": "{frames_b64} {image_b64}", "d": "{frames_b64}"}}, []string{`the placeholder {promt}: "promt" is not a field`, "an unpaired brace", "must be the whole text", "both {frames_b64} and a single picture"}},
 		"template no object": {"http", options{"protocol": "json", "url": "http://h", "request": []any{"{prompt}"}}, []string{"request: is list, want an object"}},
 		"sandbox": {"sandbox_fusion", options{
 			"url": "nowhere", "max_concurrent": 0, "memory_limit_mb": 0, "run_timeout": "10ms", "language": "cobol", "sandbox_error": "zero", "test_cases": "tests",
 			"max_cases": 0, "max_case_bytes": 0, "max_code_bytes": 0, "concurrency": 3,
 		}, []string{
 			"url: must begin with", "max_concurrent: is 0", "memory_limit_mb: is 0", "run_timeout: is 10ms", `language: "cobol"`, `sandbox_error: "zero"`, "test_cases:",
-			"max_cases:", "max_case_bytes:", "max_code_bytes:", "concurrency: there is no such option",
+			"max_cases:", "max_case_bytes:", "max_code_bytes:", "concurrency: unknown option",
 		}},
 	}
 	for name, tt := range tests {
@@ -83,7 +83,7 @@ func TestWithoutGroupsBothScorersAreListedAndSayWhatIsMissing(t *testing.T) {
 			raw["protocol"] = "deqa"
 		}
 		_, err := s.Build(raw.raw(t))
-		require.ErrorContains(t, err, "no HTTP goes out from here")
+		require.ErrorContains(t, err, "no HTTP client")
 		_, err = s.Build(nil)
 		assert.ErrorContains(t, err, "url: is missing")
 	}

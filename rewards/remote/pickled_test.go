@@ -241,7 +241,7 @@ func TestAnAnswerThatIsNoScoreIsAFailureOfItsClass(t *testing.T) {
 	}{
 		"200 with an error":          {deepgen, 200, pickled(t, dict("error", "CUDA out of memory")), rewards.Internal, "CUDA out of memory"},
 		"200 with an error, JSON":    {factory, 200, []byte(`{"error":"CUDA out of memory"}`), rewards.Internal, "CUDA out of memory"},
-		"no scores":                  {deepgen, 200, pickled(t, dict("other", int64(1))), rewards.InvalidScore, `no "scores", it has other`},
+		"no scores":                  {deepgen, 200, pickled(t, dict("other", int64(1))), rewards.InvalidScore, `no "scores"; the answer has other`},
 		"empty scores":               {deepgen, 200, pickled(t, dict("scores", list())), rewards.InvalidScore, "0 elements for 1 samples"},
 		"empty rewards, JSON":        {factory, 200, []byte(`{"rewards":[]}`), rewards.InvalidScore, "0 elements"},
 		"wrong count":                {deepgen, 200, pickled(t, dict("scores", list(1.0, 2.0))), rewards.InvalidScore, "2 elements for 1"},
@@ -264,7 +264,7 @@ func TestAnAnswerThatIsNoScoreIsAFailureOfItsClass(t *testing.T) {
 		"HTML, JSON":                 {factory, 200, []byte("<html><body>login</body></html>"), rewards.Unavailable, "login"},
 		"nothing":                    {deepgen, 200, nil, rewards.Unavailable, "begins nothing"},
 		"nothing, JSON":              {factory, 200, nil, rewards.Unavailable, "begins nothing"},
-		"truncated":                  {deepgen, 200, whole[:len(whole)-3], rewards.Unavailable, "no whole pickle"},
+		"truncated":                  {deepgen, 200, whole[:len(whole)-3], rewards.Unavailable, "not a complete pickle"},
 		"truncated, JSON":            {factory, 200, []byte(`{"rewards":[0.`), rewards.Unavailable, "not JSON"},
 		"twice, JSON":                {factory, 200, []byte(`{"rewards":[0.5]}{"rewards":[0.5]}`), rewards.Unavailable, "more than one"},
 		"not a dict":                 {deepgen, 200, pickled(t, list(0.5)), rewards.InvalidScore, "list, want an object"},

@@ -51,7 +51,7 @@ func (p pictures) into(ctx context.Context, it *item, s *rewards.Sample) error {
 		return err
 	}
 	if result.Kind == rewards.Video && p.video != "first_frame" {
-		return fmt.Errorf("%w: the sample is a video, which this service does not take; video: first_frame sends its first frame", rewards.BadInput)
+		return fmt.Errorf("%w: the sample is a video, which the service does not accept; write video: first_frame to send the first frame", rewards.BadInput)
 	}
 	it.picture, err = p.one(ctx, result, 0)
 	return err
@@ -69,7 +69,7 @@ func visual(s *rewards.Sample, i int) (*rewards.Media, error) {
 		}
 		n++
 	}
-	return nil, fmt.Errorf("%w: the sample has %d pictures, and source_image is the one at %d", rewards.BadInput, n, i)
+	return nil, fmt.Errorf("%w: the sample has %d pictures, but source_image is %d", rewards.BadInput, n, i)
 }
 
 // one is one frame as a file. What came as a file of the format is sent as it came.
@@ -137,7 +137,7 @@ func (p pictures) all(ctx context.Context, m *rewards.Media) ([][]byte, error) {
 			return nil, err
 		}
 		if total += len(file); total > maxRequest {
-			return nil, fmt.Errorf("%w: %d of %d frames take more than %d bytes as files", rewards.BadInput, len(out)+1, n, maxRequest)
+			return nil, fmt.Errorf("%w: %d of %d frames have more than %d bytes when encoded", rewards.BadInput, len(out)+1, n, maxRequest)
 		}
 		out = append(out, file)
 	}

@@ -77,7 +77,7 @@ func TestUniRLFailsASampleForAnySubMetricThatIsNoNumber(t *testing.T) {
 		`{"results":[{"r":{"a":1}}],"errors":[{},{}]}`:                 {rewards.InvalidScore, "2 elements"},
 		`{"results":{"r":{"a":1}}}`:                                    {rewards.InvalidScore, "want a list"},
 		`{"results":[{"r":{"a":` + strings.Repeat("1", 30) + `}}]}`:    {rewards.InvalidScore, "2^53"},
-		`{"results":[{"r":{"a":1e308,"b":1e308}}],"errors":[{"x":1}]}`: {rewards.InvalidScore, "beyond"},
+		`{"results":[{"r":{"a":1e308,"b":1e308}}],"errors":[{"x":1}]}`: {rewards.InvalidScore, "overflows"},
 	} {
 		srv := says(t, []byte(answer))
 		score, err := scorer(t, srv, options{"protocol": "unirl", "reward": "r", "sub_metric_reduce": "mean"}).Score(t.Context(), sample(t))

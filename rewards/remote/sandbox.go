@@ -76,7 +76,7 @@ func parseSandboxOptions(raw json.RawMessage) (sandboxOptions, error) {
 		for _, k := range known {
 			all = append(all, k.Name)
 		}
-		return fmt.Errorf("there is no such option; %s has %s", sandboxName, strings.Join(all, ", "))
+		return fmt.Errorf("unknown option; %s has %s", sandboxName, strings.Join(all, ", "))
 	})
 	return o, errors.Join(err, o.validate())
 }
@@ -183,7 +183,7 @@ func (s *sandbox) score(ctx context.Context, sample *rewards.Sample) (rewards.Sc
 		return total(make([]caseResult, len(cs)), "no_code"), nil
 	}
 	if len(code) > s.options.MaxCodeBytes {
-		return rewards.Score{}, fmt.Errorf("%w: the code has %d bytes, over max_code_bytes of %d", rewards.BadInput, len(code), s.options.MaxCodeBytes)
+		return rewards.Score{}, fmt.Errorf("%w: code of %d bytes, want at most max_code_bytes = %d", rewards.BadInput, len(code), s.options.MaxCodeBytes)
 	}
 	results, err := s.runAll(ctx, code, cs)
 	if err != nil {
@@ -257,7 +257,7 @@ func (s *sandbox) run(ctx context.Context, code string, c testCase) (caseResult,
 		}
 		return r, nil
 	case err == nil:
-		err = fmt.Errorf("%w: the server could not judge it: %s %s", rewards.Unavailable, r.status, service.Quote([]byte(r.stderr)))
+		err = fmt.Errorf("%w: the server could not judge the case: %s %s", rewards.Unavailable, r.status, service.Quote([]byte(r.stderr)))
 	}
 	return r, err
 }

@@ -62,7 +62,7 @@ func (s *sandbox) testCases(sample *rewards.Sample) ([]testCase, error) {
 			return nil, fmt.Errorf("%w: %s.%s is %s, want a list", rewards.BadInput, s.cases, key, typeName(v))
 		}
 		if n >= 0 && len(l) != n {
-			return nil, fmt.Errorf("%w: %s.%s has %d elements beside %d", rewards.BadInput, s.cases, key, len(l), n)
+			return nil, fmt.Errorf("%w: %s.%s has %d elements, want %d", rewards.BadInput, s.cases, key, len(l), n)
 		}
 		lists[key], n = l, len(l)
 	}
@@ -70,10 +70,10 @@ func (s *sandbox) testCases(sample *rewards.Sample) ([]testCase, error) {
 	_, fed := lists["inputs"]
 	_, expected := lists["outputs"]
 	if !asserted && (!fed || !expected) {
-		return nil, fmt.Errorf("%w: %s has no inputs and outputs, nor assert_case; it has %s", rewards.BadInput, s.cases, names(d))
+		return nil, fmt.Errorf("%w: %s has neither inputs and outputs nor assert_case; the keys are %s", rewards.BadInput, s.cases, names(d))
 	}
 	if n == 0 || n > s.options.MaxCases {
-		return nil, fmt.Errorf("%w: %s has %d cases, want 1 to max_cases of %d", rewards.BadInput, s.cases, n, s.options.MaxCases)
+		return nil, fmt.Errorf("%w: %s has %d cases, want 1 to max_cases = %d", rewards.BadInput, s.cases, n, s.options.MaxCases)
 	}
 	function, err := functionName(d)
 	if err != nil {
@@ -104,7 +104,7 @@ func functionName(d *pickle.Dict) (string, error) {
 		ok = ok && letter(i, r)
 	}
 	if !ok || len(name) > 256 {
-		return "", fmt.Errorf("%w: fn_name is no name of a function", rewards.BadInput)
+		return "", fmt.Errorf("%w: fn_name is not the name of a function", rewards.BadInput)
 	}
 	return name, nil
 }
@@ -142,7 +142,7 @@ func (s *sandbox) testCase(lists map[string][]pickle.Value, i int) (testCase, er
 		size += len(text)
 	}
 	if size > s.options.MaxCaseBytes {
-		return c, fmt.Errorf("%w: %d bytes, over max_case_bytes of %d", rewards.BadInput, size, s.options.MaxCaseBytes)
+		return c, fmt.Errorf("%w: %d bytes, want at most max_case_bytes = %d", rewards.BadInput, size, s.options.MaxCaseBytes)
 	}
 	return c, nil
 }

@@ -115,7 +115,7 @@ func (s *scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Sco
 	}
 	score.Value = score.Value*s.scale + s.bias
 	if !service.Finite(score.Value) {
-		return rewards.Score{}, fmt.Errorf("%w: sample %q: score_scale and score_bias carry the score beyond what a float holds", rewards.InvalidScore, sample.ID)
+		return rewards.Score{}, fmt.Errorf("%w: sample %q: the score overflows a float with score_scale and score_bias", rewards.InvalidScore, sample.ID)
 	}
 	return score, nil
 }

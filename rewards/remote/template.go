@@ -40,7 +40,7 @@ const maxTemplate = 1 << 20
 
 func parseTemplate(raw json.RawMessage) (*template, error) {
 	if len(raw) > maxTemplate {
-		return nil, fmt.Errorf("has %d bytes, at most %d", len(raw), maxTemplate)
+		return nil, fmt.Errorf("has %d bytes, want at most %d", len(raw), maxTemplate)
 	}
 	v, err := parseJSON(raw)
 	if err != nil {
@@ -53,7 +53,7 @@ func parseTemplate(raw json.RawMessage) (*template, error) {
 	var faults []error
 	t.root = t.compile(v, &faults)
 	if t.pictures && t.frames {
-		faults = append(faults, errors.New("holds {frames_b64} beside a single picture; keep one of them"))
+		faults = append(faults, errors.New("contains both {frames_b64} and a single picture; keep one of them"))
 	}
 	return t, errors.Join(faults...)
 }
@@ -95,7 +95,7 @@ func (t *template) parse(s string) (*text, error) {
 		out.pieces = append(out.pieces, p)
 	}
 	if len(out.pieces) > 1 && slices.ContainsFunc(out.pieces, func(p piece) bool { return p.picture == "frames_b64" }) {
-		return nil, errors.New("{frames_b64} is a list; give it a text of its own")
+		return nil, errors.New("{frames_b64} is a list and must be the whole text; remove the rest of the text")
 	}
 	return out, nil
 }

@@ -89,7 +89,7 @@ func (u *uni) one(result, complaint pickle.Value) (rewards.Score, error) {
 		if s, ok := e.(string); ok {
 			text = service.Quote([]byte(s))
 		}
-		return score, fmt.Errorf("%w: the service says of %s: %s", rewards.Internal, u.reward, text)
+		return score, fmt.Errorf("%w: the service reports an error for %s: %s", rewards.Internal, u.reward, text)
 	}
 	v, _ := (path{u.reward}).look(result)
 	metrics, ok := v.(*pickle.Dict)

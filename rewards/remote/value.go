@@ -44,7 +44,7 @@ func number(v pickle.Value) (float64, error) {
 	}
 	switch {
 	case whole && math.Abs(f) > maxExact:
-		return 0, fmt.Errorf("%w: an integer beyond 2^53 is no score", rewards.InvalidScore)
+		return 0, fmt.Errorf("%w: the score is an integer beyond 2^53", rewards.InvalidScore)
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		return 0, fmt.Errorf("%w: the score is not finite", rewards.InvalidScore)
 	}
@@ -85,7 +85,7 @@ func parsePath(text string) (path, error) {
 	}
 	p := path(strings.Split(text, "."))
 	if len(p) > maxDepth {
-		return nil, fmt.Errorf("%d steps, at most %d", len(p), maxDepth)
+		return nil, fmt.Errorf("%d steps, want at most %d", len(p), maxDepth)
 	}
 	if slices.Contains(p, "") {
 		return nil, fmt.Errorf("%q has an empty step", text)

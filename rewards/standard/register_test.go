@@ -159,14 +159,14 @@ func TestEveryOptionIsDocumentedAndTaken(t *testing.T) {
 			assert.False(t, seen[o.Name], "%s is documented twice", o.Name)
 			seen[o.Name] = true
 			// null leaves the default of an option of any type, and is an unknown
-			// field where there is no such option.
+			// field where unknown option.
 			raw := `{"` + o.Name + `": null}`
 			if more := needed[s.Name]; more != "" {
 				raw = `{"` + o.Name + `": null, ` + more[1:] // the later one counts
 			}
 			_, err := made(s, raw)
 			if s.Name == config.HTTPScorer && err != nil { // most are of some protocols only
-				require.ErrorContains(t, err, o.Name+": the protocol slime has no such option", "the option %s is documented and not taken", o.Name)
+				require.ErrorContains(t, err, o.Name+": unknown option of the protocol slime", "the option %s is documented and not taken", o.Name)
 				continue
 			}
 			assert.NoError(t, err, "the option %s is documented and not taken", o.Name)
@@ -308,9 +308,9 @@ func TestWhatAScorerLacksIsSaidWhenItIsBuilt(t *testing.T) {
 	reg := registry(standard.Deps{})
 	missing := map[string]string{"ocr": "text reader", "pairwise": "engine", "listwise": "engine"}
 	for says, specs := range map[string][]rewards.Spec{
-		"no engine to ask":           judge.Specs(judge.Deps{}),
-		"no HTTP goes out from here": remote.Specs(nil),
-		"nothing runs models here":   slices.Concat(preference.Specs(preference.Deps{}), vlm.Specs(nil)),
+		"no engine is configured":               judge.Specs(judge.Deps{}),
+		"no HTTP client":                        remote.Specs(nil),
+		"this process has no runner for models": slices.Concat(preference.Specs(preference.Deps{}), vlm.Specs(nil)),
 	} {
 		for _, s := range specs {
 			missing[s.Name] = says

@@ -155,7 +155,7 @@ func responseTokens(s *rewards.Sample, key string) (float64, error) {
 	}
 	n, err := tokenCount(raw)
 	if err != nil {
-		return 0, bad(s, "%v in extra_info.%s: the penalty counts tokens, which only the trainer knows", err, key)
+		return 0, bad(s, "%v in extra_info.%s: the penalty counts tokens, and only the trainer has their number", err, key)
 	}
 	return n, nil
 }

@@ -58,7 +58,7 @@ func (o formatOptions) validate() error {
 	for _, tag := range []struct{ option, name, normal string }{{"think_token", o.ThinkToken, "think"}, {"answer_token", o.AnswerToken, "answer"}} {
 		switch {
 		case !tagName.MatchString(tag.name):
-			errs = append(errs, fmt.Errorf("%s: %q is no name of a tag, want 1 to 32 of A-Z, a-z, 0-9, _ and -", tag.option, tag.name))
+			errs = append(errs, fmt.Errorf("%s: %q is not the name of a tag, want 1 to 32 of A-Z, a-z, 0-9, _ and -", tag.option, tag.name))
 		case o.Form == toolCallForm && tag.name != tag.normal:
 			errs = append(errs, fmt.Errorf("%s: the form tool_call has fixed tags; leave it out", tag.option))
 		}
@@ -134,7 +134,7 @@ func answerFault(s string) string {
 	case strings.Count(s, openAnswer) != 1 || strings.Count(s, endAnswer) != 1:
 		return "more than one answer tag"
 	case !ok || !strings.HasPrefix(rest, openAnswer) || !strings.HasSuffix(rest, endAnswer):
-		return "text beside <think>…</think><answer>…</answer>"
+		return "text outside <think>…</think><answer>…</answer>"
 	}
 	return ""
 }
@@ -144,7 +144,7 @@ func callFault(s string) string {
 	rest, ok := afterThinking(s)
 	switch {
 	case !ok || !strings.HasPrefix(rest, openCall) || !strings.HasSuffix(rest, endCall):
-		return "text beside <think>…</think><tool_call>…</tool_call>"
+		return "text outside <think>…</think><tool_call>…</tool_call>"
 	case strings.Count(s, openCall) != strings.Count(s, endCall):
 		return "a <tool_call> that is not closed, or not opened"
 	case repeats(s, openCall) || repeats(s, endCall):
@@ -152,7 +152,7 @@ func callFault(s string) string {
 	}
 	for call := range allBetween(s, openCall, endCall) {
 		if !isCall(strip(call)) {
-			return "a <tool_call> that holds no JSON object with name and arguments"
+			return "a <tool_call> without a JSON object with name and arguments"
 		}
 	}
 	return ""

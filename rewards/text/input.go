@@ -56,7 +56,7 @@ func truth(s *rewards.Sample, limit int) (string, error) {
 	case len(raw) == 0:
 		return "", bad(s, "has no ground_truth")
 	case !ok:
-		return "", bad(s, "has a ground_truth that is no JSON string: %.40s; write the answer as text, \"42\" for 42", raw)
+		return "", bad(s, "has a ground_truth that is not a JSON string: %.40s; write the answer as text, \"42\" for 42", raw)
 	case len(t) > limit:
 		return "", bad(s, "has a ground_truth of %d bytes, at most %d are compared", len(t), limit)
 	}
@@ -104,7 +104,7 @@ func extraInfo(s *rewards.Sample, key string) (json.RawMessage, error) {
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(s.ExtraInfo, &fields); err != nil {
-		return nil, bad(s, "has an extra_info that is no JSON object: %v", err)
+		return nil, bad(s, "has an extra_info that is not a JSON object: %v", err)
 	}
 	return fields[key], nil
 }

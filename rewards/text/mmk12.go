@@ -107,7 +107,7 @@ func (o mmk12Options) value(s *rewards.Sample, content, want string) (float64, e
 	if o.Values == equalText {
 		return number(content == want), nil
 	}
-	return 0, bad(s, "answers with a value and not with a letter A to E (%.40q against %.40q): numeric answers need math_verify; "+
+	return 0, bad(s, "answers with a value, not a letter A to E (%.40q against %.40q): numeric answers need math_verify; "+
 		"run verl_omni/utils/reward_score/mmk12_reward.py in a Python process (path: mmk12_reward.py, name: compute_score), "+
 		"or set values: equal_text to compare the characters", content, want)
 }
@@ -122,7 +122,7 @@ func optionText(raw json.RawMessage, letter string) (string, error) {
 	}
 	var options map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(inner), &options); err != nil {
-		return "", fmt.Errorf("has extra_info.options that hold no JSON object: %.40s", inner)
+		return "", fmt.Errorf("has extra_info.options that are not a JSON object: %.40s", inner)
 	}
 	switch text := string(options[letter]); text {
 	case "", "null", "false", "0", "0.0", "[]", "{}":
@@ -130,7 +130,7 @@ func optionText(raw json.RawMessage, letter string) (string, error) {
 	default:
 		var option string
 		if err := json.Unmarshal(options[letter], &option); err != nil {
-			return "", fmt.Errorf("has an option %s in extra_info.options that is no text: %.40s", letter, text)
+			return "", fmt.Errorf("has an option %s in extra_info.options that is not a text: %.40s", letter, text)
 		}
 		return option, nil
 	}

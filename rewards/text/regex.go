@@ -67,7 +67,7 @@ func newRegex(o regexOptions) (*scorer, error) {
 	}
 	return &scorer{rate: func(_ context.Context, s *rewards.Sample, response string) (rewards.Score, error) {
 		if steps := len(response) * instructions; steps > maxSteps {
-			return rewards.Score{}, bad(s, "has a response of %d bytes for a pattern of %d instructions; together at most %d steps are taken: write a shorter pattern",
+			return rewards.Score{}, bad(s, "has a response of %d bytes for a pattern of %d instructions, want at most %d steps for both: write a shorter pattern",
 				len(response), instructions, maxSteps)
 		}
 		if !o.EqualsGroundTruth {
@@ -116,7 +116,7 @@ func compile(written, pattern string) (*regexp.Regexp, int, error) {
 	}
 	n := instructions(tree) + 2 // One to fail at, one to match at.
 	if n > maxInstructions {
-		return nil, 0, fmt.Errorf("unrolls to %d instructions, at most %d: make its repetitions {n,m} smaller", n, maxInstructions)
+		return nil, 0, fmt.Errorf("unrolls to %d instructions, want at most %d: make its repetitions {n,m} smaller", n, maxInstructions)
 	}
 	re, err := regexp.Compile(pattern)
 	return re, n, err

@@ -63,8 +63,8 @@ func TestATruthThatIsMissingOrNoTextIsBadInput(t *testing.T) {
 	t.Parallel()
 	for _, scorer := range []string{"gsm8k", "math_dapo", "math_reward", "choice", "mmk12"} {
 		refused(t, scorer, "{}", sample("7", "", ""), "no ground_truth")
-		refused(t, scorer, "{}", sample("7", "7", ""), "no JSON string", `"42" for 42`)
-		refused(t, scorer, "{}", sample("7", `{"a": "`+strings.Repeat("b", 1000)+`"}`, ""), "no JSON string")
+		refused(t, scorer, "{}", sample("7", "7", ""), "not a JSON string", `"42" for 42`)
+		refused(t, scorer, "{}", sample("7", `{"a": "`+strings.Repeat("b", 1000)+`"}`, ""), "not a JSON string")
 	}
 	refused(t, "choice", "{}", sample("7", quoted(t, strings.Repeat("7", text.MaxText+1)), ""), "at most")
 	refused(t, "gsm8k", "{}", sample("7", quoted(t, strings.Repeat("7", text.MaxAnswer+1)), ""), "at most")
@@ -170,9 +170,9 @@ func TestMMK12SaysWhereNumericAnswersAreScored(t *testing.T) {
 	// A letter, or no option to compare with, needs no value.
 	assert.InDelta(t, 10.0/13, value(t, "mmk12", `{}`, sample("A", `"A"`, options)), 1e-15)
 	assert.InDelta(t, 0, value(t, "mmk12", `{}`, sample("12", `"C"`, options)), 0)
-	refused(t, "mmk12", `{}`, sample("12", `"B"`, options), "no text")
-	refused(t, "mmk12", `{}`, sample("12", `"B"`, `{"options": "[1]"}`), "no JSON object")
-	refused(t, "mmk12", `{}`, sample("12", `"B"`, `[]`), "no JSON object")
+	refused(t, "mmk12", `{}`, sample("12", `"B"`, options), "not a text")
+	refused(t, "mmk12", `{}`, sample("12", `"B"`, `{"options": "[1]"}`), "not a JSON object")
+	refused(t, "mmk12", `{}`, sample("12", `"B"`, `[]`), "not a JSON object")
 }
 
 func TestRegexMatchesAPartTheWholeOrTheRightAnswer(t *testing.T) {

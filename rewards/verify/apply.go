@@ -57,7 +57,7 @@ func Check(verifiers []Named) error {
 		}
 		seen[n.Key] = true
 		if n.Verifier == nil {
-			fault("verifier %q has nothing to run", n.Key)
+			fault("verifier %q has no function to run", n.Key)
 		}
 		if n.Timeout < 0 || n.Timeout > rewards.MaxComponentTimeout {
 			fault("verifier %q: timeout of %v, want up to %v", n.Key, n.Timeout, rewards.MaxComponentTimeout)
@@ -282,7 +282,7 @@ func (r *round) giveUp(gone bool) {
 	}
 	for i, t := range r.overdue {
 		if r.results[i] == nil && !time.Now().Before(t) {
-			err := fmt.Errorf("%w: the verifier ignored its context for %v and was left alone", rewards.Timeout, grace)
+			err := fmt.Errorf("%w: the verifier ignored its context for %v and still runs", rewards.Timeout, grace)
 			r.take(answer{i, nil, r.verifiers[i].failure(err)}, gone)
 		}
 	}

@@ -277,7 +277,7 @@ func TestCheckNamesEveryFault(t *testing.T) {
 	}
 	err := verify.Check(named)
 	require.Error(t, err)
-	for _, says := range []string{"verifier 1 has no key", `"a" is used twice`, `"a": timeout`, `"b" has nothing to run`, `"c": timeout of 25h`} {
+	for _, says := range []string{"verifier 1 has no key", `"a" is used twice`, `"a": timeout`, `"b" has no function to run`, `"c": timeout of 25h`} {
 		require.ErrorContains(t, err, says)
 	}
 	_, _, err = verify.Apply(t.Context(), named, sample())

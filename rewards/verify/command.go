@@ -75,13 +75,13 @@ func parseCommandOptions(raw json.RawMessage) (o commandOptions, program string,
 		f.Check("argv[0]", wrong)
 	}
 	for i, arg := range o.Argv {
-		f.Add(strings.ContainsRune(arg, 0), fmt.Sprintf("argv[%d]", i), "holds a zero byte")
+		f.Add(strings.ContainsRune(arg, 0), fmt.Sprintf("argv[%d]", i), "contains a zero byte")
 	}
 	f.Add(o.Output != "json" && o.Output != "text", "output", "%q is unknown, want json or text", service.Clip(o.Output, 40))
 	for i, name := range o.Env {
 		at := fmt.Sprintf("env[%d]", i)
 		_, set := os.LookupEnv(name)
-		f.Add(name == "" || strings.ContainsAny(name, "=\x00"), at, "%q is no name of a variable; values are the server's own", service.Clip(name, 40))
+		f.Add(name == "" || strings.ContainsAny(name, "=\x00"), at, "%q is not the name of an environment variable; name variables of the server, whose values are passed on", service.Clip(name, 40))
 		f.Add(!set && name != "PATH" && name != "", at, "%s is not set in the server's environment", service.Clip(name, 40))
 	}
 	f.Time("run_timeout", o.RunTimeout)
@@ -196,7 +196,7 @@ func (c *commandVerifier) inOwnFolder(ctx context.Context, input []byte) (e endi
 	}
 	defer func() {
 		if err := removeAll(folder); err != nil && e.failed == nil {
-			e.failed = fmt.Errorf("%w: what %s left in its folder cannot be removed: %w", rewards.Internal, c.program, err)
+			e.failed = fmt.Errorf("%w: the files that %s left in its folder cannot be removed: %w", rewards.Internal, c.program, err)
 		}
 	}()
 	p := &process{
@@ -236,7 +236,7 @@ type ending struct {
 func (c *commandVerifier) judge(ctx context.Context, e ending) (json.RawMessage, error) {
 	told := ""
 	if e.stderr != "" {
-		told = "; it said " + service.Quote([]byte(e.stderr))
+		told = "; stderr: " + service.Quote([]byte(e.stderr))
 	}
 	fail := func(class rewards.Class, format string, args ...any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w: %s %s%s", class, c.program, fmt.Sprintf(format, args...), told)
@@ -247,11 +247,11 @@ func (c *commandVerifier) judge(ctx context.Context, e ending) (json.RawMessage,
 	case e.failed != nil:
 		return nil, fmt.Errorf("%w%s", e.failed, told)
 	case e.signal == signalCPU:
-		return fail(rewards.Timeout, "used more than cpu_seconds of %d", c.options.CPUSeconds)
+		return fail(rewards.Timeout, "used more than cpu_seconds = %d", c.options.CPUSeconds)
 	case e.signal == signalFile:
-		return fail(rewards.Internal, "wrote a file over file_mb of %d", c.options.FileMB)
+		return fail(rewards.Internal, "wrote a file larger than file_mb = %d", c.options.FileMB)
 	case e.signal != "":
-		return fail(rewards.Crashed, "died of the signal %s", e.signal)
+		return fail(rewards.Crashed, "was ended by the signal %s", e.signal)
 	case e.code != 0:
 		return fail(rewards.Internal, "ended with status %d", e.code)
 	case c.options.Output == "text":
@@ -265,7 +265,7 @@ func (c *commandVerifier) judge(ctx context.Context, e ending) (json.RawMessage,
 }
 
 // errLate is the ending of a run whose context ended.
-var errLate = errors.New("its time was up")
+var errLate = errors.New("its time limit has passed")
 
 // errTooMuch ends the copying of an output that is over its bound.
 var errTooMuch = errors.New("too much output")

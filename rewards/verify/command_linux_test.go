@@ -136,8 +136,8 @@ func TestACommandIsHeldToItsLimits(t *testing.T) {
 		says    string
 	}{
 		"memory":     {options{"memory_mb": 16}, `exec dd if=/dev/zero of=/dev/null bs=64M count=1`, rewards.Internal, "memory"},
-		"CPU time":   {options{"cpu_seconds": 1}, `while :; do :; done`, rewards.Timeout, "cpu_seconds of 1"},
-		"a file":     {options{"file_mb": 1}, `exec head -c 2000000 /dev/zero > x`, rewards.Internal, "file_mb of 1"},
+		"CPU time":   {options{"cpu_seconds": 1}, `while :; do :; done`, rewards.Timeout, "cpu_seconds = 1"},
+		"a file":     {options{"file_mb": 1}, `exec head -c 2000000 /dev/zero > x`, rewards.Internal, "file_mb = 1"},
 		"open files": {options{"files": 8}, `ulimit -n 9 && echo 1`, rewards.Internal, "status"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestAProcessThatHidesAndHoldsTheOutputIsReported(t *testing.T) {
 	pid, atoiErr := strconv.Atoi(strings.TrimSpace(string(text)))
 	require.NoError(t, atoiErr)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	fails(t, rewards.Internal, result, err, "left a process behind that hides")
+	fails(t, rewards.Internal, result, err, "left a process running")
 }
 
 func TestACommandHasAFolderOfItsOwnThatIsRemoved(t *testing.T) {
@@ -419,7 +419,7 @@ func TestCommandOptionsThatAreWrongAreAllNamed(t *testing.T) {
 	require.Error(t, err)
 	for _, says := range []string{
 		"argv[0]: \"./tool\": give the full path", "argv[1]", "output", "env[0]", "env[1]: REWARDLOOP_TEST_UNSET is not set", "run_timeout", "max_concurrent",
-		"memory_mb", "cpu_seconds", "files", "file_mb", "processes", "shell: there is no such option",
+		"memory_mb", "cpu_seconds", "files", "file_mb", "processes", "shell: unknown option",
 	} {
 		require.ErrorContains(t, err, says)
 	}

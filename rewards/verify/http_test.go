@@ -163,14 +163,14 @@ func TestOptionsThatAreWrongAreAllNamed(t *testing.T) {
 			`{"urls": ["ftp://a", "http://", "http://s3cret:x@b", "http://c", "http://c", "http://d#x"], "key_file": "/k", "headers": {"authorization": "s3cret", "a b": "", "X": "a\nb"},
 				"attempts": 21, "attempt_timeout": "soon", "concurrency": -1, "rpm": -1, "score_path": "x", "request": {"a": "{picture}", "b": ["{half", "}"], "c": "{prompt.x}", "d": "{extra_info..x}"}}`,
 			[]string{
-				"urls[0]: must begin", "urls[1]: names no host", "urls[2]: names a user beside key_file", "urls[4]: is there twice", "urls[5]", "Authorization is made from key_file",
-				`"a b" is no name`, "X holds a control character", "attempts: is 21", "attempt_timeout: want a duration", "concurrency", "rpm", "score_path: there is no such option",
-				"{picture}", "brace without its other half", "prompt is text", "two dots",
+				"urls[0]: must begin", "urls[1]: names no host", "urls[2]: has a user in addition to key_file", "urls[4]: is a duplicate", "urls[5]", "Authorization is made from key_file",
+				`"a b" is not the name`, "X contains a control character", "attempts: is 21", "attempt_timeout: want a duration", "concurrency", "rpm", "score_path: unknown option",
+				"{picture}", "unpaired brace", "prompt is text", "two dots",
 			},
 		},
 		"sandbox_fusion": {
 			`{"language": "", "run_timeout": "0s", "memory_limit_mb": 0, "max_code_bytes": 0, "attempt_timeout": 3, "continuous": true}`,
-			[]string{"url: is missing", "language", "run_timeout", "memory_limit_mb", "max_code_bytes", "attempt_timeout: there is no such option", "continuous"},
+			[]string{"url: is missing", "language", "run_timeout", "memory_limit_mb", "max_code_bytes", "attempt_timeout: unknown option", "continuous"},
 		},
 		"magic": {`{}`, []string{`"magic" is unknown, want one of http, sandbox_fusion, command`}},
 	} {
@@ -203,7 +203,7 @@ func TestEveryOptionIsDocumented(t *testing.T) {
 			assert.NotEmpty(t, o.Type+o.Default+o.Doc, o.Name)
 			_, err := verify.New(spec.Name, options{o.Name: nil}.raw(t), nil)
 			require.Error(t, err)
-			assert.NotContains(t, err.Error(), "there is no such option")
+			assert.NotContains(t, err.Error(), "unknown option")
 		}
 	}
 }

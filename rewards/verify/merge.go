@@ -30,7 +30,7 @@ func trusted(extra json.RawMessage) (members, error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, fmt.Errorf("%w: extra_info is no JSON object", rewards.BadInput)
+		return nil, fmt.Errorf("%w: extra_info is not a JSON object", rewards.BadInput)
 	}
 	broken := func(err error) error { return fmt.Errorf("%w: extra_info is not JSON: %w", rewards.BadInput, err) }
 	var out members

@@ -88,10 +88,10 @@ func (p *process) run(ctx context.Context) ending {
 	case left != nil:
 		e.failed = fmt.Errorf("%w: %s: %w", rewards.Internal, p.program, left)
 	case errors.Is(err, exec.ErrWaitDelay):
-		e.failed = fmt.Errorf("%w: %s left a process behind that hides and keeps its output open", rewards.Internal, p.program)
+		e.failed = fmt.Errorf("%w: %s left a process running that holds its output open", rewards.Internal, p.program)
 	}
 	if cmd.ProcessState == nil { // somebody else in this program reaps, or SIGCHLD is ignored
-		e.failed = errors.Join(e.failed, fmt.Errorf("%w: how %s ended is not known: %w", rewards.Internal, p.program, err))
+		e.failed = errors.Join(e.failed, fmt.Errorf("%w: the exit status of %s is unknown: %w", rewards.Internal, p.program, err))
 		return e
 	}
 	e.code = cmd.ProcessState.ExitCode()

@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-var errNoProcesses = errors.New("needs Linux: a program ends with the server and within its limits, which other systems do not promise")
+var errNoProcesses = errors.New("needs Linux: only Linux ends a program with the server and enforces its limits")
 
 const (
 	signalCPU  = "SIGXCPU"

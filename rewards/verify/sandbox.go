@@ -60,7 +60,7 @@ func newSandbox(raw json.RawMessage, upstreams service.Upstreams) (rewards.Verif
 	err := decode(raw, &o, sandboxDocumentation())
 	var f service.Faults
 	o.Validate(&f)
-	f.Add(o.Language == "" || strings.ContainsFunc(o.Language, unicode.IsSpace), "language", "%q is no name of a language", service.Clip(o.Language, 40))
+	f.Add(o.Language == "" || strings.ContainsFunc(o.Language, unicode.IsSpace), "language", "%q is not the name of a language", service.Clip(o.Language, 40))
 	f.Time("run_timeout", o.RunTimeout)
 	f.Between("memory_limit_mb", o.MemoryLimitMB, 1, 1<<20)
 	f.Between("max_code_bytes", o.MaxCodeBytes, 1, 16<<20)

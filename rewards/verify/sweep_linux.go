@@ -25,7 +25,7 @@ func sweep(session int, mark string) error {
 			return nil
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("it started processes that cannot be killed: %v", left[:min(len(left), 10)])
+			return fmt.Errorf("the program started processes that cannot be killed: %v", left[:min(len(left), 10)])
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 20*time.Millisecond)

@@ -40,7 +40,7 @@ func parseTemplate(raw json.RawMessage) (*template, error) {
 		return nil, fmt.Errorf("is not JSON: %w", err)
 	}
 	if _, ok := v.(map[string]any); !ok {
-		return nil, errors.New("is no object")
+		return nil, errors.New("is not an object")
 	}
 	var faults []error
 	return &template{compile(v, &faults)}, errors.Join(faults...)

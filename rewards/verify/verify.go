@@ -115,7 +115,7 @@ func decode(raw json.RawMessage, into any, known []rewards.Option) error {
 	}
 	return service.Decode(raw, into, func(name string) error { // names the options
 		if !slices.Contains(all, name) {
-			return fmt.Errorf("there is no such option; want one of %s", strings.Join(all, ", "))
+			return fmt.Errorf("unknown option; want one of %s", strings.Join(all, ", "))
 		}
 		return nil
 	})

@@ -81,7 +81,7 @@ func (l *loaded) tokens(text string, views []*view) (encoded, error) {
 		}
 	}
 	if got != want {
-		return encoded{}, fmt.Errorf("%w: the prompt has %d tokens of pictures, and the pictures take %d", rewards.Internal, got, want)
+		return encoded{}, fmt.Errorf("%w: the prompt has %d tokens for pictures, but the pictures need %d", rewards.Internal, got, want)
 	}
 	p := encoded{ids: ids, views: len(views)}
 	if p.positions, err = l.family.Positions(ids, l.image, views); err != nil {
@@ -98,7 +98,7 @@ func (l *loaded) with(views []*view, v *view) ([]*view, error) {
 		tokens += other.Tokens
 	}
 	if tokens > l.context {
-		return nil, fmt.Errorf("%w: %d pictures take %d tokens, the model has a context of %d; show fewer frames, or no tiles (split)",
+		return nil, fmt.Errorf("%w: %d pictures need %d tokens, but the model has a context of %d; show fewer frames, or no tiles (split)",
 			rewards.BadInput, len(views)+1, tokens, l.context)
 	}
 	return append(views, v), nil
@@ -107,7 +107,7 @@ func (l *loaded) with(views []*view, v *view) ([]*view, error) {
 // fits checks that a prompt and its answer are within the model's context.
 func (l *loaded) fits(p encoded, more int) error {
 	if n := len(p.ids) + more; n > l.context {
-		return fmt.Errorf("%w: the question takes %d tokens and its answer up to %d, the model has a context of %d; show fewer frames, no tiles (split), or a shorter text",
+		return fmt.Errorf("%w: the question needs %d tokens and its answer up to %d, but the model has a context of %d; show fewer frames, no tiles (split), or a shorter text",
 			rewards.BadInput, len(p.ids), more, l.context)
 	}
 	return nil
@@ -165,14 +165,14 @@ func join(v *view, items []infer.Tensor) (picture, error) {
 	rows := 0
 	for _, t := range items {
 		if len(t.Shape) < 2 {
-			return p, fmt.Errorf("%w: the vision encoder gives features of shape %v", rewards.Internal, t.Shape)
+			return p, fmt.Errorf("%w: the vision encoder returned features of unexpected shape %v", rewards.Internal, t.Shape)
 		}
 		width := t.Shape[len(t.Shape)-1]
 		if p.width == 0 {
 			p.width = width
 		}
 		if width != p.width || width == 0 {
-			return p, fmt.Errorf("%w: the vision encoder gives features of %d and of %d numbers", rewards.Internal, p.width, width)
+			return p, fmt.Errorf("%w: the vision encoder returned features of %d and of %d numbers, want equal lengths", rewards.Internal, p.width, width)
 		}
 		rows += t.Len() / width
 		if len(items) == 1 {
@@ -182,7 +182,7 @@ func join(v *view, items []infer.Tensor) (picture, error) {
 		}
 	}
 	if rows != v.Tokens {
-		return p, fmt.Errorf("%w: the vision encoder gives %d features for a picture of %d tokens: its files are of another model", rewards.Internal, rows, v.Tokens)
+		return p, fmt.Errorf("%w: the vision encoder returned %d features for a picture of %d tokens: the files of the folder belong to different models", rewards.Internal, rows, v.Tokens)
 	}
 	return p, nil
 }
@@ -269,7 +269,7 @@ func (l *loaded) pick(ctx context.Context, name string, p encoded, seen []pictur
 		return nil, err
 	}
 	if of.Len() != keep*len(ids) || totals.Len() != keep {
-		return nil, fmt.Errorf("%w: the model gives logits of shape %v, want [%d %d]", rewards.Internal, of.Shape, keep, len(ids))
+		return nil, fmt.Errorf("%w: the model returned logits of shape %v, want [%d %d]", rewards.Internal, of.Shape, keep, len(ids))
 	}
 	places := make([]logits, keep)
 	for i := range places {

@@ -79,41 +79,41 @@ func (j *Judge) check(r *chat.Request) error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if t := r.Temperature; t != nil && *t != 0 {
-		fault("temperature: %v; it takes the likeliest token, so set temperature: 0", *t)
+		fault("temperature: %v; the model always chooses the likeliest token, so set temperature: 0", *t)
 	}
 	if r.ResponseFormat != nil {
-		fault("response_format: it does not hold answers to a schema; leave schema out")
+		fault("response_format: the model cannot enforce a schema; leave schema out")
 	}
 	if len(r.Extra) > 0 {
-		fault("extra_body: %s: it has no such parameters", strings.Join(slices.Sorted(maps.Keys(r.Extra)), ", "))
+		fault("extra_body: unknown parameters %s", strings.Join(slices.Sorted(maps.Keys(r.Extra)), ", "))
 	}
 	if r.Model != "" {
 		if folder, err := j.deps.folder(r.Model); err != nil || folder != j.model.key.folder {
-			fault("model: %q; it is %q, so leave model out", r.Model, j.model.name)
+			fault("model: %q, but the loaded model is %q; leave model out", r.Model, j.model.name)
 		}
 	}
 	if r.MaxTokens < 0 || r.MaxTokens > infer.MaxNew {
 		fault("max_tokens: %d, want 0 (%d) to %d", r.MaxTokens, usualAnswer, infer.MaxNew)
 	}
 	if r.TopLogprobs < 0 || r.TopLogprobs > infer.MaxTop || (r.TopLogprobs > 0 && !r.Logprobs) {
-		fault("top_logprobs: %d, want 0 to %d, and logprobs with it", r.TopLogprobs, infer.MaxTop)
+		fault("top_logprobs: %d, want 0 to %d, together with logprobs", r.TopLogprobs, infer.MaxTop)
 	}
 	if len(r.Messages) == 0 {
-		fault("it has no messages")
+		fault("the request has no messages")
 	}
 	for i, m := range r.Messages {
 		if m.Role != chat.System && m.Role != chat.User && m.Role != chat.Assistant {
 			fault("message %d: role %q, want system, user or assistant", i, m.Role)
 		}
 		if len(m.Parts) == 0 {
-			fault("message %d: it has no parts", i)
+			fault("message %d: no parts", i)
 		}
 	}
 	if n := shownIn(r); n > maxPictures {
-		fault("it has %d pictures, at most %d are looked at", n, maxPictures)
+		fault("the request has %d pictures, want at most %d", n, maxPictures)
 	}
 	if shownIn(r) > 0 && j.deps.Decoder == nil {
-		fault("it has pictures, and nothing here decodes them")
+		fault("the request has pictures, but the process has no decoder")
 	}
 	return errors.Join(errs...)
 }

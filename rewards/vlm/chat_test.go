@@ -125,11 +125,11 @@ func TestWhatALocalJudgeDoesNotDoIsRefusedByName(t *testing.T) {
 	}
 	_, err := j.Chat(t.Context(), r)
 	require.Equal(t, rewards.Internal, rewards.ClassOf(err))
-	for _, want := range []string{"temperature: 0.5", "response_format", "extra_body: best_of, top_k", `model: "gpt"`, "max_tokens: -1", "top_logprobs", `role "tool"`, "it has no parts"} {
+	for _, want := range []string{"temperature: 0.5", "response_format", "extra_body: unknown parameters best_of, top_k", `model: "gpt"`, "max_tokens: -1", "top_logprobs", `role "tool"`, "no parts"} {
 		require.ErrorContains(t, err, want)
 	}
 	_, err = j.Chat(t.Context(), &chat.Request{})
-	require.ErrorContains(t, err, "it has no messages")
+	require.ErrorContains(t, err, "the request has no messages")
 	_, err = j.Chat(t.Context(), request("x", make([][]byte, 385)...))
 	require.NoError(t, err, "nil pictures are texts")
 	many := make([][]byte, 385)
@@ -137,13 +137,13 @@ func TestWhatALocalJudgeDoesNotDoIsRefusedByName(t *testing.T) {
 		many[i] = []byte{1}
 	}
 	_, err = j.Chat(t.Context(), request("x", many...))
-	require.ErrorContains(t, err, "385 pictures, at most 384")
+	require.ErrorContains(t, err, "385 pictures, want at most 384")
 	require.Zero(t, nets.looked())
 
 	blind, err := vlm.NewJudges(vlm.Deps{Nets: nets}).Judge(vlm.Options{Model: tiny(t, "tiny-idefics3")})
 	require.NoError(t, err)
 	_, err = blind.Chat(t.Context(), request("x", dot(t, 1)))
-	require.ErrorContains(t, err, "nothing here decodes them")
+	require.ErrorContains(t, err, "the process has no decoder")
 }
 
 func TestOnlyTheSampleIsAtFaultForAPictureThatNobodyCanDecode(t *testing.T) {
@@ -178,7 +178,7 @@ func TestAQuestionBeyondTheContextIsRefusedBeforeAnythingRuns(t *testing.T) {
 		require.Equal(t, rewards.BadInput, rewards.ClassOf(err))
 	}
 	_, err = j.Chat(t.Context(), request("x", slices.Repeat([][]byte{dot(t, 1)}, 7)...))
-	require.ErrorContains(t, err, "7 pictures take 112 tokens, the model has a context of 100")
+	require.ErrorContains(t, err, "7 pictures need 112 tokens, but the model has a context of 100")
 	require.Equal(t, 1, nets.looked(), "no picture was encoded for it")
 	r := request("What?")
 	r.MaxTokens = 90

@@ -80,7 +80,7 @@ func openFamily(f *folder) (family, error) {
 	known := families()
 	open, ok := known[f.config.ModelType]
 	if !ok {
-		return nil, fmt.Errorf("config.json says model_type %q; there are %s", f.config.ModelType, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		return nil, fmt.Errorf("config.json: model_type is %q, want one of %s", f.config.ModelType, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
 	return open(f)
 }
@@ -91,7 +91,7 @@ func ports(info infer.Info, known ...string) (map[string]*infer.Port, error) {
 	found := make(map[string]*infer.Port, len(known))
 	for _, p := range info.Inputs {
 		if !slices.Contains(known, p.Name) {
-			return nil, fmt.Errorf("the vision encoder has the input %q, which nobody feeds; known are %s", p.Name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("the vision encoder has an unknown input %q, want one of %s", p.Name, strings.Join(known, ", "))
 		}
 		found[p.Name] = &p
 	}

@@ -342,7 +342,7 @@ func (f *folder) overrides(dtype string) bool {
 func (f *folder) others(stem string) string {
 	found, err := filepath.Glob(filepath.Join(f.path, "onnx", stem+"*.onnx"))
 	if err != nil || len(found) == 0 {
-		return "there is none of another dtype"
+		return "no file of another dtype exists"
 	}
 	for i, path := range found {
 		found[i] = filepath.Base(path)

@@ -61,11 +61,11 @@ func (f *folder) tileTokens(p imageproc.Idefics3) (int, error) {
 	}
 	switch {
 	case p.SeqLen == 0 && made == 0:
-		return 0, errors.New("neither processor_config.json (image_seq_len) nor config.json (vision_config, scale_factor) says how many tokens a tile takes")
+		return 0, errors.New("neither processor_config.json (image_seq_len) nor config.json (vision_config, scale_factor) has the number of tokens of a tile")
 	case p.SeqLen > 0 && made > 0 && p.SeqLen != made:
-		return 0, fmt.Errorf("processor_config.json says image_seq_len %d, and by config.json a tile takes %d tokens", p.SeqLen, made)
+		return 0, fmt.Errorf("processor_config.json: image_seq_len is %d, but a tile has %d tokens by config.json", p.SeqLen, made)
 	case max(p.SeqLen, made) > maxContext:
-		return 0, fmt.Errorf("a tile takes %d tokens, want at most %d", max(p.SeqLen, made), maxContext)
+		return 0, fmt.Errorf("a tile has %d tokens, want at most %d", max(p.SeqLen, made), maxContext)
 	}
 	return max(p.SeqLen, made), nil
 }

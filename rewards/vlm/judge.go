@@ -94,7 +94,7 @@ func (j *Judges) Judge(o Options) (*Judge, error) {
 		return nil, fmt.Errorf("vlm: %w", err)
 	}
 	if j == nil || j.deps.Nets == nil {
-		return nil, errors.New("vlm: nothing runs models here")
+		return nil, errors.New("vlm: this process has no runner for models")
 	}
 	folder, err := j.deps.folder(o.Model)
 	if err != nil {

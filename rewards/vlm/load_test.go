@@ -141,13 +141,13 @@ func TestATokenizerOfAnotherVocabularyIsRefused(t *testing.T) {
 		files map[string][]byte
 		want  string
 	}{
-		{"larger than config.json says", map[string][]byte{"tokenizer.json": larger}, "wrong vocabulary: tokenizer.json has ids up to 746, and by config.json the model knows 746"},
+		{"larger than config.json says", map[string][]byte{"tokenizer.json": larger}, "wrong vocabulary: tokenizer.json has ids up to 746, but config.json has a vocab_size of 746"},
 		{"larger than the decoder", map[string][]byte{
 			"tokenizer.json": larger, "config.json": edited(t, folder, map[string]any{"text_config.vocab_size": 1000}),
-		}, "wrong vocabulary: tokenizer.json has ids up to 746, and onnx/decoder_model_merged.onnx gives logits of 746"},
+		}, "wrong vocabulary: tokenizer.json has ids up to 746, but onnx/decoder_model_merged.onnx has 746 logits"},
 		{"another token for pictures", map[string][]byte{
 			"config.json": edited(t, folder, map[string]any{"image_token_id": 5}),
-		}, "config.json says image_token_id 5, and <image> is 738"},
+		}, "config.json: image_token_id is 5, but <image> is 738"},
 	} {
 		err := judgeOf(t, nets, variant(t, folder, tt.files)).Warm(t.Context())
 		require.ErrorContains(t, err, tt.want, tt.what)
@@ -171,7 +171,7 @@ func TestAVocabularyThatNoFileTellsOfIsTried(t *testing.T) {
 		return nil
 	}
 	err := judgeOf(t, nets, folder).Warm(t.Context())
-	require.ErrorContains(t, err, "it fails on token 745, the last of tokenizer.json")
+	require.ErrorContains(t, err, "the model fails on token 745, the last of tokenizer.json")
 }
 
 func TestAFolderThatLacksSomethingIsRefusedByName(t *testing.T) {
@@ -184,18 +184,18 @@ func TestAFolderThatLacksSomethingIsRefusedByName(t *testing.T) {
 		want  string
 	}{
 		{map[string][]byte{"config.json": nil, "tokenizer.json": nil}, vlm.Options{}, "lacks config.json, tokenizer.json"},
-		{map[string][]byte{"onnx/embed_tokens.onnx": nil, "onnx/embed_tokens_fp16.onnx": nil}, vlm.Options{}, "lacks onnx/embed_tokens.onnx; there is none of another dtype"},
+		{map[string][]byte{"onnx/embed_tokens.onnx": nil, "onnx/embed_tokens_fp16.onnx": nil}, vlm.Options{}, "lacks onnx/embed_tokens.onnx; no file of another dtype exists"},
 		{nil, vlm.Options{DType: "q4"}, "lacks onnx/vision_encoder_q4.onnx; there is vision_encoder.onnx, vision_encoder_fp16.onnx; choose with dtype"},
 		{map[string][]byte{"onnx/decoder_model_merged_fp16.onnx": nil}, vlm.Options{DType: "fp16"}, "lacks onnx/decoder_model_merged_fp16.onnx; there is decoder_model_merged.onnx; choose with dtype"},
 		{nil, vlm.Options{DType: "q5"}, `dtype: "q5" is unknown, want one of bnb4, fp16, fp32`},
 		{nil, vlm.Options{Device: "tpu"}, `device: "tpu" is unknown`},
-		{map[string][]byte{"config.json": []byte(`{"model_type": "florence2"}`)}, vlm.Options{}, `config.json says model_type "florence2"; there are idefics3, qwen2_5_vl, qwen2_vl, smolvlm`},
+		{map[string][]byte{"config.json": []byte(`{"model_type": "florence2"}`)}, vlm.Options{}, `config.json: model_type is "florence2", want one of idefics3, qwen2_5_vl, qwen2_vl, smolvlm`},
 		{map[string][]byte{"config.json": []byte(`[]`)}, vlm.Options{}, "config.json: "},
 		{map[string][]byte{"judge.json": []byte(`{"format": 1, "splt": true}`)}, vlm.Options{}, `judge.json: json: unknown field "splt"`},
 		{map[string][]byte{"judge.json": []byte(`{"format": 2, "dtype": {"embed": "x"}}`)}, vlm.Options{}, "format: 2, want 1"},
 		{map[string][]byte{"judge.json": []byte(`{"format": 1, "dtype": {"decoder": "q4"}}`)}, vlm.Options{}, "lacks onnx/decoder_model_merged_q4.onnx"},
 		{map[string][]byte{"preprocessor_config.json": []byte(`{"image_processor_type": "CLIPImageProcessor"}`)}, vlm.Options{}, `image_processor_type "CLIPImageProcessor"`},
-		{map[string][]byte{"processor_config.json": []byte(`{"image_seq_len": 17}`)}, vlm.Options{}, "processor_config.json says image_seq_len 17, and by config.json a tile takes 16 tokens"},
+		{map[string][]byte{"processor_config.json": []byte(`{"image_seq_len": 17}`)}, vlm.Options{}, "processor_config.json: image_seq_len is 17, but a tile has 16 tokens by config.json"},
 		{map[string][]byte{"chat_template.jinja": nil, "chat_template.json": []byte(`{`)}, vlm.Options{}, "chat_template.json: "},
 	} {
 		tt.o.Model = variant(t, smol, tt.files)
@@ -207,7 +207,7 @@ func TestAFolderThatLacksSomethingIsRefusedByName(t *testing.T) {
 	_, err = judges(t, nets).Judge(vlm.Options{Model: filepath.Join(smol, "config.json")})
 	require.ErrorContains(t, err, "is a file")
 	_, err = vlm.NewJudges(vlm.Deps{}).Judge(vlm.Options{Model: smol})
-	require.ErrorContains(t, err, "nothing runs models here")
+	require.ErrorContains(t, err, "this process has no runner for models")
 	_, err = vlm.NewJudges(vlm.Deps{Nets: nets, Folder: func(string) (string, error) { return "", errors.New("not in the catalogue") }}).Judge(vlm.Options{Model: "x"})
 	require.ErrorContains(t, err, "not in the catalogue")
 }
@@ -275,7 +275,7 @@ func TestAVisionEncoderOfOtherPortsIsRefusedByName(t *testing.T) {
 		out   []infer.Port
 		want  string
 	}{
-		{"tiny-idefics3", []infer.Port{pixels, {Name: "cross_mask", DType: "F32", Shape: []int{-1}}}, features, `the input "cross_mask", which nobody feeds`},
+		{"tiny-idefics3", []infer.Port{pixels, {Name: "cross_mask", DType: "F32", Shape: []int{-1}}}, features, `an unknown input "cross_mask"`},
 		{"tiny-idefics3", nil, features, `lacks the input "pixel_values"`},
 		{"tiny-idefics3", []infer.Port{{Name: "pixel_values", DType: "U8", Shape: pixels.Shape}}, features, `"pixel_values" is U8`},
 		{"tiny-idefics3", []infer.Port{{Name: "pixel_values", DType: "F32", Shape: []int{-1, 17, 3, 64, 64}}}, features, `is F32 [-1 17 3 64 64], want F32 [-1 1 3 64 64]`},

@@ -159,16 +159,16 @@ func (l *loaded) bindTokenizer(t tokenizer, special []string, f *folder) error {
 	l.harmless = harmless(append(special, l.family.ImageToken()))
 	var ok bool
 	if l.image, ok = t.ID(l.family.ImageToken()); !ok {
-		return fmt.Errorf("tokenizer.json has no token %s, which pictures of %s take the places of", l.family.ImageToken(), l.family.Name())
+		return fmt.Errorf("tokenizer.json has no token %s, the placeholder for pictures of %s", l.family.ImageToken(), l.family.Name())
 	}
 	if id, says := f.config.imageToken(); says && id != l.image {
-		return fmt.Errorf("config.json says image_token_id %d, and %s is %d in tokenizer.json: they are of different models", id, l.family.ImageToken(), l.image)
+		return fmt.Errorf("config.json: image_token_id is %d, but %s is %d in tokenizer.json: the files belong to different models", id, l.family.ImageToken(), l.image)
 	}
 	if n := f.config.vocabulary(); n > 0 && t.Size() > n {
-		return fmt.Errorf("wrong vocabulary: tokenizer.json has ids up to %d, and by config.json the model knows %d", t.Size()-1, n)
+		return fmt.Errorf("wrong vocabulary: tokenizer.json has ids up to %d, but config.json has a vocab_size of %d", t.Size()-1, n)
 	}
 	if l.stops = f.stops(t, l.family); len(l.stops) == 0 {
-		return fmt.Errorf("nothing ends an answer: neither generation_config.json nor config.json has an eos_token_id, and tokenizer.json has none of %s", strings.Join(l.family.Stops(), ", "))
+		return fmt.Errorf("no token ends an answer: neither generation_config.json nor config.json has an eos_token_id, and tokenizer.json has none of %s", strings.Join(l.family.Stops(), ", "))
 	}
 	l.words = findWords(t)
 	return nil
@@ -195,13 +195,13 @@ func (l *loaded) introspect(ctx context.Context, f *folder) error {
 		return n
 	}
 	if n := about(infer.MetaVocabulary); n >= 0 && l.tokenizer.Size() > n {
-		return fmt.Errorf("wrong vocabulary: tokenizer.json has ids up to %d, and onnx/%s gives logits of %d", l.tokenizer.Size()-1, filepath.Base(f.decoder), n)
+		return fmt.Errorf("wrong vocabulary: tokenizer.json has ids up to %d, but onnx/%s has %d logits", l.tokenizer.Size()-1, filepath.Base(f.decoder), n)
 	}
 	if n := about(infer.MetaLongest); n > 0 {
 		l.context = min(l.context, n)
 	}
 	if n := about(infer.MetaAxes); n >= 0 && (n == 3) != (l.family.Axes() == 3) {
-		return fmt.Errorf("onnx/%s takes positions of %d axes, and models of %s have %d", filepath.Base(f.decoder), n, l.family.Name(), l.family.Axes())
+		return fmt.Errorf("onnx/%s takes positions of %d axes, but models of %s have %d", filepath.Base(f.decoder), n, l.family.Name(), l.family.Axes())
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (l *loaded) probeVocabulary(ctx context.Context) error {
 	})
 	switch {
 	case err != nil && (errors.Is(err, infer.ErrFault) || errors.Is(err, infer.ErrInput)):
-		return fmt.Errorf("wrong vocabulary, or a model that cannot run: it fails on token %d, the last of tokenizer.json: %w", last, err)
+		return fmt.Errorf("wrong vocabulary, or a model that cannot run: the model fails on token %d, the last of tokenizer.json: %w", last, err)
 	case err != nil:
 		return fmt.Errorf("language model: %w", err)
 	}
@@ -229,7 +229,7 @@ func (l *loaded) probeVocabulary(ctx context.Context) error {
 		return err
 	}
 	if n := t.Len(); l.tokenizer.Size() > n {
-		return fmt.Errorf("wrong vocabulary: tokenizer.json has ids up to %d, and the decoder gives logits of %d", l.tokenizer.Size()-1, n)
+		return fmt.Errorf("wrong vocabulary: tokenizer.json has ids up to %d, but the decoder has %d logits", l.tokenizer.Size()-1, n)
 	}
 	return nil
 }
@@ -241,5 +241,5 @@ func named(out []infer.Tensor, name string, dtype infer.DType) (infer.Tensor, er
 			return t, t.Check()
 		}
 	}
-	return infer.Tensor{}, fmt.Errorf("%w: the model gives no %s of %s", rewards.Internal, name, dtype)
+	return infer.Tensor{}, fmt.Errorf("%w: the model returned no %s of %s", rewards.Internal, name, dtype)
 }

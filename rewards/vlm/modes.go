@@ -51,7 +51,7 @@ func (o *scorerOptions) possible(l *loaded) error {
 	case o.Mode == modeDigit:
 		for d := o.Low; d <= o.High; d++ {
 			if len(l.words.digits[d]) == 0 {
-				return fmt.Errorf("%w: mode digit: %d is no single token of this model; use candidates", errLoad, d)
+				return fmt.Errorf("%w: mode digit: %d is not a single token of this model; use candidates", errLoad, d)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ func (o *scorerOptions) weighed(value, mass float64, fields map[string]float64) 
 		return reading{}, fmt.Errorf("%w: the value is %v", rewards.InvalidScore, value)
 	}
 	if fields["mass"] < o.MinMass {
-		return reading{}, fmt.Errorf("%w: the answers that are looked for have %.3g of the probability, min_mass is %v: the model would say something else; "+
+		return reading{}, fmt.Errorf("%w: the candidate answers have a probability of %.3g together, min_mass is %v: the model prefers another answer; "+
 			"ask for them in the template, or begin the answer with prefix", rewards.InvalidScore, fields["mass"], o.MinMass)
 	}
 	return reading{value: value, fields: fields}, nil
@@ -241,11 +241,11 @@ func (o *scorerOptions) extract(where *regexp.Regexp, text string) (float64, err
 	}
 	all := where.FindAllStringSubmatch(text, n)
 	if len(all) == 0 {
-		return 0, fmt.Errorf("nothing in it matches %s", clipTo(where.String(), 200))
+		return 0, fmt.Errorf("no match for %s", clipTo(where.String(), 200))
 	}
 	found := strings.TrimSpace(all[len(all)-1][1])
 	if !decimal.MatchString(found) {
-		return 0, fmt.Errorf("the score %q is no number", clipTo(found, 50))
+		return 0, fmt.Errorf("the score %q is not a number", clipTo(found, 50))
 	}
 	v, err := strconv.ParseFloat(found, 64)
 	if err != nil {

@@ -109,9 +109,9 @@ func (o *scorerOptions) validate() error {
 	check(o.Frames.Uniform() <= maxFrames, "frames: %d, want at most %d", o.Frames.Uniform(), maxFrames)
 	check(o.MinMass >= 0 && o.MinMass <= 1, "min_mass: %v, want 0 to 1", o.MinMass)
 	check(o.MinMass == 0 || o.Mode != modeGenerate, "min_mass: mode generate reads no probabilities")
-	check(o.Low >= 0 && o.High <= 9 && o.Low < o.High, "low and high: %d and %d, want two digits, the lower first: longer numbers are no single token", o.Low, o.High)
+	check(o.Low >= 0 && o.High <= 9 && o.Low < o.High, "low and high: %d and %d, want two digits, the lower first: a longer number is not a single token", o.Low, o.High)
 	check(o.MaxTokens >= 1 && o.MaxTokens <= infer.MaxNew, "max_tokens: %d, want 1 to %d", o.MaxTokens, infer.MaxNew)
-	check(len(o.System) <= maxText && len(o.Prefix) <= maxText, "system and prefix: %d and %d bytes, at most %d are taken", len(o.System), len(o.Prefix), maxText)
+	check(len(o.System) <= maxText && len(o.Prefix) <= maxText, "system and prefix: %d and %d bytes, want at most %d each", len(o.System), len(o.Prefix), maxText)
 	check(o.Template != "" || o.Mode == modeYesNo || o.Mode == modeDigit, "template: mode %s needs a question", o.Mode)
 	errs = append(errs, o.validateCandidates(), o.validateExtraction())
 	return errors.Join(errs...)
@@ -144,7 +144,7 @@ func (o *scorerOptions) validateExtraction() error {
 		}
 	}
 	errs.Add(o.Tag != "" && o.Regex != "", "regex and tag: set only one")
-	errs.Add(o.Tag != "" && !tagName.MatchString(o.Tag), "tag: %q is no name; want one as in <score>: score", o.Tag)
+	errs.Add(o.Tag != "" && !tagName.MatchString(o.Tag), "tag: %q is not a name; want a name such as score for <score>", o.Tag)
 	if o.Min != nil && o.Max != nil && *o.Min >= *o.Max {
 		errs = append(errs, fmt.Errorf("min and max: %v and %v, want the lower first", *o.Min, *o.Max))
 	}

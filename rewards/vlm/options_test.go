@@ -21,7 +21,7 @@ func TestOptionsNameTheirFaults(t *testing.T) {
 		`{"model": ""}`:            "model: is empty",
 		`{"device": "gpu"}`:        "device",
 		`{"dtype": "f8"}`:          "dtype",
-		`{"template": "{promt}?"}`: "{promt} is no placeholder; there are {ground_truth}, {prompt}, {response}",
+		`{"template": "{promt}?"}`: "unknown placeholder {promt}, want one of {ground_truth}, {prompt}, {response}",
 		`{"template": " "}`:        "template: is empty",
 		`{"mode": "generate"}`:     "template: mode generate needs a question",
 		`{"mode": "candidates"}`:   "candidates: 0",
@@ -38,8 +38,8 @@ func TestOptionsNameTheirFaults(t *testing.T) {
 		`{"candidates": ["a"]}`:                                                                "of mode candidates only",
 		`{"mode": "candidates", "template": "x", "candidates": ["a"]}`:                         "a single one has all of the probability",
 		`{"mode": "candidates", "template": "x", "candidates": ["a", "b"], "expected": "c"}`:   `expected: "c" is none`,
-		`{"mode": "candidates", "template": "x", "candidates": ["a", "{b}"]}`:                  "candidates[1]: {b} is no placeholder",
-		`{"mode": "candidates", "template": "x", "candidates": ["a", "b"], "expected": "{c}"}`: "expected: {c}",
+		`{"mode": "candidates", "template": "x", "candidates": ["a", "{b}"]}`:                  "candidates[1]: unknown placeholder {b}",
+		`{"mode": "candidates", "template": "x", "candidates": ["a", "b"], "expected": "{c}"}`: "expected: unknown placeholder {c}",
 		`{"regex": "("}`:                   "regex",
 		`{"regex": "[0-9]+"}`:              "no group",
 		`{"regex": "(x)", "tag": "score"}`: "only one",
@@ -58,7 +58,7 @@ func TestTheScorerIsThereWithoutARuntimeAndSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for _, j := range []*vlm.Judges{nil, vlm.NewJudges(vlm.Deps{})} {
 		_, err := vlm.Specs(j)[0].Build(nil)
-		require.ErrorContains(t, err, "nothing runs models here")
+		require.ErrorContains(t, err, "this process has no runner for models")
 	}
 }
 

@@ -38,12 +38,12 @@ func openQwen(f *folder) (family, error) {
 	}
 	if n := f.sidecar.MaxPixels; n > 0 {
 		if n < p.MinPixels {
-			return nil, fmt.Errorf("judge.json says max_pixels %d, below min_pixels %d of preprocessor_config.json", n, p.MinPixels)
+			return nil, fmt.Errorf("judge.json: max_pixels is %d, below min_pixels %d of preprocessor_config.json", n, p.MinPixels)
 		}
 		p.MaxPixels = n
 	}
 	if n := f.config.Vision.SpatialMergeSize; n > 0 && n != p.Merge {
-		return nil, fmt.Errorf("config.json says spatial_merge_size %d, and preprocessor_config.json merge_size %d", n, p.Merge)
+		return nil, fmt.Errorf("config.json: spatial_merge_size is %d, but merge_size is %d in preprocessor_config.json", n, p.Merge)
 	}
 	return &qwen{processor: p}, nil
 }

@@ -234,12 +234,12 @@ func TestWhichScoreOfSeveralCounts(t *testing.T) {
 		{"", "", "last", "<score>1</score><score>2</score>", 2, ""},
 		{"", "", "first", "<score>1</score><score>2</score>", 1, ""},
 		{"rating", "", "last", "<rating>-1.5e1</rating>", -15, ""},
-		{"", "", "last", "<think><score>1</score></think> none", 0, "nothing in it matches"},
-		{"", "", "last", "<score>4/5</score>", 0, `"4/5" is no number`},
-		{"", "", "last", "<score>NaN</score>", 0, "is no number"},
+		{"", "", "last", "<think><score>1</score></think> none", 0, "no match for"},
+		{"", "", "last", "<score>4/5</score>", 0, `"4/5" is not a number`},
+		{"", "", "last", "<score>NaN</score>", 0, "is not a number"},
 		{"", "", "last", "<score>1e999</score>", 0, "beyond all numbers"},
 		{"", `(\d+)%`, "last", "30% or 40%", 40, ""},
-		{"", "", "last", "", 0, "nothing in it matches"},
+		{"", "", "last", "", 0, "no match for"},
 	} {
 		got, err := vlm.Extract(tt.tag, tt.regex, tt.match, tt.text)
 		if tt.fault != "" {
@@ -405,7 +405,7 @@ func TestAModelWithoutTheWordsIsRefusedWhenItIsWarmed(t *testing.T) {
 	other, err := json.Marshal(file)
 	require.NoError(t, err)
 	b.folder = variant(t, b.folder, map[string][]byte{"tokenizer.json": other})
-	for options, want := range map[string]string{`{}`: "mode yes_no: none of", `{"mode": "digit"}`: "mode digit: 5 is no single token"} {
+	for options, want := range map[string]string{`{}`: "mode yes_no: none of", `{"mode": "digit"}`: "mode digit: 5 is not a single token"} {
 		sc, err := b.build(options)
 		require.NoError(t, err)
 		w, ok := sc.(rewards.Warmer)

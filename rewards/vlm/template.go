@@ -105,7 +105,7 @@ func newRenderer(family family, t chatTemplate, c tokenizerConfig) (render rende
 	for i, probe := range probes() {
 		got, err := theirs(probe)
 		if err == nil && strings.Count(got, family.ImageToken()) != pictures(probe) {
-			err = fmt.Errorf("it has %d times %s for %d pictures", strings.Count(got, family.ImageToken()), family.ImageToken(), pictures(probe))
+			err = fmt.Errorf("the text has %d times %s for %d pictures", strings.Count(got, family.ImageToken()), family.ImageToken(), pictures(probe))
 		}
 		if i == 0 && err != nil {
 			return nil, false, fmt.Errorf("the chat template in %s cannot be used: %w", t.file, err)
@@ -141,7 +141,7 @@ const templateName = "/chat_template"
 // them and the space before them. It can include no files.
 func compile(source string) (j jinja, err error) {
 	if n := depth(source); n > maxTemplateDepth {
-		return j, fmt.Errorf("its brackets stand %d deep in one another, at most %d are read", n, maxTemplateDepth)
+		return j, fmt.Errorf("brackets are nested %d deep, want at most %d", n, maxTemplateDepth)
 	}
 	err = quiet(func() error {
 		cfg := gonja.New()
@@ -250,7 +250,7 @@ func strftimeNow(_ *exec.Evaluator, args *exec.VarArgs) (string, error) {
 		case format[i] == '%':
 			b.WriteByte('%')
 		default:
-			return "", fmt.Errorf("strftime_now: %%%c is not known", format[i])
+			return "", fmt.Errorf("strftime_now: unknown directive %%%c", format[i])
 		}
 	}
 	return b.String(), nil

@@ -107,7 +107,7 @@ func TestATemplateThatCannotBeUsedIsNamed(t *testing.T) {
 		"{% for x in %}{{ y }}":                "cannot be read",
 		"{{ messages | nothing_of_the_kind }}": "",
 		"{% include '/etc/passwd' %}":          "",
-		"{{ strftime_now('%Q') }}<image>":      "%Q is not known",
+		"{{ strftime_now('%Q') }}<image>":      "unknown directive %Q",
 		"{{ 1 // 0 }}":                         "",
 	} {
 		_, err := vlm.Own(vlm.SmolVLM(), source, "")
@@ -159,7 +159,7 @@ func TestATemplateWithoutAnEndIsAnError(t *testing.T) {
 		"{% import '/chat_template' as x %}":                                              "",
 		"{% from '/chat_template' import x %}":                                            "",
 		"{{ range(1, 2, 0) }}":                                                            "a step of 0",
-		"{{ range('a') }}":                                                                "no integer",
+		"{{ range('a') }}":                                                                "not an integer",
 	} {
 		_, err := vlm.Own(vlm.SmolVLM(), source, "")
 		require.ErrorContains(t, err, "chat_template.jinja", source)

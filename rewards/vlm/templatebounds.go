@@ -27,9 +27,9 @@ const (
 )
 
 var (
-	errSteps    = fmt.Errorf("it takes more than %d steps", maxSteps)
-	errRendered = fmt.Errorf("it writes more than %d bytes", maxRendered)
-	errMacros   = fmt.Errorf("its macros call one another more than %d deep", maxMacros)
+	errSteps    = fmt.Errorf("the template takes more than %d steps", maxSteps)
+	errRendered = fmt.Errorf("the template writes more than %d bytes", maxRendered)
+	errMacros   = fmt.Errorf("macro calls are nested more than %d deep", maxMacros)
 )
 
 // effort is what one rendering has done. It belongs to the goroutine that renders, and is
@@ -153,7 +153,7 @@ func boundedRange(ev *exec.Evaluator, args *exec.VarArgs) ([]int, error) {
 	numbers := make([]int, 0, 3)
 	for _, a := range args.Args {
 		if !a.IsInteger() {
-			return nil, fmt.Errorf("range: %s is no integer", a.String())
+			return nil, fmt.Errorf("range: %s is not an integer", a.String())
 		}
 		numbers = append(numbers, a.Integer())
 	}

@@ -108,7 +108,7 @@ func (l logits) logprob(ids []int64) (float64, error) {
 	for _, id := range ids {
 		i := slices.Index(l.ids, id)
 		if i < 0 {
-			return 0, fmt.Errorf("token %d was not asked for", id)
+			return 0, fmt.Errorf("token %d was not requested", id)
 		}
 		sum = addLog(sum, float64(l.of[i]))
 	}

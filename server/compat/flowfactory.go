@@ -104,7 +104,7 @@ func (c *computeBatch) count(keys map[string]strictjson.Text) error {
 		}
 		return nil
 	}
-	return errors.New(`neither "prompt" nor "image" nor "video"`)
+	return errors.New(`no "prompt", "image" or "video"`)
 }
 
 // addPicture appends a picture to a plan's sample.
@@ -138,7 +138,7 @@ func (c *computeBatch) extraInfo(kwargs, extra strictjson.Text) error {
 	if kwargs == nil || kwargs.Null() {
 		kwargs = extra
 	} else if extra != nil && !extra.Null() {
-		return errors.New("kwargs and extra are the same under two names; send one")
+		return errors.New("kwargs and extra are two names for the same field; send only one of them")
 	}
 	if kwargs == nil {
 		return nil

@@ -62,7 +62,7 @@ func readLatent(req *Request) (*Batch, *Fault) {
 
 func checkVersion(r *http.Request) *Fault {
 	if v := r.Header.Values(latentHeader); len(v) != 1 || v[0] != latentVersion {
-		return Faultf(rewards.Malformed, "%s is %q, this is version %s", latentHeader, strictjson.Clip(fmt.Sprint(v)), latentVersion)
+		return Faultf(rewards.Malformed, "%s is %q, want %s", latentHeader, strictjson.Clip(fmt.Sprint(v)), latentVersion)
 	}
 	return nil
 }

@@ -36,11 +36,11 @@ func readQuestions(req *Request, in pickleInput, media [][]*rewards.Media, p *Re
 	}
 	for _, name := range llavaMeasures() {
 		if in.answers != nil && p.keyOfField(name, rewards.Number) == "" {
-			return nil, Faultf(rewards.UnknownReward, "answers asks how near the replies are, but reward %q does not report %q", p.Name, llavaMeasures())
+			return nil, Faultf(rewards.UnknownReward, "answers asks for the similarity of replies and answers, but reward %q does not report %q", p.Name, llavaMeasures())
 		}
 	}
 	if in.prompts != nil || in.metadata != nil || in.metaDatas != nil {
-		return nil, Faultf(rewards.Malformed, "queries come with images and answers alone")
+		return nil, Faultf(rewards.Malformed, "queries go with images and answers only")
 	}
 	queries, f := readTexts("queries", in.queries, len(media))
 	if f != nil {

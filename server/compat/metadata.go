@@ -96,7 +96,7 @@ func plainDict(v pickle.Value, name string) (map[string]any, *Fault) {
 	}
 	fields, ok := plain.(map[string]any)
 	if !ok {
-		return nil, Faultf(rewards.Malformed, "%s is or holds a %s where a dict is needed", name, pickle.TypeName(v))
+		return nil, Faultf(rewards.Malformed, "%s is or contains a %s, want a dict", name, pickle.TypeName(v))
 	}
 	return fields, nil
 }

@@ -76,7 +76,7 @@ func LookUp(all []Reward, name string) (*Reward, *Fault) {
 			return &all[i], nil
 		}
 	}
-	return nil, Faultf(rewards.UnknownReward, "no reward named %q; known are %q", strictjson.Clip(name), names(all))
+	return nil, Faultf(rewards.UnknownReward, "no reward named %q, want one of %q", strictjson.Clip(name), names(all))
 }
 
 // keyOfField is the name under which a reward reports a field, of one of the kinds if they

@@ -78,13 +78,13 @@ func (u *unirlBatch) read(t strictjson.Text) error {
 		case "protocol_version":
 			version, err := v.Str()
 			if err == nil && version != unirlVersion {
-				err = fmt.Errorf("%q: this is version %q", strictjson.Clip(version), unirlVersion)
+				err = fmt.Errorf("%q, want %q", strictjson.Clip(version), unirlVersion)
 			}
 			u.versioned = true
 			return err
 		case "grad_mode", "call_id":
 			if !v.Null() && v.Kind() != 'f' {
-				return errors.New("scores have no gradients here")
+				return errors.New("this server does not return gradients; leave the field out")
 			}
 		default:
 			return strictjson.ErrUnknownKey
@@ -133,7 +133,7 @@ func (u *unirlBatch) readRequest(t strictjson.Text) error {
 		return err
 	}
 	if history == nil || item.rewards == nil {
-		return errors.New("it needs history and required_rewards")
+		return errors.New("history and required_rewards are missing")
 	}
 	if len(identity) > 0 {
 		u.identity = true
@@ -236,13 +236,13 @@ func readTurn(t strictjson.Text, pl *Plan) (text string, media []*rewards.Media,
 			}
 		case "video_b64":
 			if v.Kind() == '"' {
-				return Faultf(rewards.BadInput, `encoded videos are not decoded here: send the frames, "video_b64": [base64 of a picture, …]`)
+				return Faultf(rewards.BadInput, `this endpoint does not decode video files: send the frames, "video_b64": [base64 of a picture, …]`)
 			}
 			video, err = readFrames(v, pl)
 		case "video_path":
-			err = Faultf(rewards.BadInput, "files of the server are not read on a client's word; send the frames in video_b64")
+			err = Faultf(rewards.BadInput, "this server does not read files at a path that a client sends; send the frames in video_b64")
 		case "image_ipc":
-			err = Faultf(rewards.BadInput, "memory of a GPU is not shared with this server; send image_b64")
+			err = Faultf(rewards.BadInput, "this server cannot read the GPU memory of a client; send image_b64")
 		default:
 			err = strictjson.ErrUnknownKey
 		}
@@ -258,7 +258,7 @@ func readTurn(t strictjson.Text, pl *Plan) (text string, media []*rewards.Media,
 	case !hasText:
 		return "", nil, errors.New(`no "text"`)
 	case media == nil && pl.Refused == nil:
-		return "", nil, Faultf(rewards.BadInput, "the turn has neither image_b64 nor video_b64, and there is nothing to look at")
+		return "", nil, Faultf(rewards.BadInput, "the turn has no image_b64 and no video_b64")
 	}
 	return text, media, nil
 }

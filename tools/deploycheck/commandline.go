@@ -151,7 +151,7 @@ func settings() map[string]string {
 
 // noModel is the one fault that a configuration may have here: models are not downloaded
 // for this.
-var noModel = regexp.MustCompile(`(?m)^rewardloop config check: \S+ reward\.reward_functions\.\w+: scorer "ocr": ocr: model \S+ is not in .*: get it with rewardloop models pull \S+\n\z`)
+var noModel = regexp.MustCompile(`(?m)^rewardloop config check: \S+ reward\.reward_functions\.\w+: scorer "ocr": ocr: model \S+ is not in .*: run rewardloop models pull \S+\n\z`)
 
 // Check holds a command line to what the binary takes: its flags to those of the command,
 // the configuration and the overrides to `config check`, and the time to stop to

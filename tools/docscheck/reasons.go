@@ -37,12 +37,12 @@ func absences() []absence {
 		{"there is no file /", "the same, by their paths"},
 		{"there is no file …", "a path that the document shortens"},
 		{"ModuleNotFoundError: ", "Python modules of the reader's machine"},
-		{"is no class with a method post_process_scores", "classes of the reader's files; anyFunction stands for them"},
-		{"has to be exported", "models that nobody offers for download"},
-		{" is not whole in ", "models that the reader pulls"},
+		{"is not a class with a method post_process_scores", "classes of the reader's files; anyFunction stands for them"},
+		{"must be exported", "models that nobody offers for download"},
+		{" is not complete in ", "models that the reader pulls"},
 		{"the environment is not made in ", "Python environments that the reader makes"},
-		{"there is no engine ", "engines that stand elsewhere in the reader's file"},
-		{" as one set, and ", "cards of the reader's machine"},
+		{"no engine ", "engines that stand elsewhere in the reader's file"},
+		{" as one set, but ", "cards of the reader's machine"},
 		{"ONNX Runtime", "the library is brought by make ort"},
 	}
 }

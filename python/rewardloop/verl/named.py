@@ -43,7 +43,7 @@ def of(result: Result, settings: Settings, grouped: bool) -> Named:
     failed = [name for name in absent if not _skipped(result, name)]
     if absent and fallback is None and (settings.on_failed == "raise" or failed and not grouped):
         raise RewardFailedError(
-            f"sample {result.id}: {_said(result, absent)}, and nothing may stand in for it: on_failed is "
+            f"sample {result.id}: {_said(result, absent)}, and no fallback is allowed: on_failed is "
             + settings.on_failed
             + ("" if settings.on_failed == "raise" else ", and the sample has no group")
         )
@@ -63,7 +63,7 @@ def _number(result: Result, name: str) -> float | None:
     info = result.reward_extra_info
     if name not in info and not _failed(result, name):
         given = sorted(k for k, v in info.items() if not isinstance(v, str) and not k.startswith("rewardloop/"))
-        raise InputError(f"{name!r} is no column of this reward; it has {', '.join(given) or 'none'}", field=GDPO_KEYS)
+        raise InputError(f"{name!r} is not a column of this reward; the columns are {', '.join(given) or 'none'}", field=GDPO_KEYS)
     value = info.get(name)
     if isinstance(value, str):
         raise InputError(f"{name!r} is a text, and no number", field=GDPO_KEYS)

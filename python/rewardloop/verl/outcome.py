@@ -143,7 +143,7 @@ def reward_of(result: Result, settings: Settings, grouped: bool) -> float:
         value = _stand_in(result, settings, grouped)
         _LOG.warning("sample %s: %s; %g stands in for its score (%s)", result.id, why(result), value, settings.on_failed)
     if not abs(value) <= MAX_FLOAT32:
-        raise RewardFailedError(f"sample {result.id}: the reward {value!r} is no finite float32")
+        raise RewardFailedError(f"sample {result.id}: the reward {value!r} is not a finite float32")
     return float(value)
 
 
@@ -157,7 +157,7 @@ def _stand_in(result: Result, settings: Settings, grouped: bool) -> float:
         return result.fallback.value
     if not grouped and settings.on_failed != "mask":
         raise RewardFailedError(
-            f"sample {result.id}: {why(result)}; it has no group whose mean could stand in for its score: "
-            "say on_failed=raise or on_failed=value:<x>"
+            f"sample {result.id}: {why(result)}; the sample has no group whose mean could replace its score: "
+            "set on_failed=raise or on_failed=value:<x>"
         )
     return 0.0  # no member has a score: one constant for all of them carries no signal

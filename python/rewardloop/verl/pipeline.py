@@ -101,7 +101,7 @@ class AsyncRewardAgent:
         """
         with self._news:
             if not self._requests:
-                raise ValueError("no batch is on its way: call compute_reward_pipeline first")
+                raise ValueError("no batch is in flight: call compute_reward_pipeline first")
             request = self._requests[0]
             if not 0 < chunk_size <= request.left:
                 raise ValueError(f"chunk_size {chunk_size}: {request.left} rows of the oldest batch are left")

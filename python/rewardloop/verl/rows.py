@@ -64,7 +64,7 @@ def to_sample(
     if isinstance(truth, Mapping):
         truth = plain(truth.get("ground_truth"))
         if truth is _DROP:
-            raise InputError("it is not JSON; reward functions get it as JSON", field="reward_model.ground_truth")
+            raise InputError("the value is not JSON-serialisable; reward functions get JSON", field="reward_model.ground_truth")
         sample.ground_truth = truth
     extra = merged_extra(row)
     attached, names = attachments(extra, settings.send_tensors)

@@ -57,7 +57,7 @@ class Settings:
         if not self.url:
             object.__setattr__(self, "url", os.environ.get("REWARDLOOP_URL", ""))
         if not self.url:
-            raise InputError(f"missing; say +{SECTION}.url=ws://host:port, or set REWARDLOOP_URL", field=f"{SECTION}.url")
+            raise InputError(f"missing; set +{SECTION}.url=ws://host:port, or set REWARDLOOP_URL", field=f"{SECTION}.url")
         if not isinstance(self.url, str):  # a list of the trainer's configuration
             object.__setattr__(self, "url", ",".join(map(str, self.url)))
         object.__setattr__(self, "send_tensors", tuple(str(n) for n in self.send_tensors))
@@ -85,7 +85,7 @@ class Settings:
         """Refuses stop_ids where verl itself writes one number for each row."""
         if self.stop_ids:
             raise InputError(
-                f"{who} gives one score for each row; process rewards need AgentLoopManager or AsyncRewardAgent",
+                f"{who} returns one score for each row; process rewards need AgentLoopManager or AsyncRewardAgent",
                 field=f"{SECTION}.stop_ids",
             )
 
@@ -101,17 +101,17 @@ class Settings:
         """Refuses gdpo_reward_keys where nobody sees the group whose mean is to stand in for an absent number."""
         if self.gdpo_reward_keys and self.on_failed in ("group_mean", "mask"):
             raise InputError(
-                f"{self.on_failed}: {who} sees no group, whose mean is to stand in for an absent {self.gdpo_reward_keys[0]}; "
-                "say raise or value:<x>, or use AgentLoopManager or AsyncRewardAgent",
+                f"{self.on_failed}: {who} has no groups, whose mean would replace an absent {self.gdpo_reward_keys[0]}; "
+                "set raise or value:<x>, or use AgentLoopManager or AsyncRewardAgent",
                 field=f"{SECTION}.on_failed",
             )
 
     def need_no_columns(self, who: str) -> None:
-        """Refuses gdpo_reward_keys with TransferQueue: the trainer hands no columns to its estimator."""
+        """Refuses gdpo_reward_keys with TransferQueue: the trainer passes no columns to its estimator."""
         if self.gdpo_reward_keys:
             raise InputError(
-                f"with {who} verl's trainer hands no columns to its estimator gdpo; "
-                "say trainer.use_v1=False and use AgentLoopManager",
+                f"with {who} verl's trainer passes no columns to its estimator gdpo; "
+                "set trainer.use_v1=False and use AgentLoopManager",
                 field=GDPO_KEYS,
             )
 
@@ -158,7 +158,7 @@ class Settings:
             raise InputError("trainers print their configuration; use token_file or REWARDLOOP_TOKEN", field=f"{SECTION}.token")
         unknown = sorted(set(map(str, values)) - known)
         if unknown:
-            raise InputError(f"unknown: {', '.join(unknown)}; known are {', '.join(sorted(known))}", field=SECTION)
+            raise InputError(f"unknown: {', '.join(unknown)}, want one of {', '.join(sorted(known))}", field=SECTION)
         return cls(**{**defaults, **{str(k): v for k, v in values.items() if v is not None}})
 
     @classmethod
@@ -169,7 +169,7 @@ class Settings:
         if get(config, "reward.reward_model.enable"):
             raise InputError(
                 "the reward loop scores every sample, so the trainer must not start a reward model of its own; "
-                "say reward.reward_model.enable=False",
+                "set reward.reward_model.enable=False",
                 field="reward.reward_model.enable",
             )
         defaults: dict[str, Any] = {"run": run} if run else {}

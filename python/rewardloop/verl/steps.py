@@ -53,9 +53,9 @@ def fitting(scores: list[float], at: list[int], name: str) -> list[float]:
     """The scores, of which there must be one for each place, finite as a float32."""
     if len(scores) != len(at):
         raise RewardFailedError(
-            f"{name} has {len(scores)} scores for the {len(at)} places that stop_ids give it; "
-            "the reward function must score as many steps, or stop_ids be left out"
+            f"{name} has {len(scores)} scores for the {len(at)} positions of stop_ids; "
+            "the reward function must score as many steps, or leave stop_ids out"
         )
     if not all(abs(s) <= MAX_FLOAT32 for s in scores):
-        raise RewardFailedError(f"{name}: the step scores {scores} are no finite float32s")
+        raise RewardFailedError(f"{name}: the step scores {scores} are not finite float32s")
     return scores

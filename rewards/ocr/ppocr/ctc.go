@@ -82,7 +82,7 @@ func parseDictionary(text string) (dictionary, error) {
 func loadDictionary(info infer.Info) (dictionary, error) {
 	text, ok := info.Metadata[characterKey]
 	if !ok {
-		return nil, fmt.Errorf("%w: model without dictionary: the recogniser has no metadata %q; export it with its alphabet there", infer.ErrModel, characterKey)
+		return nil, fmt.Errorf("%w: model without dictionary: the recogniser has no metadata %q; export the model with its alphabet in that key", infer.ErrModel, characterKey)
 	}
 	d, err := parseDictionary(text)
 	if err != nil {
@@ -94,7 +94,7 @@ func loadDictionary(info infer.Info) (dictionary, error) {
 // fits says whether a recogniser's number of classes is that of the alphabet.
 func (d dictionary) fits(classes int) error {
 	if classes != len(d) {
-		return fmt.Errorf("%w: the recogniser has %d classes, its dictionary %d characters, and blank and space make %d", infer.ErrModel, classes, len(d)-2, len(d))
+		return fmt.Errorf("%w: the recogniser has %d classes, but its dictionary has %d characters, %d with blank and space", infer.ErrModel, classes, len(d)-2, len(d))
 	}
 	return nil
 }

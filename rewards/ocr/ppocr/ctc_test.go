@@ -73,7 +73,7 @@ func TestADictionaryHasACharacterALine(t *testing.T) {
 	require.Equal(t, dictionary{"", "a", "\u2028", " ", "\u0085", "ab", " "}, d)
 	require.NoError(t, d.fits(7))
 	require.ErrorIs(t, d.fits(6), infer.ErrModel)
-	require.ErrorContains(t, d.fits(6), "6 classes, its dictionary 5 characters")
+	require.ErrorContains(t, d.fits(6), "6 classes, but its dictionary has 5 characters")
 	for _, bad := range []string{"", "\n", "a\n\nb", "\r\na"} {
 		_, err := parseDictionary(bad)
 		require.ErrorIs(t, err, infer.ErrModel, "%q", bad)

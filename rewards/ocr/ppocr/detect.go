@@ -20,7 +20,7 @@ func (r *Reader) detect(ctx context.Context, p page) ([]region, error) {
 		return nil, nil
 	}
 	if w*h > r.cfg.MaxDetectorPixels {
-		return nil, fmt.Errorf("%w: a picture of %dx%d needs a detector input of %dx%d, at most %d pixels are allowed", rewards.BadInput, p.sourceW, p.sourceH, w, h, r.cfg.MaxDetectorPixels)
+		return nil, fmt.Errorf("%w: a picture of %dx%d needs a detector input of %dx%d, want at most %d pixels", rewards.BadInput, p.sourceW, p.sourceH, w, h, r.cfg.MaxDetectorPixels)
 	}
 	input := r.scratch.floats(3 * w * h)
 	small, borrowed := p.bitmap, false
@@ -51,7 +51,7 @@ func (r *Reader) detect(ctx context.Context, p page) ([]region, error) {
 // probabilities takes the map out of a detector's answer.
 func probabilities(out []infer.Tensor, w, h int) ([]float32, error) {
 	if len(out) == 0 || out[0].DType != infer.F32 {
-		return nil, fmt.Errorf("%w: no map of probabilities among %d outputs", infer.ErrFault, len(out))
+		return nil, fmt.Errorf("%w: no probability map in %d outputs", infer.ErrFault, len(out))
 	}
 	m := out[0]
 	if !slices.Equal(m.Shape, []int{1, h, w}) || len(m.F32) != w*h {
@@ -64,7 +64,7 @@ func probabilities(out []infer.Tensor, w, h int) ([]float32, error) {
 		sum += v
 	}
 	if sum-sum != 0 {
-		return nil, fmt.Errorf("%w: the map holds NaN or infinities", infer.ErrNumbers)
+		return nil, fmt.Errorf("%w: the probability map contains NaN or infinities", infer.ErrNumbers)
 	}
 	return m.F32, nil
 }

@@ -216,7 +216,7 @@ func TestARecogniserWithoutOrWithTheWrongDictionaryDoesNotLoad(t *testing.T) {
 	err := open(t, ppocr.Config{}, wrong).Warm(t.Context())
 	require.ErrorIs(t, err, infer.ErrModel)
 	require.ErrorIs(t, err, rewards.Internal)
-	require.ErrorContains(t, err, "has 4 classes, its dictionary 3 characters")
+	require.ErrorContains(t, err, "has 4 classes, but its dictionary has 3 characters")
 }
 
 func TestWarmingTriesAgainAfterAFailure(t *testing.T) {

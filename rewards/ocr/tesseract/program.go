@@ -33,7 +33,7 @@ const (
 // errMissing names the remedies.
 var errMissing = errors.New("tesseract is not available: this binary was built without it and there is no tesseract program on PATH. " +
 	"Either install the program (Debian: tesseract-ocr), or install tesseract-ocr libtesseract-dev libleptonica-dev and build with cgo and -tags tesseract, " +
-	"or take another text reader")
+	"or use another text reader")
 
 // program is the backend that starts the tesseract program for every look.
 type program struct {
@@ -80,7 +80,7 @@ func (p *program) take(ctx context.Context) (place, error) {
 	}
 	turn, err := p.gate.Acquire(ctx, fair.Tenant(rewards.TenantOf(ctx)))
 	if err != nil {
-		return nil, p.ended(ctx, fmt.Errorf("as many programs ran as pool.tesseract.slots says: %w", subprocess.ErrWaiting))
+		return nil, p.ended(ctx, fmt.Errorf("all places of pool.tesseract.slots were in use: %w", subprocess.ErrWaiting))
 	}
 	return programPlace{p, turn}, nil
 }
@@ -152,7 +152,7 @@ func (p *program) look(ctx context.Context, pgm []byte) ([]ocr.Line, error) {
 		p.note(func(s *subprocess.Stats) { s.Crashes++ })
 		err = fmt.Errorf("%w: %w: %s", subprocess.ErrCrashed, err, errs)
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signal() == syscall.SIGKILL { // not ours: ctx goes on
-			err = fmt.Errorf("%w; %w: it was killed from outside", err, subprocess.ErrHost)
+			err = fmt.Errorf("%w; %w: the program was killed by another process", err, subprocess.ErrHost)
 		}
 		return nil, err
 	case err != nil && exit == nil && cmd.Process == nil: // it did not start
@@ -279,7 +279,7 @@ type bounded struct {
 	over   bool
 }
 
-var errTooMuch = errors.New("the program says too much")
+var errTooMuch = errors.New("the program's output is too long")
 
 // Write implements io.Writer.
 func (b *bounded) Write(p []byte) (int, error) {

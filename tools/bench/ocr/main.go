@@ -118,7 +118,7 @@ func (s *settings) find() error {
 		}
 	}
 	if !store.Have(m) {
-		return fmt.Errorf("model %s is not in %s: get it with rewardloop models pull %s", m.Name, store.Dir, m.Name)
+		return fmt.Errorf("model %s is not in %s: run rewardloop models pull %s", m.Name, store.Dir, m.Name)
 	}
 	for role, path := range map[string]*string{"det": &s.det, "rec": &s.rec} {
 		if *path, err = store.Path(m, role); err != nil {

@@ -10,7 +10,7 @@ class Scorer:
         self.numpy, self.torch, self.device = numpy, torch, device
         self.metric = pyiqa.create_metric(metric, device=torch.device(device), **(options or {}))
         if self.metric.metric_mode != "NR":
-            raise ValueError(f"pyiqa's {metric} compares with a reference; want one that needs none, such as maniqa or musiq")
+            raise ValueError(f"pyiqa's {metric} compares with a reference; want a metric without a reference, such as maniqa or musiq")
         self.sign = -1.0 if negate is True or negate == "auto" and self.metric.lower_better else 1.0
 
     def compute_scores(self, samples):

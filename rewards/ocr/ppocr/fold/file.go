@@ -30,7 +30,7 @@ func File(path, want, folder string) (folded, sum string, err error) {
 		return "", "", err
 	}
 	if info.Size() > maxFile {
-		return "", "", fmt.Errorf("it has %d bytes, at most %d are folded", info.Size(), maxFile)
+		return "", "", fmt.Errorf("%d bytes, want at most %d", info.Size(), maxFile)
 	}
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -38,7 +38,7 @@ func File(path, want, folder string) (folded, sum string, err error) {
 	}
 	have := hash(source)
 	if want != "" && have != want {
-		return "", "", fmt.Errorf("its SHA-256 is %s, want %s", have, want)
+		return "", "", fmt.Errorf("SHA-256 is %s, want %s", have, want)
 	}
 	out, r, err := model(source)
 	if err != nil {

@@ -232,7 +232,7 @@ func TestAFileIsFoldedOnceAndMendedWhenItIsSpoilt(t *testing.T) {
 	require.Equal(t, []string{path, sum}, []string{path3, sum3}, "a folded model is not folded again")
 
 	_, _, err = fold.File(source, strings.Repeat("0", 64), folder)
-	require.ErrorContains(t, err, "its SHA-256 is")
+	require.ErrorContains(t, err, "SHA-256 is")
 	_, _, err = fold.File(source+".none", "", folder)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))

@@ -113,7 +113,7 @@ type named struct {
 }
 
 // errUnknown is for models that are valid, and not touched.
-var errUnknown = errors.New("no model that is known here")
+var errUnknown = errors.New("not a known model")
 
 // parse takes a model apart. It wraps errUnknown for one with parts that the rules
 // cannot see through: graphs within nodes, weights in other files.
@@ -166,12 +166,12 @@ func (g *graph) ordered() error {
 	for _, n := range g.nodes {
 		for _, name := range n.in {
 			if !given[name] {
-				return fmt.Errorf("%w: %q is used before it is given", errUnknown, name)
+				return fmt.Errorf("%w: %q is used before its definition", errUnknown, name)
 			}
 		}
 		for _, name := range n.out {
 			if given[name] && name != "" {
-				return fmt.Errorf("%w: %q is given twice", errUnknown, name)
+				return fmt.Errorf("%w: %q is defined twice", errUnknown, name)
 			}
 			given[name] = true
 		}
