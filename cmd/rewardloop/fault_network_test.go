@@ -43,7 +43,7 @@ func networkFaults() []fault {
 		},
 		{
 			name: "claims cut", what: "the workers' connections to the gateway reset five times", cfg: fleet.Config{Proxied: true},
-			within: closed, because: "they dial again",
+			within: closed, because: "they reconnect",
 			happens: func(s *stage) {
 				s.Mark()
 				for i := range 5 {
@@ -65,7 +65,7 @@ func networkFaults() []fault {
 			},
 		},
 		{
-			name: "claims frozen", what: "nothing passes from gateway to workers, 8 s, without a word; the broker is well", cfg: fleet.Config{Proxied: true},
+			name: "claims frozen", what: "nothing passes from gateway to workers, 8 s, and no connection closes; the broker is reachable", cfg: fleet.Config{Proxied: true},
 			load: long, within: cut + closed, because: "the outage",
 			happens: func(s *stage) {
 				s.Mark()
@@ -75,7 +75,7 @@ func networkFaults() []fault {
 			},
 		},
 		{
-			name: "broker frozen", what: "nothing passes to the broker, 8 s, without a word", cfg: fleet.Config{Proxied: true},
+			name: "broker frozen", what: "nothing passes to the broker, 8 s, and no connection closes", cfg: fleet.Config{Proxied: true},
 			load: long, within: cut + closed, because: "the outage",
 			happens: func(s *stage) {
 				s.Mark()
@@ -85,7 +85,7 @@ func networkFaults() []fault {
 			},
 		},
 		{
-			name: "client cut", what: "the client's connection reset five times", within: closed, because: "it dials again",
+			name: "client cut", what: "the client's connection reset five times", within: closed, because: "it reconnects",
 			happens: func(s *stage) {
 				s.Mark()
 				for i := range 5 {
@@ -106,7 +106,7 @@ func networkFaults() []fault {
 			},
 		},
 		{
-			name: "client frozen", what: "nothing passes between client and gateway, 8 s, without a word", within: cut + closed, because: "the outage",
+			name: "client frozen", what: "nothing passes between client and gateway, 8 s, and no connection closes", within: cut + closed, because: "the outage",
 			load: long,
 			happens: func(s *stage) {
 				s.Mark()

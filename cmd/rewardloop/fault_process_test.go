@@ -36,7 +36,7 @@ func processFaults() []fault {
 			},
 		},
 		{
-			name: "stop a worker", what: "SIGSTOP of one of two workers, 4 s", within: silent, because: "nobody is told",
+			name: "stop a worker", what: "SIGSTOP of one of two workers, 4 s", within: silent, because: "no connection closes",
 			happens: stopped(0, 4*time.Second),
 		},
 		{
@@ -60,7 +60,7 @@ func processFaults() []fault {
 			},
 		},
 		{
-			name: "stop the gateway", what: "SIGSTOP of the gateway, 4 s", within: silent, because: "nobody is told",
+			name: "stop the gateway", what: "SIGSTOP of the gateway, 4 s", within: silent, because: "no connection closes",
 			happens: func(s *stage) {
 				s.Mark()
 				s.gateways[0].Stop()
@@ -77,7 +77,7 @@ func processFaults() []fault {
 			},
 		},
 		{
-			name: "stop the broker", what: "SIGSTOP of the broker, 4 s", within: silent, because: "nobody is told",
+			name: "stop the broker", what: "SIGSTOP of the broker, 4 s", within: silent, because: "no connection closes",
 			happens: func(s *stage) {
 				s.Mark()
 				s.brokers[0].Stop()

@@ -163,14 +163,15 @@ func page(t *testing.T, rows string) string {
 	require.NoError(t, err)
 	return fmt.Sprintf(`# Faults
 
-Written by %[1]smake test-fault%[1]s with %[1]sREWARDLOOP_RESULTS=1%[1]s: real processes, one broker unless it says otherwise, one gateway, two
+Written by %[1]smake test-fault%[1]s with %[1]sREWARDLOOP_RESULTS=1%[1]s: real processes, one broker unless the row says otherwise, one gateway, two
 workers of eight places, 256 KiB a sample, 30 samples a second, 100 to 300 ms a score, %[1]squeue.lease: %[2]v%[1]s. The score is
-the checksum of the bytes that arrived at the scorer, so that a swapped payload shows. Network faults are made on the
-hosts of workers: network namespaces on a bridge.
+the checksum of the bytes that arrived at the scorer, so that a payload of another sample is noticed. Network faults are made on the
+hosts of workers, which are network namespaces on a bridge.
 
-*Longest gap* is the longest time without any result, *next result* the time from the fault to one, *in flight
-recovered* the time from the fault until the last of the samples that were on their way then had its result.
-*Scored twice* is what the scorer was asked for in vain: execution is at least once, the trainer's view exactly once.
+*Longest gap* is the longest time without any result. *Next result* is the time from the fault to the first result after it.
+*In flight recovered* is the time from the fault until every sample that was in flight at the fault had its result; %[1]s1.92 s of 7%[1]s
+means 7 such samples. *Scored twice* is the number of samples that the scorer scored more than once: a sample may be executed
+more than once, but the trainer gets its result exactly once.
 
 %[3]s, %[4]d cores, %[5]s, %[6]s, commit %[7]s.
 

@@ -165,7 +165,7 @@ func (e *extraction) byPattern(re *regexp.Regexp, answer string) (string, error)
 const maxOpenings = 16
 
 // byJSON finds the first JSON object or list in the answer that has the path.
-// Whatever stands around it (words, a fence of Markdown) is looked over.
+// Whatever stands around it (words, a fence of Markdown) is ignored.
 func (e *extraction) byJSON(answer string) (string, error) {
 	var found string
 	err := eachJSON(answer, func(v any) (err error) {

@@ -44,7 +44,7 @@ const (
 	space   = `[\s\v\x1c-\x1f\x{85}\p{Z}]*`
 	spaces  = `[\s\v\x1c-\x1f\x{85}\p{Z}]+`
 	decimal = `[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?`
-	// emphasis is what Markdown puts around a word; only the strict reading looks over it.
+	// emphasis is what Markdown puts around a word; only the strict reading ignores it.
 	emphasis = `[*_]*`
 )
 
@@ -112,7 +112,7 @@ func unifiedSpec(d Deps) rewards.Spec {
 	docs = append(
 		docs,
 		rewards.Option{Name: "version", Type: "string", Default: version20, Doc: "2.0: three axes (verl-omni); 1.5: one score (flow_grpo)"},
-		rewards.Option{Name: "parse", Type: "string", Default: parseVerlOmni, Doc: "verl_omni: any axis, else the first three numbers; strict: every axis within 1 to 5, Markdown looked over"},
+		rewards.Option{Name: "parse", Type: "string", Default: parseVerlOmni, Doc: "verl_omni: any axis, else the first three numbers; strict: every axis within 1 to 5, Markdown is ignored"},
 		rewards.Option{Name: "video", Type: "string", Default: videoClip, Doc: "clip: frames in one question, axes of video (2.0 only); frames: every frame_interval-th by itself (verl-omni)"},
 		rewards.Option{Name: "frames", Type: "string", Default: "uniform:16; with video: frames and 1.5 every:1", Doc: "which frames of a video are shown: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
 		rewards.Option{Name: "frame_interval", Type: "int", Default: "1", Doc: "without frames, where each is asked about by itself: every nth"},

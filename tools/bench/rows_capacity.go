@@ -27,17 +27,20 @@ func capacity() Suite {
 	return Suite{
 		Name: "capacity", Apart: true,
 		About: "The program rewardloop as it runs, with the Go client. async256 and sync256 are 256 calls of a Python function that waits for 1 s: an async def with all defaults, and " +
-			"time.sleep with concurrency: 256; the second beyond the wait is scaled by bare websockets. engine1024 is a judge with 1,024 samples at an engine with concurrency: 256, " +
-			"a stub in the bench's process that serves 256 at a time for 1 s each; ideal is a pull queue that loses no moment, fed with the moments at which the client began to submit each " +
-			"sample and the times that the stub measured; bare is net/http alone with 256 calls in flight against the same stub, in turn; on both sides the connections are " +
+			"time.sleep with concurrency: 256; what a target allows beyond the wait of 1 s is scaled by bare websockets. engine1024 is a judge with 1,024 samples at an engine with concurrency: 256, " +
+			"a stub in the bench's process that serves 256 at a time for 1 s each; ideal is a simulated pull queue without overhead, fed with the times at which the client began to submit " +
+			"each sample and with the service times that " +
+			"the stub measured; bare is net/http alone with 256 calls in flight against the same stub, in turn; on both sides the connections are " +
 			"open before. mixed is a profile of a reader and a judge of 1 s, three worker processes, 512 samples at once: the reader is a function in Python that sleeps for 0.1 s, so that three " +
 			"machines fit on this one, in two processes of each worker; on one worker it sleeps four times as long. Its ideal is the pull queue of those six readers, fed with the nominal times, with as many " +
 			"judgements beside it as there are samples (the median of 25 seeds). replicas is a judge of 100 ms with 24 samples in flight, once at two equal servers of an engine and once at three, " +
-			"of which the third takes 1 s; p99 is that of the answers to the client, slow_share the third server's part of them. weights-runs are two runs of one profile of a function that blocks for 20 ms, weights-device two " +
-			"runs with a profile of OCR each, on one ONNX session: loop.run_weights gives one run 3, both have 64 samples in flight or waiting, and off_by is how far the smaller part is from a quarter of all. " +
-			"outage is a declared step of 1 s a sample at a judge, 33 at a time, on three worker processes, beside 8 pictures in flight of another profile: once as it is and once with the engine " +
-			"killed for outage_s in the middle; over-rest is the time from the kill to the end of the step less the outage, over the same time of the step as it is. partition is the " +
-			"same step with the engine out of reach of one worker from the middle on: its connections are reset; others is the rate of the other two workers meanwhile over that before.",
+			"of which the third takes 1 s; p99 is that of the answers to the client, slow_share the third server's part of them. weights-runs are two runs of one profile of a function " +
+			"that blocks for 20 ms, weights-device two " +
+			"runs with a profile of OCR each, on one ONNX session: loop.run_weights gives one run 3, both have 64 samples in flight or waiting, and off_by is the relative difference of the smaller run's share from a quarter. " +
+			"outage is a declared step of 1 s a sample at a judge, 33 at a time, on three worker processes, beside 8 pictures in flight of another profile: once without a kill and once " +
+			"with the engine killed for outage_s in the middle of the step; over-rest = (time from the kill to the end of the step − outage_s) / (time from the middle to the end of the " +
+			"step without a kill). partition is the same step; from its middle on one worker cannot reach the engine, because its connections are reset; others = rate of the other two " +
+			"workers from then on / their rate before.",
 		Experiments: []Experiment{
 			callsExperiment("async256", lineAsync, 2, asyncDefaults),
 			callsExperiment("sync256", lineSync, 2.5, syncWritten),

@@ -26,10 +26,9 @@ func onCards() Suite {
 		About: "One card, or the CPU in its place, with models of random weights of the sizes of CLIP ViT-B/32 and SmolVLM-256M, and those " +
 			"of PP-OCR (on the CPU: tiny ones, and small pictures). loop: the Go client, the gateway, a worker, the scorer, the pool and the card's child process, raw " +
 			"pictures of noise, 128 samples in flight. bare: ONNX Runtime's Run of the same graphs in this process, on one thread, with ready " +
-			"float tensors in batches of 1 to 64, of which the fastest counts; s<b>_ms is what a batch of b takes. outputs: the " +
-			"largest difference to the CPU, over the largest magnitude of the CPU's output or 1. memory: growth from " +
-			"a tenth of the runs to the last, over changing shapes. two: the rates of CLIP and the detector side by side, each over its own alone, " +
-			"added up. kill: samples in flight while the card's child is killed.",
+			"float tensors in batches of 1 to 64; the fastest batch size counts; s<b>_ms is the time of a batch of b. outputs: the largest difference from the CPU's output / max(1, " +
+			"largest magnitude of the CPU's output). memory: growth from the end of the first tenth of the runs to the last run, with changing shapes. two: CLIP and the detector side by " +
+			"side; the rate of each / its rate alone, both added. kill: samples in flight while the card's child is killed.",
 	}
 	for _, job := range cardJobs() {
 		e := Experiment{

@@ -32,9 +32,9 @@ func overDispatch() Suite {
 	s := Suite{
 		Name: "dispatch", Apart: true, Plots: plotDispatch,
 		About: "Steps through the real loop (websocket client, gateway, embedded engine, workers of one slot) at 90 % load: 512 samples over a rollout of 200 s, " +
-			"one every 0.39 s unless in bursts of 64, and 160 s of update, which are added and not run; scorers sleep. The figure is the step over that of F*, which no " +
-			"policy beats, for the times at which the samples were submitted and the service times that were drawn. Beside it: the step over that of a simulation of the " +
-			"same policy with the same times (over_ideal, the median of 25 seeds), and the seconds from the last submission to the last reward at the client (exposed_s; those " +
+			"one every 0.39 s unless in bursts of 64, and 160 s of update, which are added and not run; scorers sleep. The figure is the time of the step / that of F*, which no policy " +
+			"beats, for the times at which the samples were submitted and the service times that were drawn. Beside it: the time of the step / that of a simulation of the same policy with " +
+			"the same times (over_ideal, the median of 25 seeds), and the seconds from the last submission to the last reward at the client (exposed_s; those " +
 			"of F* and of the simulation with them). uniform is U(0.8,1.2) and lognormal σ = 1, around the mean; with stragglers 2 % of the attempts take ten mean service " +
 			"times, whatever the sample, and F* is a reference there: it knows mean service times only, and can be beaten; slow is a quarter of the workers at a third of the " +
 			"speed. random_blind-simulated is verl's choice of a worker, busy or not: the product does not have it, so that its rows are those of the simulation (the median of " +

@@ -46,10 +46,13 @@ func isolation() Suite {
 		About: fmt.Sprintf("The program rewardloop as it runs, with its default capacities: embedded is one serve, remote one serve without workers and %d processes of one worker each. "+
 			"A healthy run (jpeg_compressibility of a 25 KB picture, %d in flight) is measured beside a failing run (%d in flight) that "+
 			"began before (5 s at -t 20s), and beside programs outside that use as many cores, at the same niceness, as the failing run did (failing_cores: its Python processes, and what "+
-			"server, workers and bench computed beyond the cost of the healthy samples); in turn, each with servers of its own. throughput is the first rate over the second; gap the "+
-			"longest time between two results beside the failing run, less that beside the burner, at the worst of the repetitions. Failing is a function in Python that raises, returns NaN, kills "+
-			"its process, is cancelled 0.5 ms after each submit (every second sample up to 2 ms later), or allocates up to 1 GiB under memory: 512MiB (4 in flight); a judge whose engine, a stub that takes 20 ms, answers without a score; "+
-			"and a function that raises on one worker only. model_raises, model_nan, model_kills, model_allocates and model_hangs are the same as models, which score batches of up to 16 in one process, each beside the picture and "+
+			"server, workers and bench computed beyond the cost of the healthy samples); in turn, each with servers of its own. throughput = rate beside the failing run / rate beside "+
+			"those programs (the burner). gap: in each repetition the longest time between two results beside the failing run − that beside the burner; the largest of these. Failing is a "+
+			"function in Python that raises, returns NaN, kills "+
+			"its process, is cancelled 0.5 ms after each submit (every second sample up to 2 ms later), or allocates up to 1 GiB under memory: 512MiB (4 in flight); a judge whose engine, "+
+			"a stub that takes 20 ms, answers without a score; "+
+			"and a function that raises on one worker only. model_raises, model_nan, model_kills, model_allocates and model_hangs are the same as models, which score batches of up to 16 "+
+			"in one process, each beside the picture and "+
 			"(beside_model, embedded) beside a model that scores its pictures. With hangs, closed_port, silent, answers_500 and closed_port_3mb the failing run has %s samples in flight or waiting (as "+
 			"many fewer as -t is shorter than 20s): a function that never returns (timeout: 1), a judge at a port where nobody listens, at one that accepts and never answers, at a "+
 			"server that answers 500 to everything, and the first of them with 3 MB of raw pixels a sample. Beside those that get nothing done a fresh client sends 200 pictures of its own (alone_s: before "+

@@ -55,7 +55,8 @@ func onnxModels() Suite {
 		Name: "onnx", Apart: true,
 		About: "A random CLIP of ViT-B/32's size scores 64 raw pictures of noise, 16 to a prompt, on two cores: builtin://clipscore in its " +
 			"child processes; transformers with torch as flow_grpo's PickScore calls it (two threads, sdpa, batches of 16 with a prompt " +
-			"of some 25 tokens for each picture, Pillow); ONNX Runtime in Python (two threads, batches of 16, one prompt for all, Pillow). Overhead is the CPU time of all our processes over that of the bare graphs: ONNX Runtime's Run of " +
+			"of some 25 tokens for each picture, Pillow); ONNX Runtime in Python (two threads, batches of 16, one prompt for all, Pillow). Overhead is the CPU time of all our processes / " +
+			"that of the bare graphs: ONNX Runtime's Run of " +
 			"both towers on ready tensors, batches of 1, a thread a core. Tokens a second of CPU time on prompts of 8 to 40 words, words mostly " +
 			"met before, and beside it all of them for the first time.",
 		Experiments: []Experiment{clip("clip512", 512), clip("clip1024", 1024), tokens},

@@ -45,7 +45,7 @@ func transport() Suite {
 			"and the result back, against gorilla alone with the same frames, connections and samples in flight. Client and server share the " +
 			"machine and the process; CPU and allocations are those of the whole process. Half load is a Poisson process at half of the " +
 			"throughput of the same repetition; latency counts from the moment a sample was to be sent. Workers and their places are those that " +
-			"serve has by default. idle60 is the throughput of four connections with raw786k's samples beside 60 that have sent one sample each, over that of four alone.",
+			"serve has by default. idle60 is the throughput of four connections with raw786k's samples beside 60 idle ones that have sent one sample each / that of four alone.",
 		Experiments: []Experiment{
 			raw.experiment(append([]Row{promised}, raw.rows(1000, lineRaw)...)),
 			jpeg.experiment(append([]Row{ratioRow}, jpeg.rows(10_000, lineJPEG)...)),

@@ -27,6 +27,8 @@ func (r *results) page() string {
 	for _, f := range r.Rows {
 		held := "yes"
 		switch {
+		case f.Target == nil:
+			held = "–"
 		case f.Miss != nil:
 			held = "**no**: " + f.Miss.Reason
 		case !f.Held:
@@ -35,12 +37,12 @@ func (r *results) page() string {
 		fmt.Fprintf(&b, "| %s | %.4g%s | %s | %s |\n", report.Cell(f.Issue), f.Value, report.Cell(beside(f.Beside)), f.TargetText(), report.Cell(held))
 	}
 
-	b.WriteString("\n## Rewards on the golden pictures\n\nMean absolute error of flow_grpo's reward against the reward of what is written on the picture, and the part that is exact.\n\n| reader | error | exact |\n|---|---:|---:|\n")
+	b.WriteString("\n## Rewards on the golden pictures\n\nMean absolute difference between flow_grpo's reward for the text read and that for the text written on the picture, and the share of pictures without a difference.\n\n| reader | error | exact |\n|---|---:|---:|\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Errors)) {
 		fmt.Fprintf(&b, "| %s | %.5f | %.1f %% |\n", name, r.Errors[name], 100*r.Exact[name])
 	}
 
-	b.WriteString("\n## Speed on the golden pictures\n\nIn turn on the same cores; medians. Others is what other programs used of the cores, at the worst.\n\n| reader | pictures/s | CPU a picture | of it outside of ONNX Runtime's processes | others |\n|---|---:|---:|---:|---:|\n")
+	b.WriteString("\n## Speed on the golden pictures\n\nMeasured in turn on the same cores; medians. The column *others* has the most cores that other programs used in any repetition.\n\n| reader | pictures/s | CPU a picture | of it outside of ONNX Runtime's processes | others |\n|---|---:|---:|---:|---:|\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Timings)) {
 		t := r.Timings[name]
 		column := func(of func(timing) float64) []float64 {

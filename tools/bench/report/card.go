@@ -69,9 +69,8 @@ func (c CardRun) page() string {
 	b.WriteString("# CUDA\n\nWritten by `make gpu-results` from what `scripts/gpu-run.sh` leaves of a bundle (`docs/gpu.md`).\n\n")
 	day, _, _ := strings.Cut(c.Date, "T")
 	if c.Device == cardless {
-		fmt.Fprintf(&b, "**Not measured on a card: none was at hand on %s.** What runs models on cards is written and compiles, and no line of it has\n"+
-			"run on one. The bundle itself ran that day without a card, where it tests the CPU with tiny models: its figures say that the tests and the bench\n"+
-			"work, and nothing about CUDA.\n\n", day)
+		fmt.Fprintf(&b, "**Not measured on a card: none was at hand on %s.** The GPU code compiles, but it has never run on a GPU.\n"+
+			"The bundle ran that day on the CPU with tiny models: its figures show that the tests and the bench work, and say nothing about CUDA.\n\n", day)
 	} else {
 		fmt.Fprintf(&b, "**Measured on %s on %s** (%s).\n\n", day, cmp.Or(c.Cards, "a card that nvidia-smi does not tell"), c.Device)
 	}

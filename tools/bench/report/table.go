@@ -27,9 +27,9 @@ func WriteTable(folder string) error {
 // table is the Markdown page of all results.
 func table(reports []Report, pictures []string) string {
 	var b strings.Builder
-	b.WriteString("# Measured\n\nWritten by `make bench`, `make bench-python`, `make bench-step`, `make bench-isolation`, `make bench-bombs`, `make bench-capacity`, `make bench-queue`, `make bench-store`, `make bench-pymodels`, `make bench-gpu`, `make soak` and `make learn`\nfrom the JSON files beside it, that of `make bench-ocr` among them (more in `ocr.md`). CUDA: `gpu.md`. Figures are medians of the repetitions; a bare\n" +
-		"figure is that of the calibration, measured in turn with ours. A target that is scaled held its absolute number on the\n" +
-		"reference machine (`tools/bench/reference.json`).\n")
+	b.WriteString("# Measured\n\nWritten by `make bench`, `make bench-python`, `make bench-step`, `make bench-isolation`, `make bench-bombs`, `make bench-capacity`, `make bench-queue`, `make bench-store`, `make bench-pymodels`, `make bench-gpu`, `make soak` and `make learn`\nfrom the JSON files beside it, that of `make bench-ocr` among them (more in `ocr.md`). CUDA: `gpu.md`. Figures are medians of the repetitions. A bare\n" +
+		"figure is that of the calibration, which was measured in turn with ours. Where a target is scaled, the unscaled target was met\n" +
+		"on the reference machine (`tools/bench/reference.json`).\n")
 	for _, r := range reports {
 		fmt.Fprintf(&b, "\n## %s\n\n%s", r.Suite, r.section(pictures...))
 	}
