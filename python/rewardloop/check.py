@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--ground-truth", metavar="TEXT", help="ground truth: text, or JSON if the value begins with {, [ or a quote")
     p.add_argument("--extra-info", metavar="JSON", help="extra information for the function, a JSON object")
     p.add_argument("--interpreter", default=sys.executable, metavar="PYTHON", help="Python for the function; default: this one")
-    p.add_argument("--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help="limit of each import and call; default: 120")
+    p.add_argument("--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help="limit per import or call; default: 120")
     return p
 
 
