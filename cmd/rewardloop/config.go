@@ -16,32 +16,32 @@ import (
 )
 
 const configText = `
-config check reads a configuration as serve would and reports everything that is
-wrong, each fault with its line. config print writes the configuration as it
-will be used. config schema writes a JSON Schema of the file, by which editors
-complete and check keys.`
+config check reads a configuration in the same way as serve and reports every
+fault with its line. config print prints the resolved configuration. config
+schema prints a JSON Schema of the file, with which editors complete and check
+keys.`
 
 const schemaText = `
-Writes a JSON Schema of the configuration, by which editors complete and check
+Prints a JSON Schema of the configuration, with which editors complete and check
 keys (docs/configuration.md).`
 
 const checkText = `
-Reads a configuration as serve would and reports everything that is wrong, each
-fault with its line, and where rewards differ from verl-omni's. Python files are
-imported for it, in a process of their own and for 10 s at most, and their
-options compared with what the functions take. Exits with 2 if anything is
-wrong.`
+Reads a configuration in the same way as serve, and reports every fault with its
+line, and every difference from the rewards of verl-omni. Python files are
+imported in a separate process, for at most 10 s each, and the options are
+compared with the parameters of the functions. The exit code is 2 if the
+configuration is wrong.`
 
 const printText = `
-Writes the configuration as it will be used: defaults filled in, overrides and
-environment applied, secrets left out; and, as comments at its end, how many
-samples of each reward a process on this machine scores at a time, and why
+Prints the resolved configuration: with defaults, overrides and environment
+variables applied, and without secrets. Comments at the end list how many
+samples of each reward one process on this machine scores at a time, and why
 (docs/tuning.md).`
 
 func configCommand(e *env) *cobra.Command {
 	return parent(&cobra.Command{
 		Use: "config", GroupID: groupPrepare, DisableFlagsInUseLine: true,
-		Short: "check or print a configuration, or its schema",
+		Short: "check or print a configuration, or print its JSON Schema",
 		Long:  configText, Example: "rewardloop config check cfg.yaml",
 	}, configCheckCommand(e), configPrintCommand(e), configSchemaCommand(e))
 }
@@ -70,7 +70,7 @@ type profileRow struct {
 func configCheckCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check [cfg.yaml] [flags] [key=value...]", DisableFlagsInUseLine: true,
-		Short: "say everything that is wrong with a configuration",
+		Short: "report every fault of a configuration",
 		Long:  checkText, Example: "rewardloop config check cfg.yaml\nrewardloop config check - <cfg.yaml",
 	}
 	s, asJSON := configFlags(e, cmd), jsonFlag(cmd)
@@ -124,7 +124,7 @@ func checkedOf(e *env, cfg *config.Config, err error) checked {
 func configPrintCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "print [cfg.yaml] [flags] [key=value...]", DisableFlagsInUseLine: true,
-		Short: "write a configuration as it will be used",
+		Short: "print the resolved configuration",
 		Long:  printText, Example: "rewardloop config print cfg.yaml loop.max_bytes=2GiB",
 	}
 	s := configFlags(e, cmd)
@@ -145,7 +145,7 @@ func configPrintCommand(e *env) *cobra.Command {
 func configSchemaCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use: "schema", Args: nothingElse,
-		Short: "write a JSON Schema of the configuration",
+		Short: "print a JSON Schema of the configuration",
 		Long:  schemaText, Example: "rewardloop config schema >rewardloop.schema.json",
 		RunE: func(*cobra.Command, []string) error {
 			if err := config.Schema(e.stdout); err != nil {

@@ -19,38 +19,37 @@ import (
 )
 
 const demoText = `
-Plays a FlowGRPO training step on real pictures, with reading them as the
-reward: with PP-OCR where its models and ONNX Runtime are here, else with
-Tesseract. The GPUs of the rollout are simulated: they wait, and finish
-staggered. Each picture is streamed over a websocket to a server in this process
-the moment it is finished, and scored while the others are still being made.
-Then the same step again, with all pictures scored after the rollout, for
-comparison.
+Simulates a FlowGRPO training step on real pictures, with OCR as the reward:
+PP-OCR if its models and ONNX Runtime are installed, else Tesseract. The
+simulated GPUs of the rollout only wait, and finish at staggered times. Each
+picture is streamed over a websocket to a server in this process as soon as it
+is finished, and scored while the rollout generates the others. A second run of
+the step, for comparison, scores all pictures after the rollout.
 
-Then it breaks things: pictures go to an HTTP scorer by two workers in processes
-of their own, while one of these is killed, the scorer is down for 3 s, and a
-neighbour's function raises. Every picture gets its own score all the same,
-once.
+The next part injects faults: two worker processes send pictures to an HTTP
+scorer while one of the workers is killed, the scorer is down for 3 s, and
+another reward function raises an exception. Every picture still gets its own
+score, exactly once.
 
-Last it shows what the trainer takes: the column rm_scores, and the question by
-which verl skips computing rewards of its own.
+The last part shows what the trainer receives: the column rm_scores, and the
+check by which verl skips its own reward computation.
 
-It prints the rewards by prompt group, their error against what the pictures
-really say, the step time of both runs against an ideal queue and a bound that
-no schedule beats, and what the damage cost. It takes about a minute and writes
-into --out:
+The demo prints the rewards by prompt group, their error against the true text
+of the pictures, the step time of both runs compared with an ideal queue and a
+lower bound for every schedule, and the cost of the faults. The demo takes about
+a minute and writes into --out:
 
-  report.html             what it showed, with pictures and who worked when
-  scores.jsonl            the result of every sample
-  trace.json              the times of both runs
+  report.html             report with pictures and the timeline of the workers
+  scores.jsonl            result of every sample
+  trace.json              times of both runs
   rm_scores.safetensors   rm_scores, F32 [B,1], and rm_valid, BOOL [B,1]
-  report.txt              what it printed
+  report.txt              printed text
 
---stay keeps the server up when all is done, prints the address of its status
-page, and ends with Ctrl-C. make demo STAY=1 does so, too.
+With --stay, or make demo STAY=1, the server keeps running until Ctrl-C, and the
+demo prints the address of the status page.
 
---verify computes every printed figure again from these files; it exits with 1
-if one differs.`
+--verify recomputes every printed figure from these files. The exit code is 1 if
+a figure differs.`
 
 const demoExample = `
 rewardloop demo
@@ -59,16 +58,16 @@ rewardloop demo --verify`
 func demoCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "demo", GroupID: groupScore, Args: nothingElse,
-		Short: "show the main job on real pictures, measured",
+		Short: "simulate and measure a training step on real pictures",
 		Long:  demoText, Example: demoExample,
 	}
 	data := cmd.Flags().String("data", "", "`folder` of pictures with samples.jsonl; default: testdata/golden/ocr of the clone")
 	out := cmd.Flags().String("out", filepath.Join("out", "demo"), "`folder` for the results")
-	verify := cmd.Flags().Bool("verify", false, "compute what --out holds again, and run nothing")
-	samples := cmd.Flags().Int("samples", 0, "take only the first `n` pictures; 0: all")
-	reader := cmd.Flags().String("reader", ocr.ReaderAuto, "`reader`: ppocr, tesseract, or auto, which is ppocr where it is here")
+	verify := cmd.Flags().Bool("verify", false, "recompute the figures from the files in --out; run nothing else")
+	samples := cmd.Flags().Int("samples", 0, "use only the first `n` pictures; 0: all")
+	reader := cmd.Flags().String("reader", ocr.ReaderAuto, "OCR `reader`: ppocr, tesseract, or auto (ppocr if installed, else tesseract)")
 	seed := cmd.Flags().Uint64("seed", 1, "`seed` of the simulated rollout")
-	stay := cmd.Flags().Bool("stay", false, "keep the server up when all is done, until Ctrl-C")
+	stay := cmd.Flags().Bool("stay", false, "keep the server running until Ctrl-C")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains([]string{ocr.ReaderPPOCR, ocr.ReaderTesseract, ocr.ReaderAuto}, *reader) {
 			return fmt.Errorf("--reader %q: want ppocr, tesseract or auto", *reader)

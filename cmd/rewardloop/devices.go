@@ -18,21 +18,21 @@ import (
 )
 
 const devicesText = `
-Lists the cards that this process may use, as CUDA numbers them for it: those
-that CUDA_VISIBLE_DEVICES names, in its order, else all; instances of MIG are
-cards of their own. Of each it says the memory, what is free, whether it is
-healthy, and what computes on it. With a configuration also which model has
-which card, how much memory of it is planned, and what is left.
+Lists the GPUs that this process can use, in the order of CUDA: the GPUs in
+CUDA_VISIBLE_DEVICES, else all. Each MIG instance counts as one GPU. For each
+GPU, devices prints the total and the free memory, the health, and the processes
+that compute on the GPU. With a configuration, devices also prints the models on
+each GPU, their planned memory, and the remaining memory.
 
-A model runs on the CPU unless device beside it says otherwise: cuda:1 is the
-second card, cuda every card of the reward pool. The pool has
-reward_model.n_gpus_per_node cards where enable_resource_pool is true, else all.
-Models share a card; fraction beside device is a model's part of its memory, and
-1 is the whole card.
+A model runs on the CPU unless its entry has the key device: cuda:1 is the
+second GPU, cuda is every GPU of the reward pool. The pool has
+reward_model.n_gpus_per_node GPUs if enable_resource_pool is true, else all.
+Models can share a GPU: the key fraction of an entry is the model's share of the
+GPU memory; 1 is the whole GPU.
 
-Exits with 0 if everything has its place, 1 if a model does not fit or the cards
-cannot be listed, 2 for usage or a wrong configuration. A machine without a card
-is no failure.`
+Exit code: 0 if every model fits, 1 if a model does not fit or the GPUs cannot
+be listed, 2 for wrong usage or a wrong configuration. A machine without a GPU
+is not a failure.`
 
 const devicesExample = `
 rewardloop devices
@@ -55,7 +55,7 @@ type deviceReport struct {
 func devicesCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "devices [cfg.yaml] [flags] [key=value...]", GroupID: groupPrepare, DisableFlagsInUseLine: true,
-		Short: "list the cards of this machine, and which model has which",
+		Short: "list the GPUs of this machine and the models on each GPU",
 		Long:  devicesText, Example: devicesExample,
 	}
 	s, asJSON := configFlags(e, cmd), jsonFlag(cmd)

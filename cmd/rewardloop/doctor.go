@@ -27,17 +27,16 @@ import (
 )
 
 const doctorText = `
-Checks what this machine has, and says what to do about what is missing: memory
-and limits, cards, ONNX Runtime and models, Tesseract, a picture that is read in
-a child process, a function in Python, the queue, and one known picture through
-the whole path. With a configuration also its files and its address, that every
-reward it names gets ready, and that functions in Python score a known sample
-(probe: false at a function's entry leaves that out); a server that runs at the
-address is asked how its rewards fare.
+Checks this machine and prints a remedy for everything that is missing: memory
+and limits, GPUs, ONNX Runtime and models, Tesseract, OCR of a picture in a
+child process, a Python function, the queue, and one known picture end to end.
+With a configuration, doctor also checks its files and its address, checks that
+every reward in it becomes ready, and calls its Python functions with a known
+sample (probe: false in the entry of a function skips the call). If a server
+runs at the address, doctor prints the state of the server's rewards.
 
-Exits with 0 if everything required is there. Without a configuration nothing
-that reads text is required: only the reward ocr needs it. Python is required
-where a reward is written in it.`
+The exit code is 0 if everything required is present. OCR is required only for
+the reward ocr, and Python only for rewards in Python.`
 
 const doctorExample = `
 rewardloop doctor
@@ -71,7 +70,7 @@ func doctorCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor [cfg.yaml] [flags] [key=value...]", GroupID: groupPrepare, DisableFlagsInUseLine: true,
 		SuggestFor: []string{"check", "diagnose"},
-		Short:      "check what this machine has and what is missing",
+		Short:      "check this machine, and report what is missing",
 		Long:       doctorText, Example: doctorExample,
 	}
 	s, asJSON := configFlags(e, cmd), jsonFlag(cmd)

@@ -13,19 +13,22 @@ import (
 )
 
 const enginesText = `
-Lists the servers of engines that a process with workers has started
-(reward_model.rollout.name: vllm, sglang or transformers): of each the state,
-since when, how often it was started, the questions that it has now and has had,
-why its last command ended, and the file that it writes.
+Lists the engine servers that a process with workers started
+(reward_model.rollout.name: vllm, sglang or transformers). Columns: state, time
+in that state, number of starts, total requests, requests in flight, failed
+requests, and URL. For a server whose command ended or that is unable, engines
+also prints the reason and the log file.
 
-starting  its command runs and does not answer the first question yet
-ready     it answers
-paused    its command has ended; it is started again after a pause
-silent    it does not answer any more and is being ended
-unable    it lacks a feature that its judges need of it, and is not started again
-stopped   its process ends, or has no workers
+starting  the command runs and has not answered the first request yet
+ready     the server answers requests
+asleep    the server has released its memory to a trainer
+paused    the command ended; the process restarts it after a pause
+silent    the server no longer answers; the process is stopping it
+unable    the server lacks a feature that its judges need; no restart follows
+stopped   the process is stopping, or has no workers
 
-Exits with 1 if a server is not ready. With --wait it waits until all are.`
+The exit code is 1 if a server is not ready. --wait waits until all servers are
+ready.`
 
 // waitEvery is how often --wait asks.
 const waitEvery = time.Second
@@ -33,11 +36,11 @@ const waitEvery = time.Second
 func enginesCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "engines", GroupID: groupServer, Args: nothingElse,
-		Short: "list the servers of engines that a process has started",
+		Short: "list the engine servers that a process started",
 		Long:  enginesText, Example: "rewardloop engines --server http://127.0.0.1:8080\nrewardloop engines --wait --server http://127.0.0.1:8080",
 	}
 	at, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)
-	wait := cmd.Flags().Bool("wait", false, "wait until all servers are ready, or one is unable")
+	wait := cmd.Flags().Bool("wait", false, "wait until all servers are ready, or until a server is unable")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()

@@ -20,25 +20,26 @@ import (
 )
 
 const environmentsText = `
-Makes the Python environments that entries of a configuration name, and looks
-after them. An entry has one by environment: {python: "3.11", requirements:
-hpsv3.txt, system_site_packages: true}; serve downloads nothing.
+Creates, lists and deletes the Python environments of configuration entries. An
+entry with an environment has the key environment: {python: "3.11",
+requirements: hpsv3.txt, system_site_packages: true}. serve downloads nothing.
 
-They lie in one folder: REWARDLOOP_ENVS, else envs beside the folder of the
-models (rewardloop models --help). An environment is known by its content: the
+The environments are in one folder: REWARDLOOP_ENVS, else envs next to the
+models folder (rewardloop models --help). The content identifies an environment:
 versions and hashes of its packages, its Python, and its platform. Entries and
-configurations with the same content share one.`
+configurations with the same content share one environment.`
 
 const makeText = `
-Makes every environment of a configuration, or with -r that of a requirements
-file, and prints the path of its Python. What is made already is left as it is.
+Creates every environment of a configuration, or with -r the environment of a
+requirements file, and prints the path of its Python. An existing environment is
+not changed.
 
-The packages are resolved first, with pip, and nothing but their descriptions is
-fetched. Then env make says what will be downloaded, how much, and under which
-licences as the packages state them, and asks. With --yes it does not ask.
-Without a terminal and without --yes it ends there. Packages are installed with
-uv where it is on PATH, else with pip, by a lock with hashes; a requirements
-file with hashes is its own lock.`
+pip resolves the packages first; only package metadata is fetched. env make then
+lists the downloads with sizes and the licences that the packages state, and
+asks for confirmation. --yes skips the confirmation. Without a terminal and
+without --yes, env make stops there. uv installs the packages if uv is on PATH,
+else pip does, from a lock with hashes; a requirements file with hashes is its
+own lock.`
 
 // makeTimeout bounds one environment unless --timeout says otherwise: 5 GB of torch at 1 MB/s.
 const makeTimeout = 2 * time.Hour
@@ -46,7 +47,7 @@ const makeTimeout = 2 * time.Hour
 func envCommand(e *env) *cobra.Command {
 	return parent(&cobra.Command{
 		Use: "env", GroupID: groupPrepare, DisableFlagsInUseLine: true,
-		Short: "make, list and delete the Python environments of entries",
+		Short: "create, list and delete the Python environments of entries",
 		Long:  environmentsText, Example: "rewardloop env make -c cfg.yaml\nrewardloop env list -c cfg.yaml\nrewardloop env remove --unused -c cfg.yaml",
 	}, envMakeCommand(e), envListCommand(e), envRemoveCommand(e))
 }
@@ -80,21 +81,21 @@ type wantedEnv struct {
 func envMakeCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "make [-c cfg.yaml | -r FILE] [flags] [key=value...]", DisableFlagsInUseLine: true,
-		Short: "make the environments of a configuration, or one",
+		Short: "create the environments of a configuration, or one",
 		Long:  makeText, Example: "rewardloop env make -c cfg.yaml\nrewardloop env make -r hpsv3.txt --python 3.11 --lock hpsv3.lock --yes",
 	}
 	s := configFlags(e, cmd)
 	c := &envMake{env: e}
 	var spec pyenv.Spec
 	var requirements string
-	cmd.Flags().StringVarP(&requirements, "requirements", "r", "", "`file` with requirements as pip reads them, in place of a configuration")
-	cmd.Flags().StringVar(&spec.Python, "python", "", "with -r: `version` such as 3.11, or the path of an interpreter; default: pool.python's")
-	cmd.Flags().BoolVar(&spec.SystemSitePackages, "system-site-packages", false, "with -r: show the environment the packages of its Python, such as torch")
-	cmd.Flags().StringVar(&c.options.Lock, "lock", "", "with -r: write the versions and hashes to this `file` as well")
-	cmd.Flags().BoolVar(&c.options.Source, "allow-source", false, "allow packages without a wheel, whose code is run and built here")
-	cmd.Flags().BoolVar(&c.yes, "yes", false, "download without asking")
-	cmd.Flags().DurationVar(&c.options.Timeout, "timeout", makeTimeout, "give up an environment after this `time`")
-	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print one JSON document")
+	cmd.Flags().StringVarP(&requirements, "requirements", "r", "", "requirements `file` for pip, instead of a configuration")
+	cmd.Flags().StringVar(&spec.Python, "python", "", "with -r: Python `version` such as 3.11, or the path of an interpreter; default: pool.python")
+	cmd.Flags().BoolVar(&spec.SystemSitePackages, "system-site-packages", false, "with -r: make packages of the base Python, such as torch, visible in the environment")
+	cmd.Flags().StringVar(&c.options.Lock, "lock", "", "with -r: also write versions and hashes to this `file`")
+	cmd.Flags().BoolVar(&c.options.Source, "allow-source", false, "allow packages without a wheel; their code is built and run on this machine")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "download without confirmation")
+	cmd.Flags().DurationVar(&c.options.Timeout, "timeout", makeTimeout, "maximum `time` for each environment")
+	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print the output as one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		switch {
 		case s.given() == (requirements != ""):

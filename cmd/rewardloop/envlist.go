@@ -28,9 +28,9 @@ type listedEnv struct {
 func envListCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [-c cfg.yaml] [flags] [key=value...]", DisableFlagsInUseLine: true,
-		Short: "list the environments that are made",
-		Long: "Lists the environments that are made: name, Python, packages, size on the disk,\n" +
-			"the day on which each was made, and with -c which entries use it.",
+		Short: "list the existing environments",
+		Long: "Lists the existing environments: name, Python, packages, size on disk, creation\n" +
+			"date, and with -c the entries that use each environment.",
 		Example: "rewardloop env list\nrewardloop env list -c cfg.yaml --json",
 	}
 	s, asJSON := configFlags(e, cmd), jsonFlag(cmd)
@@ -116,15 +116,16 @@ func envRemoveCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "remove NAME... | --unused -c cfg.yaml", DisableFlagsInUseLine: true,
 		Short: "delete environments",
-		Long: "Deletes environments and says how many bytes that frees. With --unused: all that\n" +
-			"no entry of the configuration uses. One in which a process of this machine runs,\n" +
-			"as far as Linux tells, is kept, and so is one that is being made.",
+		Long: "Deletes environments and prints the number of freed bytes. --unused deletes all\n" +
+			"environments that no entry of the configuration uses. An environment is kept\n" +
+			"while a process of this machine runs in the environment (detected on Linux only)\n" +
+			"or while env make creates it.",
 		Example: "rewardloop env remove py3.11-0123456789abcdef\nrewardloop env remove --unused -c cfg.yaml",
 	}
 	s := &settings{e: e, flags: map[string]string{}}
-	cmd.Flags().StringVarP(&s.file, "config", "c", "", "with --unused: configuration `file` (YAML) whose environments are kept")
+	cmd.Flags().StringVarP(&s.file, "config", "c", "", "with --unused: configuration `file` (YAML); its environments are kept")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml") // the flag is there
-	unused := cmd.Flags().Bool("unused", false, "delete all that the configuration does not use")
+	unused := cmd.Flags().Bool("unused", false, "delete all environments that the configuration does not use")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		switch {
 		case *unused != s.given():

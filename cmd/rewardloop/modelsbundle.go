@@ -27,19 +27,21 @@ import (
 )
 
 const bundleText = `
-Packs what a configuration needs of a network into a folder, for machines that
-have none: the model files with their sums, the library of ONNX Runtime where
-one is found here, and the lock and the wheels of each Python environment, for
-this platform. What is not here is downloaded first, as by models pull and env
-make. Without a configuration the NAMEs say which models, as for models pull.
+Packs everything that a configuration needs from a network into a folder, for
+machines without a network: the model files with their SHA-256, the ONNX Runtime
+library if it is installed on this machine, and the lock and the wheels of each
+Python environment, for this platform. Missing files are downloaded first, as by
+models pull and env make. Without a configuration, each NAME is a model, as in
+models pull.
 
-Copy the folder, the configuration and the files that it names, such as reward
-functions, to the other machine. There, models unbundle puts everything in its
-place, and serve starts.
+Copy the folder, the configuration and the files that the configuration names,
+such as reward functions, to the other machine. There, models unbundle installs
+the content of the bundle, and serve can start.
 
-What a bundle does not hold is said in a line each: a Python entry without an
-environment runs in the Python of its machine, and a checkpoint that only Python
-downloads comes with Hugging Face's cache.`
+models bundle prints one line for each item that the bundle does not contain: a
+Python entry without an environment uses the Python of its machine, and a
+checkpoint that only Python downloads has to be copied with Hugging Face's
+cache.`
 
 const (
 	bundleName = "models" // begins the names of the parts
@@ -116,7 +118,7 @@ type bundleCall struct {
 func modelsBundleCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bundle [-c cfg.yaml | NAME...] --out FOLDER [flags]", DisableFlagsInUseLine: true,
-		Short: "pack what a machine without a network needs",
+		Short: "pack models and packages for a machine without a network",
 		Long:  bundleText, Example: "rewardloop models bundle -c cfg.yaml --out bundle --dry-run\nrewardloop models bundle ppocr-v4-mobile --out bundle --dry-run",
 	}
 	s := configFlags(e, cmd)
@@ -132,13 +134,13 @@ func modelsBundleCommand(e *env) *cobra.Command {
 		}
 		return nil
 	}
-	cmd.Flags().StringVar(&c.out, "out", "", "`folder` that the bundle becomes; it is made, or is empty")
+	cmd.Flags().StringVar(&c.out, "out", "", "output `folder`; must be empty or not exist")
 	_ = cmd.MarkFlagDirname("out") // the flag is there
-	size := cmd.Flags().String("part-size", bundlePart, "most bytes of a file of the bundle, a `size` such as 650MB")
-	cmd.Flags().BoolVar(&c.options.AcceptLicence, "accept-licence", false, "agree to licences that do not allow every use, e.g. non-commercial ones")
-	cmd.Flags().BoolVar(&c.yes, "yes", false, "download the packages of environments without asking")
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be packed and how large it is, and pack nothing")
-	timeout := cmd.Flags().Duration("timeout", makeTimeout, "give up after this `time`; what has been downloaded is kept")
+	size := cmd.Flags().String("part-size", bundlePart, "maximum `size` of each file of the bundle, such as 650MB")
+	cmd.Flags().BoolVar(&c.options.AcceptLicence, "accept-licence", false, "agree to licences that restrict the use, e.g. to non-commercial use")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "download the packages of environments without confirmation")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "print what would be packed, with sizes; pack nothing")
+	timeout := cmd.Flags().Duration("timeout", makeTimeout, "maximum `time`; finished downloads are kept")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		switch {
 		case !s.given() && len(names) == 0:

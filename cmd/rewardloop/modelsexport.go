@@ -16,20 +16,20 @@ import (
 )
 
 const modelsExportText = `
-Makes a model here of its PyTorch checkpoint, where nobody offers it in ONNX:
-NAME is one of the list that is to be exported. A checkpoint of your own wants
---family (clip, siglip, aesthetic or text_rm), --model (a folder, or owner/name
-of a repository) and --name; what stands behind -- goes to the exporter, and
--- --help shows what it takes.
+Converts a PyTorch checkpoint to an ONNX model on this machine, if nobody
+publishes the model in ONNX. NAME is a model that models list marks for export.
+A checkpoint of your own needs --family (clip, siglip, aesthetic or text_rm),
+--model (a folder, or owner/name of a repository) and --name. Arguments after --
+go to the exporter; -- --help lists them.
 
-The exporter runs in a Python environment of its own, which is made first (see
-rewardloop env), unless --interpreter names a Python that has its packages.
-Before anything is downloaded models export says what, how much, and under which
-licences, and asks. The exporter holds its ONNX against PyTorch; the largest
-difference is printed, and above its limit nothing is kept. The model gets its
-name as a whole and its sums at the end. One that is here is left as it is;
---again makes it anew. It takes memory of about three times the checkpoint in
-float32. No GPU is needed.`
+The exporter runs in its own Python environment, which is created first (see
+rewardloop env), unless --interpreter names a Python that has the exporter's
+packages. Before any download, models export lists the downloads with sizes and
+licences, and asks for confirmation. The exporter compares ONNX with PyTorch and
+prints the largest difference; above the limit, the model is discarded. A model
+appears under its name only when it is complete, with its SHA-256 recorded. An
+existing model is not changed; --again replaces it. The export needs memory of
+about three times the checkpoint in float32, and no GPU.`
 
 const modelsExportExample = `
 rewardloop models export pickscore-v1
@@ -53,7 +53,7 @@ type modelsExport struct {
 func modelsExportCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export NAME [flags] [-- ARG...]", DisableFlagsInUseLine: true,
-		Short: "make a model of its PyTorch checkpoint",
+		Short: "convert a PyTorch checkpoint to an ONNX model",
 		Long:  modelsExportText, Example: modelsExportExample,
 	}
 	c := &modelsExport{modelsCall: newModelsCall(e, cmd)}
@@ -67,18 +67,18 @@ func modelsExportCommand(e *env) *cobra.Command {
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.recipe.Family, "family", "", "the exporter of a checkpoint of your own: "+strings.Join(export.Families(), ", "))
-	f.StringVar(&c.recipe.Model, "model", "", "with --family: the `checkpoint`, a folder or owner/name of a repository")
-	f.StringVar(&c.name, "name", "", "with --family: the model's `name` in the folder of the models")
-	f.StringVar(&c.recipe.Revision, "revision", "", "with --model owner/name: its `revision`; default main")
-	f.StringVar(&c.recipe.Processor, "processor", "", "with --family: the `checkpoint` with preprocessing and tokenizer, if not --model")
-	f.StringVar(&c.recipe.Licence, "licence", "", "with --family: the licence of the weights, an SPDX `identifier`; default what the repository states")
-	f.StringVar(&c.exporter.Interpreter, "interpreter", "", "a Python `program` that has the exporter's packages; no environment is made")
-	f.StringVar(&c.exporter.Python, "python", "", "what the environment is made of: a `version` such as 3.11, or the path of an interpreter")
-	f.BoolVar(&c.options.Source, "allow-source", false, "allow packages without a wheel, whose code is run and built here")
-	f.BoolVar(&c.options.Again, "again", false, "export a model anew that is here, in place of it")
-	f.BoolVar(&c.yes, "yes", false, "download without asking")
-	f.DurationVar(&c.options.Timeout, "timeout", modelsExportTimeout, "give up after this `time`; downloads are kept")
+	f.StringVar(&c.recipe.Family, "family", "", "exporter for a checkpoint of your own: "+strings.Join(export.Families(), ", "))
+	f.StringVar(&c.recipe.Model, "model", "", "with --family: `checkpoint`, a folder or owner/name of a repository")
+	f.StringVar(&c.name, "name", "", "with --family: `name` of the model in the models folder")
+	f.StringVar(&c.recipe.Revision, "revision", "", "with --model owner/name: `revision` of the repository; default main")
+	f.StringVar(&c.recipe.Processor, "processor", "", "with --family: `checkpoint` with preprocessing and tokenizer; default: --model")
+	f.StringVar(&c.recipe.Licence, "licence", "", "with --family: SPDX `identifier` of the licence of the weights; default: as stated by the repository")
+	f.StringVar(&c.exporter.Interpreter, "interpreter", "", "Python `program` that has the exporter's packages; no environment is created")
+	f.StringVar(&c.exporter.Python, "python", "", "Python of the environment: a `version` such as 3.11, or the path of an interpreter")
+	f.BoolVar(&c.options.Source, "allow-source", false, "allow packages without a wheel; their code is built and run on this machine")
+	f.BoolVar(&c.options.Again, "again", false, "export again, and replace the existing model")
+	f.BoolVar(&c.yes, "yes", false, "download without confirmation")
+	f.DurationVar(&c.options.Timeout, "timeout", modelsExportTimeout, "maximum `time`; downloads are kept")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 			c.recipe.Args, args = args[dash:], args[:dash]

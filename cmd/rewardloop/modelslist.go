@@ -18,13 +18,13 @@ import (
 func modelsListCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME...]",
-		Short: "list what is known and what is here; with names, their files",
-		Long: "Lists what is known and what is here, in a line each; with names, their files,\n" +
-			"sizes, sources and licences. It reads no contents.",
+		Short: "list known and installed models; with names, their files",
+		Long: "Lists known and installed models, one per line; with names, their files, sizes,\n" +
+			"sources and licences. models list does not read the content of files.",
 		Example: "rewardloop models list\nrewardloop models list ppocr-v4-mobile",
 	}
 	c := newModelsCall(e, cmd)
-	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print one JSON document")
+	cmd.Flags().BoolVar(&c.asJSON, "json", false, "print the output as one JSON document")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error { return c.do(cmd.Context(), names, c.list) }
 	return cmd
 }

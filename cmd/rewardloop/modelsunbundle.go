@@ -27,16 +27,18 @@ import (
 )
 
 const unbundleText = `
-Puts what models bundle has packed in its place, without a network: models into
-their folder (--dir, else as for models pull), the library of ONNX Runtime
-beside it unless one is found here already, and Python environments, made out of
-their wheels, where env make would make them.
+Installs the content of a bundle (models bundle) without a network: models into
+the models folder (--dir, else as for models pull), the ONNX Runtime library
+into onnxruntime next to that folder unless the library is already installed,
+and Python environments, installed from their wheels, into the folder of env
+make.
 
-Every part of the bundle is read first. One that is missing or damaged is named,
-and nothing is changed. What is here and right is left as it is, so the command
-can be run again, also after it was interrupted. Models go to every platform.
-The library and the wheels go to the platform that they were packed on; on
-another one they are refused by name, and the models are put in their place.`
+All parts of the bundle are checked first. If a part is missing or damaged,
+unbundle names the part and changes nothing. Existing correct files are not
+changed, so the command can be repeated, also after an interruption. Models work
+on every platform. The library and the wheels work only on the platform of the
+machine that packed them; on another platform, unbundle names them as refused
+and installs the models.`
 
 // unbundleCall is one call of models unbundle.
 type unbundleCall struct {
@@ -57,13 +59,13 @@ type unbundleCall struct {
 
 func modelsUnbundleCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "unbundle FOLDER", Short: "put in its place what models bundle has packed",
+		Use: "unbundle FOLDER", Short: "install the content of a bundle",
 		Long: unbundleText, Example: "rewardloop models unbundle bundle --dir models",
 	}
 	c := &unbundleCall{modelsCall: newModelsCall(e, cmd)}
 	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
-	cmd.Flags().BoolVar(&c.options.AcceptLicence, "accept-licence", false, "agree to licences that do not allow every use, e.g. non-commercial ones")
-	timeout := cmd.Flags().Duration("timeout", makeTimeout, "give up after this `time`; what is in its place stays there")
+	cmd.Flags().BoolVar(&c.options.AcceptLicence, "accept-licence", false, "agree to licences that restrict the use, e.g. to non-commercial use")
+	timeout := cmd.Flags().Duration("timeout", makeTimeout, "maximum `time`; installed files are kept")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) != 1:

@@ -14,33 +14,34 @@ import (
 )
 
 const planText = `
-Answers how many workers, GPUs or concurrent calls make the reward free. It
+Computes how many workers, GPUs or concurrent calls hide the reward time. plan
 simulates training steps in virtual time, with the reward in every mode of a
 trainer:
 
-  batch               everything is scored after the rollout
-  pipeline            the same, and each mini-batch is updated on once scored
+  batch               all samples are scored after the rollout
+  pipeline            as batch, and each mini-batch is trained on once scored
   streaming           every sample is scored as soon as it is generated
-  streaming_pipeline  both
+  streaming_pipeline  streaming and pipeline
   one_step_off        the next batch is generated before these scores are needed
-  both                all three
-  colocated           batch, on the rollout's own GPUs (--rollout-gpus with
+  both                streaming, pipeline and one_step_off
+  colocated           batch, on the GPUs of the rollout (--rollout-gpus with
                       --batch-cost)
 
-and prints for each the seconds per step, those that nothing hides (exposed), a
-bound that no dispatch beats, and how busy the pool is. Then it searches for the
-fewest servers with which streaming exposes no more than one reward latency,
-which is all that can be had.
+For each mode, plan prints the seconds per step, the seconds that the trainer
+waits for rewards (exposed), a lower bound for every dispatch, and the
+utilization of the pool. Then plan searches for the fewest servers with which
+streaming exposes at most one reward latency, which is the minimum. The output
+calls such a reward free.
 
-The load is a recorded step (--trace, as rewardloop trace saves it) or is drawn.
-A reward takes --reward, or is computed by devices that take whatever is queued,
-up to --max-batch, in a + c·b seconds for b samples (--batch-cost a,c).
-Failures, slow servers, stragglers and backup requests are drawn on top. Figures
-are medians of --seeds draws; ± is half the way from the least to the largest.
+The load is a recorded step (--trace, saved by rewardloop trace) or is drawn at
+random. The reward time is --reward; or devices score batches of up to
+--max-batch queued samples, in a + c·b seconds for b samples (--batch-cost a,c).
+Failures, slow servers, stragglers and backup requests are drawn in addition.
+Figures are medians of --seeds draws; ± is half the range of the draws.
 
-With --media nothing is simulated: plan says what samples of that size ask of
-the gateway's network and memory, where --processes send them, and what to write
-into the configuration.
+With --media, nothing is simulated: for samples of that size from --processes
+processes, plan prints the network bandwidth and the memory that the gateway
+needs, and the matching configuration.
 
 docs/plan.md has more examples.`
 
@@ -70,40 +71,40 @@ type planOptions struct {
 }
 
 func (o *planOptions) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.trace, "trace", "", "recorded step, a `file` as rewardloop trace saves it, or - for standard input, in place of --samples, --group, --generation and --arrivals, and of --reward where that is not given")
-	fs.StringVar(&o.save, "save", "", "write the simulated streaming step on the first number of servers as a trace to `file`")
-	fs.StringVar(&o.media, "media", "", "`size` of a sample's media: FRAMESxHEIGHTxWIDTH or HEIGHTxWIDTH of raw RGB, or bytes such as 25KiB")
-	fs.IntVar(&o.processes, "processes", 8, "processes that send samples, for --media")
+	fs.StringVar(&o.trace, "trace", "", "`file` with a recorded step, saved by rewardloop trace; - reads standard input; replaces --samples, --group, --generation and --arrivals, and --reward unless given")
+	fs.StringVar(&o.save, "save", "", "write the simulated streaming step for the first count of servers to `file`, as a trace")
+	fs.StringVar(&o.media, "media", "", "media `size` of a sample: FRAMESxHEIGHTxWIDTH or HEIGHTxWIDTH of raw RGB, or bytes such as 25KiB")
+	fs.IntVar(&o.processes, "processes", 8, "with --media: number of processes that send samples")
 	fs.IntVar(&o.samples, "samples", 512, "samples per step")
 	fs.IntVar(&o.group, "group", 16, "samples per prompt group")
-	fs.DurationVar(&o.generation, "generation", 200*time.Second, "how long the rollout of a step takes")
-	fs.StringVar(&o.arrivals, "arrivals", "uniform", "how samples leave the rollout: uniform, bursts:N or end")
-	fs.StringVar(&o.reward, "reward", "", "how long one reward takes: 2s, uniform:1s,40s, lognormal:2s,1.0 (median, σ) or normal:2s,0.5s")
-	fs.StringVar(&o.batchCost, "batch-cost", "", "a device needs a + c·b seconds for b samples: `a,c`")
-	fs.IntVar(&o.maxBatch, "max-batch", 16, "most samples in a device's batch")
-	fs.StringVar(&o.devices, "devices", "", "devices that score, a list; default: --reward-gpus, else 1")
-	fs.StringVar(&o.concurrency, "concurrency", "", "rewards at once (workers × places), a list; default: that of the trace, else 256,1024,5120")
-	fs.DurationVar(&o.update, "update", 0, "the update of a step; default: that of the trace, else 0s")
-	fs.DurationVar(&o.logProb, "logprob", 0, "log-probabilities of a step, computed beside the scoring")
-	fs.DurationVar(&o.other, "other", 0, "validation and weight sync of a step, which overlap nothing")
-	fs.IntVar(&o.miniBatches, "mini-batches", 4, "updates per step, for the pipelines")
-	fs.IntVar(&o.rolloutGPUs, "rollout-gpus", 0, "GPUs that generate and train, for samples per GPU")
-	fs.IntVar(&o.rewardGPUs, "reward-gpus", 0, "GPUs behind the rewards; with --batch-cost each device is one")
-	fs.DurationVar(&o.switching, "switch", 0, "to change between rollout and reward model and back, where they share GPUs (colocated)")
-	fs.Float64Var(&o.failures, "failures", 0, "probability that an attempt fails and the sample is tried again, 0…0.5")
-	fs.StringVar(&o.policy, "policy", sim.PolicyRandom, "who gets a sample: random, random_blind or speed_weighted; a list")
-	fs.StringVar(&o.slow, "slow", "", "a share of the servers is slower by a factor: `share,factor`, such as 0.25,3")
-	fs.StringVar(&o.stragglers, "stragglers", "", "a share of the attempts takes longer by a factor: `share,factor`, such as 0.02,10")
-	fs.Float64Var(&o.backupAfter, "backup-after", 0, "send a backup request after this many mean service times; 0: never")
+	fs.DurationVar(&o.generation, "generation", 200*time.Second, "rollout time of a step")
+	fs.StringVar(&o.arrivals, "arrivals", "uniform", "arrival pattern of samples during the rollout: uniform, bursts:N or end")
+	fs.StringVar(&o.reward, "reward", "", "time of one reward: 2s, uniform:1s,40s, lognormal:2s,1.0 (median, σ) or normal:2s,0.5s")
+	fs.StringVar(&o.batchCost, "batch-cost", "", "seconds of a device for a batch of b samples, a + c·b: `a,c`")
+	fs.IntVar(&o.maxBatch, "max-batch", 16, "maximum number of samples in a batch of a device")
+	fs.StringVar(&o.devices, "devices", "", "comma-separated counts of scoring devices; default: --reward-gpus, else 1")
+	fs.StringVar(&o.concurrency, "concurrency", "", "comma-separated counts of concurrent rewards (workers × places); default: as in the trace, else 256,1024,5120")
+	fs.DurationVar(&o.update, "update", 0, "update time of a step; default: as in the trace, else 0s")
+	fs.DurationVar(&o.logProb, "logprob", 0, "time for the log-probabilities of a step, computed while samples are scored")
+	fs.DurationVar(&o.other, "other", 0, "time for validation and weight sync of a step, which overlap nothing")
+	fs.IntVar(&o.miniBatches, "mini-batches", 4, "updates per step, in the pipeline modes")
+	fs.IntVar(&o.rolloutGPUs, "rollout-gpus", 0, "number of GPUs that generate and train; adds samples per GPU to the output")
+	fs.IntVar(&o.rewardGPUs, "reward-gpus", 0, "number of GPUs of the rewards; with --batch-cost, one per device")
+	fs.DurationVar(&o.switching, "switch", 0, "time to switch from rollout to reward model and back on shared GPUs (colocated)")
+	fs.Float64Var(&o.failures, "failures", 0, "probability that an attempt fails and is retried, 0…0.5")
+	fs.StringVar(&o.policy, "policy", sim.PolicyRandom, "comma-separated dispatch policies: random, random_blind, speed_weighted")
+	fs.StringVar(&o.slow, "slow", "", "share of slow servers, and their slowdown: `share,factor`, such as 0.25,3")
+	fs.StringVar(&o.stragglers, "stragglers", "", "share of slow attempts, and their slowdown: `share,factor`, such as 0.02,10")
+	fs.Float64Var(&o.backupAfter, "backup-after", 0, "number of mean service times after which a backup request is sent; 0: never")
 	fs.Float64Var(&o.within, "within", 1, "`percent` above one reward latency that still count as free")
-	fs.IntVar(&o.seeds, "seeds", 0, "draws; 0: 5, fewer for more than 10,000 samples")
+	fs.IntVar(&o.seeds, "seeds", 0, "number of draws; 0: 5, fewer for more than 10,000 samples")
 	fs.Uint64Var(&o.seed, "seed", 1, "`seed` of the first draw")
 }
 
 func planCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "plan [flags]", GroupID: groupPrepare, Args: nothingElse, DisableFlagsInUseLine: true,
-		Short: "say how many workers, GPUs or calls make the reward free",
+		Short: "compute how many workers, GPUs or calls hide the reward time",
 		Long:  planText, Example: planExample,
 	}
 	o := planOptions{stdin: e.stdin}

@@ -15,19 +15,19 @@ import (
 )
 
 const queueText = `
-Makes the access to the bus that gateways and workers on several machines share:
-a key for each of the two roles, and what the server must know of them. Each
-role may use its own subjects and nothing else: a worker takes tickets and
-cannot make any. docs/queue-security.md lists the subjects.
+Creates the access files of the NATS server that gateways and workers on several
+machines share: one key for each of the two roles, and the access list of the
+server. A role can use only its own subjects: a worker can receive tickets and
+cannot create tickets. docs/queue-security.md lists the subjects.
 
-Without --jwt it writes gateway.nk and worker.nk, which are secret, and acl.conf
-for the server: one that serve starts (--nats-listen), or a nats-server of
-yours, which includes it. With --jwt it writes gateway.creds, worker.creds and
-resolver.conf for a nats-server that knows its users by JWT. With --tls also a
-small certificate authority, and a certificate for the server's names and
-addresses.
+Without --jwt, queue acl writes gateway.nk and worker.nk, which are secret, and
+acl.conf for the NATS server: the embedded server of serve (--nats-listen), or a
+nats-server whose configuration includes the file. With --jwt, queue acl writes
+gateway.creds, worker.creds and resolver.conf for a nats-server with JWT
+authentication. With --tls, queue acl also writes a small certificate authority,
+and a certificate for the names and addresses of the server.
 
-Files that are there are not replaced without --force.`
+Existing files are replaced only with --force.`
 
 const queueExample = `
 rewardloop queue acl --out access
@@ -43,15 +43,15 @@ type access struct {
 func queueCommand(e *env) *cobra.Command {
 	child := &cobra.Command{
 		Use: "acl --out FOLDER", Args: nothingElse,
-		Short: "make a key for each role, and the server's list of them",
+		Short: "create a key for each role, and the access list of the server",
 		Long:  queueText, Example: queueExample,
 	}
 	a := access{env: e}
-	child.Flags().StringVar(&a.Dir, "out", "", "`folder` for the files; made if it is not there")
-	child.Flags().BoolVar(&a.JWT, "jwt", false, "operator, accounts and credentials in place of nkeys")
-	hosts := child.Flags().StringSlice("tls", nil, "also certificates, for these `hosts`: the server's names and addresses, separated by commas")
-	child.Flags().BoolVar(&a.MutualTLS, "mtls", false, "with --tls: a certificate for each role too, for servers that ask for one")
-	child.Flags().BoolVar(&a.Force, "force", false, "replace files that are there; their keys stop working when the server reads the new ones")
+	child.Flags().StringVar(&a.Dir, "out", "", "output `folder`; created if missing")
+	child.Flags().BoolVar(&a.JWT, "jwt", false, "write operator, accounts and credentials instead of nkeys")
+	hosts := child.Flags().StringSlice("tls", nil, "also write certificates for these `hosts`: comma-separated names and addresses of the server")
+	child.Flags().BoolVar(&a.MutualTLS, "mtls", false, "with --tls: also write a certificate for each role, for servers that require client certificates")
+	child.Flags().BoolVar(&a.Force, "force", false, "replace existing files; the old keys stop working when the server loads the new files")
 	child.RunE = func(*cobra.Command, []string) error {
 		for _, host := range *hosts {
 			a.Hosts = append(a.Hosts, strings.TrimSpace(host))
@@ -60,7 +60,7 @@ func queueCommand(e *env) *cobra.Command {
 	}
 	return parent(&cobra.Command{
 		Use: "queue", GroupID: groupPrepare, DisableFlagsInUseLine: true,
-		Short: "make the keys with which gateways and workers meet",
+		Short: "create the NATS keys of gateways and workers",
 		Long:  queueText, Example: queueExample,
 	}, child)
 }

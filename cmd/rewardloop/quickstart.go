@@ -13,10 +13,11 @@ import (
 
 const quickstartText = `
 Writes a first configuration for a trainer, with a comment on each line that you
-are likely to change, and prints how to start the server, what to paste into the
-trainer's command or code, and where to look. Nothing is downloaded or started.
+are likely to change. quickstart also prints how to start the server, what to
+paste into the command or the code of the trainer, and the address of the status
+page. Nothing is downloaded or started.
 
-A file that exists is left as it is, unless --force is given.`
+An existing file is overwritten only with --force.`
 
 // starter is what a trainer needs for a first reward.
 type starter struct {
@@ -88,12 +89,12 @@ server:
 func quickstartCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "quickstart --for TRAINER", GroupID: groupPrepare, Args: nothingElse, DisableFlagsInUseLine: true,
-		Short: "write a first configuration for a trainer, and say what to paste",
+		Short: "write a first configuration for a trainer, and print what to paste",
 		Long:  quickstartText, Example: "rewardloop quickstart --for trl -o rewardloop.yaml",
 	}
-	trainer := cmd.Flags().String("for", "", "the `trainer`: "+strings.Join(starterNames(), ", "))
-	out := cmd.Flags().StringP("output", "o", "rewardloop.yaml", "the `file` to write")
-	force := cmd.Flags().Bool("force", false, "write over a file that exists")
+	trainer := cmd.Flags().String("for", "", "name of the `trainer`: "+strings.Join(starterNames(), ", "))
+	out := cmd.Flags().StringP("output", "o", "rewardloop.yaml", "output `file`")
+	force := cmd.Flags().Bool("force", false, "overwrite an existing file")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(starterNames(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	cmd.RunE = func(*cobra.Command, []string) error {
 		all := starters()

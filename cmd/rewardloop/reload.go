@@ -12,26 +12,27 @@ import (
 )
 
 const reloadText = `
-Has a server read its configuration anew: the file and the overrides that it was
-started with. What can change while samples are scored holds from then on:
-weight, timeout and retries of components, concurrency of rewards, and of
-engines base_urls, key_file, concurrency, requests_per_minute,
-tokens_per_minute, timeout and attempts. Samples that a worker has are scored as
-they began; the field config of a result says by which configuration. Everything
-else that is written otherwise is named and needs a restart. Where anything is
-wrong with the configuration, all of it is said, and nothing changes.
+Reloads the configuration of a server: the file and the overrides with which the
+server was started. These keys change without a restart: weight, timeout and
+retries of components, concurrency of rewards, and base_urls, key_file,
+concurrency, requests_per_minute, tokens_per_minute, timeout and attempts of
+engines. Samples that a worker already has are scored with the previous
+configuration; the field config of a result identifies the configuration. reload
+lists every other changed key as one that needs a restart. If the configuration
+is wrong, reload prints every fault, and the server keeps the previous
+configuration.
 
-SIGHUP to a process does the same, and the log says what came of it. Workers of
-other processes have configurations of their own: send them SIGHUP, too. Until a
-gateway and a worker have the same weights, the worker gets no samples of that
-reward.
+SIGHUP to a process has the same effect, and the process logs the outcome.
+Workers in other processes have their own configurations: send SIGHUP to these
+processes as well. A worker gets no samples of a reward while the worker's
+weights differ from the gateway's.
 
-The exit code is 1 where something needs a restart, or the server refused.`
+The exit code is 1 if a key needs a restart or the server refused the reload.`
 
 func reloadCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reload", GroupID: groupServer, Args: nothingElse,
-		Short: "have a server read its configuration anew",
+		Short: "reload the configuration of a server",
 		Long:  reloadText, Example: "rewardloop reload --server http://127.0.0.1:8080",
 	}
 	from, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)

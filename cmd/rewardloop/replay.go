@@ -31,23 +31,24 @@ import (
 )
 
 const replayText = `
-Scores samples again that a server has kept, with the rewards of another
-configuration, and compares: how the rewards correlate, how many pairs of a
-prompt group change their order, and which samples move most. The samples go the
-way of serve, step by step, in this process.
+Scores stored samples of a server again with the rewards of another
+configuration, and compares the results: the correlation of the rewards, the
+number of pairs in a prompt group whose order changes, and the samples whose
+reward changes most. The samples are scored in this process, step by step, on
+the same path as in serve.
 
-Samples with pictures, videos or sound need their bytes (store.keep: full).
-Those without are left out and counted, as are samples of a named reward that
-the configuration does not have.
+Samples with pictures, videos or audio need their stored bytes (store.keep:
+full). Samples without stored bytes are skipped and counted, and so are samples
+of a named reward that the configuration does not have.
 
---verify expects the same rewards: it lists every sample whose reward or
-component differs in any bit, and exits with 1 if there is one. With
-loop.deterministic: true a reward does not depend on which worker scores a
-sample or beside which others; what a judge elsewhere answers may differ all the
-same.
+--verify expects identical rewards: replay lists every sample whose reward or
+component differs in any bit, and the exit code is 1 if there is one. With
+loop.deterministic: true a reward does not depend on the worker or on the other
+samples in flight; the answers of a remote judge can still differ.
 
-Exits with 0 if every sample was compared, 1 if some were not or --verify found
-a difference, 2 if it could not begin. Ctrl-C ends it with what was compared.`
+Exit code: 0 if every sample was compared, 1 if some samples were not compared
+or --verify found a difference, 2 if the replay could not start. After Ctrl-C,
+replay prints the comparison of the samples scored until then.`
 
 const replayExample = `
 rewardloop replay -c other.yaml --run my-run --steps 1-200 -o moved.jsonl
@@ -57,15 +58,15 @@ func replayCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay -c other.yaml [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
 		SuggestFor: []string{"rescore", "again"},
-		Short:      "score kept samples again with another configuration, and compare",
+		Short:      "score stored samples with another configuration, and compare",
 		Long:       replayText, Example: replayExample,
 	}
 	s := configFlags(e, cmd)
 	f := addKeptFlags(cmd)
 	var verify bool
 	var output string
-	cmd.Flags().BoolVar(&verify, "verify", false, "expect the same rewards to the last bit, and list those that differ")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "JSON lines `file` with old and new reward of each sample; - writes standard output")
+	cmd.Flags().BoolVar(&verify, "verify", false, "expect bit-identical rewards, and list the samples that differ")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "JSON lines `file` with the old and the new reward of each sample; - writes standard output")
 	cmd.Args = func(_ *cobra.Command, args []string) error { return s.take(args) }
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		q, accept, err := f.query()

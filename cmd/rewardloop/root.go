@@ -20,7 +20,7 @@ const (
 )
 
 const rootText = `
-rewardloop scores finished samples while the others are still being generated.
+rewardloop scores each finished sample while the rollout generates the others.
 
 Usage: rewardloop COMMAND [flags] [key=value...]`
 
@@ -53,7 +53,7 @@ func newRoot(e *env) *cobra.Command {
 	root.SetHelpCommand(helpCommand())
 	root.AddGroup(
 		&cobra.Group{ID: groupScore, Title: "Score samples:"},
-		&cobra.Group{ID: groupServer, Title: "Look at a server that runs:"},
+		&cobra.Group{ID: groupServer, Title: "Inspect a running server:"},
 		&cobra.Group{ID: groupPrepare, Title: "Prepare:"},
 		&cobra.Group{ID: groupProgram, Title: "This program:"},
 	)
@@ -84,7 +84,7 @@ func help(cmd *cobra.Command) string {
 		fmt.Fprintf(&b, "\nFlags:\n%s", usages)
 	}
 	if !cmd.HasParent() {
-		fmt.Fprint(&b, "\n`rewardloop COMMAND --help` says more, with an example. Begin with\n`rewardloop demo`, or `rewardloop doctor` if something is missing.\n")
+		fmt.Fprint(&b, "\n`rewardloop COMMAND --help` prints details and an example. Start with\n`rewardloop demo`; `rewardloop doctor` reports what is missing.\n")
 	}
 	return b.String()
 }
@@ -232,8 +232,8 @@ func nothingElse(_ *cobra.Command, args []string) error {
 }
 
 const completionText = `
-Prints a script that has the shell complete commands, flags, and the names of
-rewards and models. In bash it needs the package bash-completion.
+Prints a shell script that completes commands, flags, and the names of rewards
+and models. The script for bash needs the package bash-completion.
 
 bash:  source <(rewardloop completion bash)
 zsh:   rewardloop completion zsh >"${fpath[1]}/_rewardloop"
@@ -243,7 +243,7 @@ func completionCommand(e *env) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish"}
 	return &cobra.Command{
 		Use: "completion bash|zsh|fish", GroupID: groupProgram, ValidArgs: shells,
-		Short: "print a script that has the shell complete commands",
+		Short: "print a script for shell completion",
 		Long:  completionText, Example: "rewardloop completion bash",
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,10 +25,9 @@ type runList struct {
 func runsCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "runs", GroupID: groupServer, Args: nothingElse,
-		Short: "list the runs that a server knows",
-		Long: "Lists the runs that a server knows: clients that are connected, samples that\n" +
-			"wait for a worker, that are in flight, and that were answered, and the newest\n" +
-			"step.",
+		Short: "list the runs of a server",
+		Long: "Lists the runs of a server: connected clients, samples waiting for a worker,\n" +
+			"samples in flight, answered samples, and the newest step.",
 		Example: "rewardloop runs --server http://127.0.0.1:8080",
 	}
 	server, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)
@@ -106,11 +105,11 @@ func latestOf(r loop.RunState, split string) (int64, error) {
 func stepsCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "steps [RUN]", GroupID: groupServer,
-		Short: "list the steps of a run at a server",
-		Long: "Lists the steps of a run, the newest first: samples declared, arrived and in\n" +
-			"flight, how they ended, from the first arrival to the last (rollout), and from\n" +
-			"there to the last reward, which the trainer waits for (exposed). RUN may be left\n" +
-			"out where the server has one run.",
+		Short: "list the steps of a run",
+		Long: "Lists the steps of a run, newest first: declared, arrived and in-flight samples,\n" +
+			"outcomes, seconds from the first to the last arrival (rollout), and seconds from\n" +
+			"the last arrival to the last reward, for which the trainer waits (exposed). RUN\n" +
+			"is optional if the server has one run.",
 		Example: "rewardloop steps my-run --server http://127.0.0.1:8080",
 	}
 	server, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)

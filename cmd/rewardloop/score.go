@@ -16,49 +16,51 @@ import (
 )
 
 const scoreText = `
-Scores a file of samples offline, with the same rewards and on the same path as
-serve, in this process. The input is one of
+Scores a file of samples offline, in this process, with the same rewards and on
+the same path as serve. The input is one of
 
-  samples.jsonl    one JSON object a line: id, uid, group_size, data_source,
+  samples.jsonl    one JSON object per line: id, uid, group_size, data_source,
                    prompt, response, ground_truth, extra_info, reward, step,
                    split, index, one of image (a path), images (paths) and
                    video (an MP4, WebM or GIF file, a folder of frames, or
                    their paths), and audio (a WAV or FLAC file)
-  samples.csv      the same names in its first row; extra_info and images are
+  samples.csv      the same names in the first row; extra_info and images are
                    JSON
   samples.parquet  the same names as columns; a picture is a path, or a struct
                    of bytes and path, as Hugging Face's datasets writes it
-  FOLDER           every picture and video in it, by its name, without a
-                   prompt; or one picture or video
+  FOLDER           every picture and video in the folder, with the file name as
+                   id and without a prompt; or one picture or video
   -                standard input, as JSON lines
 
-Only id should not be missing. Pictures are PNG, JPEG or WebP, told apart by
-their bytes. Paths are relative to --media-root, which they then cannot leave,
-or without it to the input's folder.
+All fields are optional; id is recommended (default: line-N, from the line
+number). Pictures are PNG, JPEG or WebP, detected by their bytes. Paths are
+relative to --media-root and cannot leave that folder; without --media-root,
+paths are relative to the folder of the input.
 
 The output is one of
 
-  scores.jsonl     a line for each sample, in the same order: id, outcome,
+  scores.jsonl     one line per sample, in the order of the input: id, outcome,
                    reward_score, reward_extra_info, details, errors, timing_ms,
-                   and fallback and step_scores where the reward has them
+                   and fallback and step_scores if the reward has them
   scores.csv       the same; objects and lists are JSON
-  scores.parquet   a flat row for each sample: the same, the sample's texts, and
-                   a typed column for each component, extra value and time
+  scores.parquet   one flat row per sample: the same, the texts of the sample,
+                   and a typed column for each component, extra value and time
   scores.html      a report in one file: distribution, best, worst, failures,
-                   groups, components, small pictures
+                   groups, components, thumbnails
   -                standard output, as JSON lines
 
-JSON lines and CSV are written as the scores come, so that what a run that was
-stopped has written can be used. The others are written at the end, or when
-Ctrl-C ends the run; until then the results lie in NAME.partial.jsonl.
+JSON lines and CSV are written while scores arrive, so the output of a stopped
+run is usable. Parquet and HTML are written at the end of the run or after
+Ctrl-C; until then the results are in NAME.partial.jsonl.
 
-A line that is not as above is reported with its number, here and in the output
-(outcome "rejected"), and the others are scored all the same. A group whose
-members are not all in the input is closed with those that are. On a terminal a
-run ends with the quantiles and a histogram of the reward and its components.
+An invalid line is reported with its line number, on standard error and in the
+output (outcome "rejected"); the other lines are scored. An incomplete group is
+closed with the members that the input has. On a terminal, the run ends with
+quantiles and a histogram of the reward and of each component.
 
-Exits with 0 if every sample was scored, 1 if some were not, 2 if it could not
-begin. Ctrl-C writes what is final, the rest as cancelled, and exits with 1.`
+Exit code: 0 if every sample was scored, 1 if some samples were not, 2 if the
+run could not start. After Ctrl-C, finished samples are written with their
+results and the others as cancelled, and the exit code is 1.`
 
 const scoreExample = `
 rewardloop score -c cfg.yaml -i samples.jsonl -o scores.jsonl
@@ -76,14 +78,14 @@ func scoreCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "score [cfg.yaml] -i SAMPLES -o SCORES [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
 		SuggestFor: []string{"eval", "evaluate", "reward"},
-		Short:      "score a file of samples with the same rewards, offline",
+		Short:      "score a file of samples offline, with the same rewards as serve",
 		Long:       scoreText, Example: scoreExample,
 	}
 	s := configFlags(e, cmd)
 	f := new(scoreFlags)
-	cmd.Flags().StringVarP(&f.input, "input", "i", "", "`samples`: .jsonl, .csv, .parquet, or a folder of pictures; - reads standard input")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "`file` for the results, overwritten: .jsonl, .csv, .parquet or .html; - writes standard output")
-	cmd.Flags().StringVar(&f.root, "media-root", "", "`folder` that pictures must lie in")
+	cmd.Flags().StringVarP(&f.input, "input", "i", "", "input `samples`: .jsonl, .csv, .parquet, or a folder of pictures; - reads standard input")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "output `file`, overwritten: .jsonl, .csv, .parquet or .html; - writes standard output")
+	cmd.Flags().StringVar(&f.root, "media-root", "", "`folder` that must contain all pictures")
 	_ = cmd.MarkFlagDirname("media-root") // the flag is there
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if err := s.take(args); err != nil {

@@ -18,21 +18,23 @@ import (
 )
 
 const scorersText = `
-Lists every reward that ships, in a line each: its name, what it scores and what
-it needs beside this program. With names it says all about those: options, their
-defaults, and how many calls a process executes at once ("at a time"), from
-which a reward's capacity follows; concurrency at the entry sets it.
+Lists every reward of this program, one per line: its name, what it scores, and
+what it needs in addition to this program. With names, scorers prints the
+options of these rewards, the defaults, and the number of calls that a process
+executes at the same time ("at a time"). That number determines the capacity of
+a reward; the key concurrency of the entry sets it.
 
-In the configuration a reward is named by its path, builtin://NAME; options
-stand beside the path, or under reward_kwargs of a custom_reward_function. A
-function in Python is named by its file or module, and is called with the other
-keys of its entry; a service is named by its address.
+A configuration refers to a reward by its path, builtin://NAME. The options are
+in the same entry as the path, or in reward_kwargs of a custom_reward_function.
+The path of a Python function is its file or module, and the other keys of the
+entry are its arguments. The path of a service is its address.
 
-A path scorer://NAME names a reward model of the catalogue: it runs in Python,
-in an environment of its own that rewardloop env make makes. With its name
-scorers says its inputs, range and licences, and what it downloads.
+A path scorer://NAME refers to a reward model of the catalogue. The model runs
+in Python, in its own environment, which rewardloop env make creates. With the
+name of such a model, scorers prints its inputs, range, licences and downloads.
 
-What each measures, and from where its formula is: rewards/NAME/README.md.`
+rewards/NAME/README.md describes what a reward measures, and the source of its
+formula.`
 
 // scorerRow is a reward in scorers --json.
 type scorerRow struct {
@@ -57,7 +59,7 @@ func scorersCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "scorers [NAME...]", GroupID: groupPrepare,
 		SuggestFor: []string{"list", "ls", "rewards", "graders"},
-		Short:      "list the rewards that ship; with a name, its options",
+		Short:      "list the rewards of this program; with a name, its options",
 		Long:       scorersText, Example: "rewardloop scorers\nrewardloop scorers ocr gsm8k",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
@@ -70,7 +72,7 @@ func scorersCommand(e *env) *cobra.Command {
 		},
 	}
 	asJSON := jsonFlag(cmd)
-	requirements := cmd.Flags().Bool("requirements", false, "print the packages of a scorer://NAME, as a requirements file")
+	requirements := cmd.Flags().Bool("requirements", false, "print the packages of scorer://NAME as a requirements file")
 	cmd.RunE = func(_ *cobra.Command, names []string) error {
 		rows, err := scorerRows(names)
 		switch {

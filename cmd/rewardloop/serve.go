@@ -21,24 +21,25 @@ import (
 )
 
 const serveText = `
-Runs the reward loop in one process: gateway, workers and scorers. Trainers
-stream samples to /v1/stream, or post them to / (flow_grpo's pickle protocol)
-and /v1/score (JSON). The status page is at /.
+Runs a server in one process: gateway, workers and scorers. Trainers stream
+samples to /v1/stream, or post samples to / (flow_grpo's pickle protocol) or to
+/v1/score (JSON). The status page is at /.
 
-The configuration is a file, as an argument or after -c; - reads standard input,
-once: a reload then takes the same text. Overrides have Hydra's form: key=value
-changes a key, +key=value adds one, ++key=value does either, ~key deletes.
+The configuration is a file, given as an argument or after -c. With -, the
+configuration is read from standard input once, and a reload uses the same text.
+Overrides use Hydra's syntax: key=value changes a key, +key=value adds a key,
+++key=value does either, and ~key deletes a key.
 
-With --nats-listen or --nats, workers on other machines join (rewardloop worker)
-and several gateways share them; reward.num_workers=0 leaves the scoring to
-those.
+With --nats-listen or --nats, workers on other machines can join (rewardloop
+worker), and several gateways share these workers. With reward.num_workers=0,
+only the other machines score samples.
 
-SIGHUP reads the configuration anew and applies what can change while samples
-are scored, as rewardloop reload does.
+SIGHUP reloads the configuration and applies the changes that need no restart,
+like rewardloop reload.
 
-SIGTERM or Ctrl-C refuses new samples and finishes what is in flight; a second
-one stops at once. With --until-stdin-closes the end of standard input does what
-SIGTERM does.`
+After SIGTERM or Ctrl-C, the server refuses new samples and finishes the samples
+in flight; a second signal stops the server at once. With --until-stdin-closes,
+the end of standard input has the effect of SIGTERM.`
 
 const serveExample = `
 rewardloop serve cfg.yaml
@@ -57,17 +58,17 @@ func serveCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve [cfg.yaml] [flags] [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
 		SuggestFor: []string{"start", "run", "server", "up"},
-		Short:      "run the gateway, its workers and their scorers in this process",
+		Short:      "run a server: gateway, workers and scorers in one process",
 		Long:       serveText, Example: serveExample,
 	}
 	s := configFlags(e, cmd)
 	var f serveFlags
-	cmd.Flags().StringVar(&f.listen, "listen", "", "`address` and port, over server.listen; a public one needs a token")
-	cmd.Flags().StringVar(&f.token, "token-file", "", "`file` with the token clients must send, over server.token_file")
-	cmd.Flags().StringVar(&f.nats, "nats", "", "`addresses` of the NATS that gateways and workers share, with commas between, over queue.nats")
-	cmd.Flags().StringVar(&f.natsListen, "nats-listen", "", "`address` and port at which this process's own NATS takes workers and other gateways, over queue.nats_listen")
-	cmd.Flags().StringVar(&f.advertise, "advertise", "", "`address` at which workers reach this gateway, such as ws://10.0.0.5:8080, over queue.advertise")
-	cmd.Flags().StringVar(&f.name, "name", "", "`name` of this process among all, over queue.name")
+	cmd.Flags().StringVar(&f.listen, "listen", "", "`address` and port to listen on (overrides server.listen); a public address needs a token")
+	cmd.Flags().StringVar(&f.token, "token-file", "", "`file` with the token that clients must send (overrides server.token_file)")
+	cmd.Flags().StringVar(&f.nats, "nats", "", "comma-separated `addresses` of the NATS server that gateways and workers share (overrides queue.nats)")
+	cmd.Flags().StringVar(&f.natsListen, "nats-listen", "", "`address` and port of the embedded NATS server, to which workers and other gateways connect (overrides queue.nats_listen)")
+	cmd.Flags().StringVar(&f.advertise, "advertise", "", "`address` at which workers reach this gateway, such as ws://10.0.0.5:8080 (overrides queue.advertise)")
+	cmd.Flags().StringVar(&f.name, "name", "", "unique `name` of this process (overrides queue.name)")
 	f.tied, f.logs = tiedFlag(cmd), addLogFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), e, s, &f) }
 	return cmd

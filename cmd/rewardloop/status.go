@@ -16,9 +16,10 @@ import (
 )
 
 const statusText = `
-Says on one screen how a server fares: whether it is ready, or why not; how each
-reward fares; the workers; the samples that wait, and for whom; what failed
-last; and whether results are kept. Exits with 1 if the server is not ready.`
+Prints the state of a server on one screen: readiness, with reasons if the
+server is not ready; the state of each reward; the workers; the pending samples
+and what each sample waits for; the newest failures; and the state of the result
+store. The exit code is 1 if the server is not ready.`
 
 // maxPending is how many samples without a result status asks for, and shownPending how many
 // of them and of the failures it prints.
@@ -61,7 +62,7 @@ func statusCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", GroupID: groupServer, Args: nothingElse,
 		SuggestFor: []string{"info", "health", "ps"},
-		Short:      "say on one screen how a server fares",
+		Short:      "print the state of a server on one screen",
 		Long:       statusText, Example: "rewardloop status --server http://127.0.0.1:8080",
 	}
 	server, asJSON := addServerFlags(e, cmd), jsonFlag(cmd)

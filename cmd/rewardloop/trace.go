@@ -19,21 +19,23 @@ import (
 )
 
 const traceText = `
-Measures a step that a server has recorded: how long the trainer waited for
-rewards that the rollout did not hide (exposed), against an ideal queue and a
-bound that no schedule beats, where the time of the samples went, and who was
-last. All of it is computed from the recorded times alone, so that anybody can
-compute it again from the saved file.
+Measures a recorded step of a server: how long the trainer waited for rewards
+after the rollout (exposed), compared with an ideal queue and with a lower bound
+for every schedule; where the samples spent their time; and which samples
+finished last, and why. All figures are computed from the recorded times, so the
+saved file is enough to recompute the figures.
 
   rewardloop trace --run my-run --step latest -o step.json
 
-asks a server for GET /v1/runs/{run}/steps/{step}/trace. --run may be left out
-where the server has one run. latest is the newest step all of whose samples are
-answered. -i, or an argument, reads a file instead; - is standard input.
+requests GET /v1/runs/{run}/steps/{step}/trace from a server. --run is optional
+if the server has one run. latest is the newest step whose samples are all
+answered. -i FILE, or FILE as an argument, reads a saved trace instead; - reads
+standard input.
 
---chrome draws the step for https://ui.perfetto.dev: a track per worker, the
-queue, and how many samples were waiting and in flight at each moment. Several
-steps, as in --step 10-19, are measured one by one and put together at the end.`
+--chrome writes a timeline of the step for https://ui.perfetto.dev: one track
+per worker, the queue, and the number of waiting and in-flight samples over
+time. Several steps, such as --step 10-19, are measured one by one and
+summarized at the end.`
 
 const traceExample = `
 rewardloop plan --samples 64 --generation 20s --reward lognormal:1s,1.0 \
@@ -57,16 +59,16 @@ type traceOptions struct {
 func traceCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "trace [--run RUN] [--step latest|N|N-M] [flags] [step.json]", GroupID: groupServer, DisableFlagsInUseLine: true,
-		Short: "measure a step of a server or a file, and draw it",
+		Short: "measure a recorded step, and draw its timeline",
 		Long:  traceText, Example: traceExample,
 	}
 	o := traceOptions{server: addServerFlags(e, cmd), json: jsonFlag(cmd)}
-	cmd.Flags().StringVar(&o.run, "run", "", "`name` of the run; default: the only one")
+	cmd.Flags().StringVar(&o.run, "run", "", "`name` of the run; default: the only run of the server")
 	cmd.Flags().StringVar(&o.step, "step", latestStep, "`number` of the step, a range such as 10-19, or latest")
 	cmd.Flags().StringVar(&o.split, "split", "train", "`split` of the step: train or val")
-	cmd.Flags().StringVarP(&o.in, "input", "i", "", "read the trace from `file` instead; - is standard input")
+	cmd.Flags().StringVarP(&o.in, "input", "i", "", "read the trace from `file` instead; - reads standard input")
 	cmd.Flags().StringVarP(&o.out, "output", "o", "", "save the trace to `file`")
-	cmd.Flags().StringVar(&o.chrome, "chrome", "", "draw the trace to `file`, for ui.perfetto.dev")
+	cmd.Flags().StringVar(&o.chrome, "chrome", "", "write a timeline for ui.perfetto.dev to `file`")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 1 || len(args) == 1 && o.in != "":

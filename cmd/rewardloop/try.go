@@ -16,28 +16,28 @@ import (
 )
 
 const tryText = `
-Runs one entry of a configuration as serve would, without opening a port, and
-prints its score, columns, times, memory and device.
+Runs one entry of a configuration in the same way as serve, without opening a
+port, and prints score, columns, times, memory and device.
 
-ENTRY is the key of an entry of the configuration (PROFILE/KEY where several
-rewards have it), or what an entry has as its path: my_reward.py,
-my_reward.py:NAME, pkg://module:NAME, builtin://jpeg_incompressibility,
-onnx://MODEL, http://HOST:PORT. Its other keys follow --set, as in
---set devices=cpu. With -c such an entry runs beside the settings and engines of
-that file.
+ENTRY is the key of an entry of the configuration (PROFILE/KEY if several
+rewards have the key), or the path of an entry: my_reward.py, my_reward.py:NAME,
+pkg://module:NAME, builtin://jpeg_incompressibility, onnx://MODEL,
+http://HOST:PORT. --set adds the other keys of the entry, such as
+--set devices=cpu. With -c, an entry given by its path also uses the settings
+and engines of the configuration.
 
-A sample is made of --image, --video, --prompt, --response, --ground-truth and
---extra-info, or read from --sample. A flag that is given several times makes as
-many samples, those given once are for all of them: a group for an entry that
-scores groups. Without any of these flags the entry gets the known sample of its
-kind, the one that serve calls functions in Python with.
+The sample is built from --image, --video, --prompt, --response, --ground-truth
+and --extra-info, or read from --sample. A flag that is repeated makes one
+sample per value; a flag that is given once applies to all samples. For an entry
+that scores groups, the samples form one group. Without any of these flags, try
+uses the known sample with which serve tests Python functions.
 
-The first sample is scored twice, because a first call is often slower; several
-are then scored all at once, of a model in growing numbers. A load and a call
-each end after --timeout.
+The first sample is scored twice, because the first call is often slower. Then
+several samples are scored concurrently; for a model, first 2 samples, then 4,
+and so on up to all. --timeout limits each load and each call.
 
-Exits with 0 if every sample was scored, 1 if one was not, 2 if the entry or the
-configuration is wrong.`
+Exit code: 0 if every sample was scored, 1 if a sample was not scored, 2 if the
+entry or the configuration is wrong.`
 
 const tryExample = `
 rewardloop try builtin://jpeg_incompressibility --image a.png
@@ -56,21 +56,21 @@ func tryCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "try ENTRY [cfg.yaml] [flags] [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
 		SuggestFor: []string{"run", "test", "call"},
-		Short:      "run one reward on one sample: score, time, memory, device",
+		Short:      "run one reward on one sample; print score, time, memory, device",
 		Long:       tryText, Example: tryExample,
 	}
 	s := configFlags(e, cmd)
 	f := &tryFlags{json: jsonFlag(cmd)}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.set, "set", nil, "`key=value` of the entry; may be repeated")
-	flags.StringArrayVar(&f.sample.images, "image", nil, "`file` of a picture: PNG, JPEG or WebP; may be repeated")
-	flags.StringArrayVar(&f.sample.videos, "video", nil, "`folder` with the frames of a video; may be repeated")
-	flags.StringArrayVar(&f.sample.prompts, "prompt", nil, "`text` that was asked for; may be repeated")
-	flags.StringArrayVar(&f.sample.responses, "response", nil, "`text` that was answered; may be repeated")
-	flags.StringVar(&f.sample.truth, "ground-truth", "", "`text`, or JSON if it begins with {, [ or a quote")
+	flags.StringArrayVar(&f.set, "set", nil, "set a key of the entry, `key=value`; repeatable")
+	flags.StringArrayVar(&f.sample.images, "image", nil, "picture `file`: PNG, JPEG or WebP; repeatable")
+	flags.StringArrayVar(&f.sample.videos, "video", nil, "`folder` with the frames of a video; repeatable")
+	flags.StringArrayVar(&f.sample.prompts, "prompt", nil, "prompt `text`; repeatable")
+	flags.StringArrayVar(&f.sample.responses, "response", nil, "response `text`; repeatable")
+	flags.StringVar(&f.sample.truth, "ground-truth", "", "ground truth: `text`, or JSON if the value begins with {, [ or a quote")
 	flags.StringVar(&f.sample.extra, "extra-info", "", "JSON `object` for the reward function")
-	flags.StringVar(&f.sample.file, "sample", "", "`file` with a JSON object as score reads one, or one a line; - reads standard input")
-	flags.DurationVar(&f.timeout, "timeout", 0, "`time` for a load or a call; default: as serve, of a call the entry's timeout")
+	flags.StringVar(&f.sample.file, "sample", "", "`file` with one JSON object, or one per line, in the format of rewardloop score; - reads standard input")
+	flags.DurationVar(&f.timeout, "timeout", 0, "maximum `time` of a load or a call; default: as in serve (for a call: timeout of the entry)")
 	_ = cmd.MarkFlagDirname("video") // the flag is there
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		rest := args

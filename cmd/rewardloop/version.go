@@ -51,7 +51,7 @@ func versionCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "version", GroupID: groupProgram, Args: nothingElse,
 		Short:   "print version, commit, Go and build tags",
-		Long:    "Prints the version, the commit that it was built from, the release of Go, the\nplatform and the build tags. `rewardloop --version` does the same.",
+		Long:    "Prints the version, commit, Go release, platform and build tags of the program.\n`rewardloop --version` prints the same.",
 		Example: "rewardloop version",
 	}
 	asJSON := jsonFlag(cmd)

@@ -17,19 +17,21 @@ import (
 )
 
 const workerText = `
-Runs workers and their scorers for gateways on other machines: they take tickets
-from the NATS that both share, fetch each sample from the gateway that holds it,
-and hand the score back. Workers join and leave at any time.
+Runs workers and their scorers for gateways on other machines. A worker receives
+tickets from the shared NATS server, fetches each sample from the gateway that
+holds the sample, and returns the score. Workers can join and leave at any time.
 
-Once it takes samples it prints one line of JSON to stdout: its name, its
-process and where --listen serves /healthz, /readyz and /metrics.
+When the worker is ready for samples, it prints one line of JSON to standard
+output: its name, its process id, and the address at which --listen serves
+/healthz, /readyz and /metrics.
 
-SIGHUP reads the configuration anew and applies what can change while samples
-are scored (rewardloop reload --help).
+SIGHUP reloads the configuration and applies the changes that need no restart
+(rewardloop reload --help).
 
-SIGTERM or Ctrl-C takes nothing more and finishes what it has; a second one
-gives it back to be scored elsewhere. With --until-stdin-closes it also ends, at
-once, when standard input does.`
+After SIGTERM or Ctrl-C, the worker accepts no more samples and finishes its
+samples in flight; after a second signal, these samples return to the queue and
+other workers score them. With --until-stdin-closes, the worker also stops, at
+once, when standard input is closed.`
 
 const workerExample = `
 rewardloop worker cfg.yaml --join nats://10.0.0.5:4222
@@ -42,14 +44,14 @@ func workerCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "worker [cfg.yaml] --join nats://HOST:PORT [key=value...]", GroupID: groupScore, DisableFlagsInUseLine: true,
 		SuggestFor: []string{"join"},
-		Short:      "score what gateways on other machines hold",
+		Short:      "score samples of gateways on other machines",
 		Long:       workerText, Example: workerExample,
 	}
 	s := configFlags(e, cmd)
 	var join, name, rewards, listen string
-	cmd.Flags().StringVar(&join, "join", "", "`addresses` of the NATS that gateways and workers share, with commas between, over queue.nats")
-	cmd.Flags().StringVar(&name, "name", "", "`name` of this process among all, over queue.name; default: host and process number")
-	cmd.Flags().StringVar(&rewards, "rewards", "", "serve only these `rewards`, by the names of their sections, over queue.rewards")
+	cmd.Flags().StringVar(&join, "join", "", "comma-separated `addresses` of the NATS server that gateways and workers share (overrides queue.nats)")
+	cmd.Flags().StringVar(&name, "name", "", "unique `name` of this process (overrides queue.name); default: host and process id")
+	cmd.Flags().StringVar(&rewards, "rewards", "", "score only these `rewards`: comma-separated names of their sections (overrides queue.rewards)")
 	cmd.Flags().StringVar(&listen, "listen", "", "`address` and port for /healthz, /readyz and /metrics; default: none")
 	tied, logs := tiedFlag(cmd), addLogFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -43,19 +43,19 @@ _SIDE, _FRAMES = 64, 4
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser("python -m rewardloop.check", description="Runs a reward function through the server's contract.")
-    p.add_argument("path", metavar="my_reward.py[:NAME]", help="the file, or pkg://package.module, as an entry's path has it")
-    p.add_argument("--name", help="the function or class; default compute_score")
-    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the entry, JSON or a text")
-    p.add_argument("--batch", action="store_true", help="it gets lists of its arguments, as with batch: true")
-    p.add_argument("--post-process", action="store_true", help="another component calls the class's post_process_scores")
-    p.add_argument("--image", action="append", default=[], metavar="FILE", help="a picture; may be repeated, a sample each")
-    p.add_argument("--prompt", action="append", default=[], metavar="TEXT")
-    p.add_argument("--response", action="append", default=[], metavar="TEXT")
-    p.add_argument("--ground-truth", metavar="TEXT", help="a text, or JSON if it begins with {, [ or a quote")
-    p.add_argument("--extra-info", metavar="JSON", help="an object")
-    p.add_argument("--interpreter", default=sys.executable, metavar="PYTHON", help="the Python that runs it; default: this one")
-    p.add_argument("--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help="for an import and for a call; default 120")
+    p = argparse.ArgumentParser("python -m rewardloop.check", description="Checks and calls a reward function as a server does.")
+    p.add_argument("path", metavar="my_reward.py[:NAME]", help="Python file, or pkg://package.module, as in the path of an entry")
+    p.add_argument("--name", help="name of the function or class; default: compute_score")
+    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="key of the entry, JSON or text; repeatable")
+    p.add_argument("--batch", action="store_true", help="pass lists of arguments to the function, as with batch: true")
+    p.add_argument("--post-process", action="store_true", help="call post_process_scores of the class, as another component does")
+    p.add_argument("--image", action="append", default=[], metavar="FILE", help="picture file; repeatable, one sample per file")
+    p.add_argument("--prompt", action="append", default=[], metavar="TEXT", help="prompt; repeatable, one sample per text")
+    p.add_argument("--response", action="append", default=[], metavar="TEXT", help="response; repeatable, one sample per text")
+    p.add_argument("--ground-truth", metavar="TEXT", help="ground truth: text, or JSON if the value begins with {, [ or a quote")
+    p.add_argument("--extra-info", metavar="JSON", help="extra information for the function, a JSON object")
+    p.add_argument("--interpreter", default=sys.executable, metavar="PYTHON", help="Python for the function; default: this one")
+    p.add_argument("--timeout", type=float, default=TIMEOUT, metavar="SECONDS", help="limit per import or call; default: 120")
     return p
 
 
