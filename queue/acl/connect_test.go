@@ -183,9 +183,9 @@ func TestAFileThatIsNoKeyIsRefusedByWhatItIs(t *testing.T) {
 	}
 	for kind, want := range map[string]string{
 		"nkey":          "the file is the seed of a user; want credentials (a .creds file). Name a seed in queue.nkey_file",
-		"account":       "it is the seed of an account; want credentials",
-		"TLS key":       "it is a TLS key; want credentials",
-		"empty":         "it is empty; want credentials",
+		"account":       "the file is the seed of an account; want credentials",
+		"TLS key":       "the file is a TLS key; want credentials",
+		"empty":         "the file is empty; want credentials",
 		"open":          "chmod 600",
 		"none":          "no such file or directory",
 		"ended":         "the JWT expired on ",
