@@ -104,7 +104,7 @@ func TestMessagesOutOfPlaceAreAnsweredAndTheConnectionLives(t *testing.T) {
 		said = append(said, e.Message)
 	}
 	require.Len(t, said, 6)
-	for i, part := range []string{"want hello", "before hello", "", "said before", "is not a client's message", "ended at its deadline"} {
+	for i, part := range []string{"want hello", "before hello", "", "a second hello", "is not a client's message", "ended at its deadline"} {
 		assert.Contains(t, said[i], part)
 	}
 	require.Len(t, g.messages, 6)

@@ -103,7 +103,7 @@ func TestEveryWantThatDoesNotFitIsListedWithNumbersAndARemedy(t *testing.T) {
 		"no card for the pool": {nil, 2, []cards.Want{{Owner: "a", Device: "cuda"}}, "a: the model needs the cards of the reward pool, but this process sees no card"},
 		"too high":             {some(2), 0, []cards.Want{{Owner: "a", Device: "cuda:2"}}, "this process sees 2 cards, cuda:0 to cuda:1"},
 		"no device":            {some(1), 0, []cards.Want{{Owner: "a", Device: "cuda:01"}}, `unknown device "cuda:01"`},
-		"a sick card":          {sick, 0, []cards.Want{{Owner: "a", Device: "cuda:1"}}, "cuda:1 (" + uuid(1) + ") is not used: 17 uncorrected errors"},
+		"a sick card":          {sick, 0, []cards.Want{{Owner: "a", Device: "cuda:1"}}, "cuda:1 (" + uuid(1) + ") is not used: 17 uncorrected memory errors"},
 		"a pool that is larger than the machine": {
 			some(2), 4,
 			[]cards.Want{{Owner: "a", Device: "cuda"}},

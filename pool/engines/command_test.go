@@ -36,7 +36,7 @@ func TestTheCommandsAreThoseOfTheEnginesDocumentation(t *testing.T) {
 func TestAConfigurationNamesAllItsFaults(t *testing.T) {
 	t.Parallel()
 	_, err := engines.New(engines.Config{Name: "a/b", Kind: "x", Args: []string{"--port=1"}})
-	for _, want := range []string{`name is "a/b"`, `kind is "x"`, "no model", "it has 0 servers", "--port is set by rewardloop"} {
+	for _, want := range []string{`name is "a/b"`, `kind is "x"`, "no model", "0 servers", "--port is set by rewardloop"} {
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -165,12 +165,12 @@ func TestAFileThatIsNoKeyIsRefusedByWhatItIs(t *testing.T) {
 	files := spoiled(t)
 	for kind, want := range map[string]string{
 		"creds":       "the file is a credentials file; name the file in queue.creds_file",
-		"account":     "it is the seed of an account; want the seed of a user (SU…)",
-		"operator":    "it is the seed of an operator; want the seed of a user (SU…)",
-		"TLS key":     "it is a TLS key; want the seed of a user (SU…)",
-		"certificate": "it is a certificate; want the seed of a user (SU…)",
-		"public":      "it is the public key of a user; want the seed of a user (SU…)",
-		"empty":       "it is empty; want the seed of a user (SU…)",
+		"account":     "the file is the seed of an account; want the seed of a user (SU…)",
+		"operator":    "the file is the seed of an operator; want the seed of a user (SU…)",
+		"TLS key":     "the file is a TLS key; want the seed of a user (SU…)",
+		"certificate": "the file is a certificate; want the seed of a user (SU…)",
+		"public":      "the file is the public key of a user; want the seed of a user (SU…)",
+		"empty":       "the file is empty; want the seed of a user (SU…)",
 		"garbage":     "the file is not a readable key; want the seed of a user (SU…)",
 		"damaged":     "the file is not a readable key; want the seed of a user (SU…)",
 		"open":        "other users may read or change the file (mode 0640); run: chmod 600 " + files["open"],
@@ -183,9 +183,9 @@ func TestAFileThatIsNoKeyIsRefusedByWhatItIs(t *testing.T) {
 	}
 	for kind, want := range map[string]string{
 		"nkey":          "the file is the seed of a user; want credentials (a .creds file). Name a seed in queue.nkey_file",
-		"account":       "it is the seed of an account; want credentials",
-		"TLS key":       "it is a TLS key; want credentials",
-		"empty":         "it is empty; want credentials",
+		"account":       "the file is the seed of an account; want credentials",
+		"TLS key":       "the file is a TLS key; want credentials",
+		"empty":         "the file is empty; want credentials",
 		"open":          "chmod 600",
 		"none":          "no such file or directory",
 		"ended":         "the JWT expired on ",

@@ -108,7 +108,7 @@ func TestLoadRefusesByNameWhatIsNotAboutUsers(t *testing.T) {
 		want []string
 	}{
 		"port":               {"port: 4222\n" + string(good), []string{"port is not allowed in this file; want one of accounts"}},
-		"cluster, jetstream": {"cluster { name: x }\njetstream { store_dir: x }\n" + string(good), []string{"cluster is not for", "\njetstream is not for"}},
+		"cluster, jetstream": {"cluster { name: x }\njetstream { store_dir: x }\n" + string(good), []string{"cluster is not allowed in", "\njetstream is not allowed in"}},
 		"authorization":      {"authorization { token: sesame }\n" + string(good), []string{"authorization is not allowed in this file"}},
 		"include":            {"include other.conf\n" + string(good), []string{"the file includes another file"}},
 		"include in a block": {in("jetstream: enabled", "include 'other.conf'; jetstream: enabled"), []string{"the file includes another file"}},

@@ -112,8 +112,8 @@ func TestAnotherProtocolIsRefusedByNameAndLaterFieldsArePassedOver(t *testing.T)
 	for n, protocol := range []string{"2", "0"} { // a later release's, and an earlier one's
 		other := stranger(t, r)
 		other.say(t, `{"type":"hello","protocol":`+protocol+`,"session":"s","version":"9.0"}`)
-		require.Contains(t, <-other.texts, `"reason":"protocol","message":"the worker (release 9.0) speaks protocol `+protocol+
-			` of rewardloop.claim.v1, this gateway (release 1.8) protocol 1: install the same release on both sides"`)
+		require.Contains(t, <-other.texts, `"reason":"protocol","message":"the worker (release 9.0) uses protocol `+protocol+
+			` of rewardloop.claim.v1, this gateway (release 1.8) uses protocol 1: install the same release on both sides"`)
 		require.ErrorIs(t, <-other.ended, wsconn.ErrPeerClosed)
 		require.InDelta(t, n+1, counter(t, r.reg, "rewardloop_claim_refused_total", "protocol"), 0)
 	}

@@ -162,7 +162,7 @@ func TestTestCasesThatCannotBeReadAreBadInput(t *testing.T) {
 	s := codeSample()
 	s.Response = "```python\n" + strings.Repeat("#", 200)
 	score, err := sandbox(t, "http://h", options{"max_code_bytes": 100}).Score(t.Context(), s)
-	requireFailure(t, rewards.BadInput, score, err, "max_code_bytes of 100")
+	requireFailure(t, rewards.BadInput, score, err, "max_code_bytes = 100")
 }
 
 // gauge counts the calls that are under way.
