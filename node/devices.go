@@ -116,7 +116,7 @@ func (d *Devices) model(m infer.Model) (*pool.Model, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, fmt.Errorf("%w: the devices are closed", rewards.Unavailable)
+		return nil, fmt.Errorf("%w: the devices are closed, because the process is stopping", rewards.Unavailable)
 	}
 	if err := d.openRuntime(book); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (d *Devices) Python(m infer.Model, o pool.ModelOptions, share float64, open
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, fmt.Errorf("%w: the devices are closed", rewards.Unavailable)
+		return nil, fmt.Errorf("%w: the devices are closed, because the process is stopping", rewards.Unavailable)
 	}
 	if err := d.open(book); err != nil {
 		return nil, err

@@ -76,10 +76,10 @@ func (t *selfTest) run(ctx context.Context, m *loop.Manager) error {
 		return fmt.Errorf("self-test: %w", err)
 	}
 	if res.RewardScore == nil {
-		return fmt.Errorf("self-test: the outcome of the known picture is %s: %v", res.Outcome, res.Errors)
+		return fmt.Errorf("self-test: the test picture was not scored, its outcome is %s: %v", res.Outcome, res.Errors)
 	}
 	if math.Abs(*res.RewardScore-selfTestScore) > 1e-9 {
-		return fmt.Errorf("self-test: the score of the known picture is %v, want %v", *res.RewardScore, selfTestScore)
+		return fmt.Errorf("self-test: the score of the test picture is %v, want %v", *res.RewardScore, selfTestScore)
 	}
 	return nil
 }

@@ -216,7 +216,7 @@ func parsePolicy(s string, words ...Policy) (Policy, float64, error) {
 		if err == nil && finite(v) {
 			return PolicyValue, v, nil
 		}
-		return "", 0, fmt.Errorf("policy %q: want a finite number after value:", s)
+		return "", 0, fmt.Errorf("policy %q: want a finite number after the colon of value", s)
 	}
 	return "", 0, fmt.Errorf("policy %q: want one of %v or value:<number>", s, words)
 }

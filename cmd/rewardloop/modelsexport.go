@@ -110,7 +110,7 @@ func (c *modelsExport) choose(names []string) error {
 	case c.options.Timeout <= 0:
 		return errors.New("--timeout must be above 0")
 	case c.exporter.Interpreter != "" && c.exporter.Python != "":
-		return errors.New("--interpreter and --python exclude each other: --interpreter is used as it is, --python is the base of a new environment")
+		return errors.New("--interpreter and --python are mutually exclusive: --interpreter is used as it is, --python is the base of a new environment")
 	case own && len(names) > 0:
 		return fmt.Errorf("%s and --family exclude each other: a checkpoint of your own gets its name by --name", names[0])
 	case own && c.name == "":

@@ -68,7 +68,7 @@ func queueCommand(e *env) *cobra.Command {
 // create writes the files and says what to do with them.
 func (a *access) create() error {
 	if a.Dir == "" {
-		return errors.New("--out must name a folder for the files")
+		return errors.New("--out must name a folder for the key files")
 	}
 	if err := a.Validate(); err != nil {
 		return wrong(ownWords(err))

@@ -135,7 +135,7 @@ func (m Manifest) Each(ctx context.Context, folder string, take func(e Entry, co
 	case n > 0:
 		return fmt.Errorf("%w: the parts unpack to more than the %d bytes that the manifest declares", ErrBomb, m.Bytes())
 	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: after the last file: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: unexpected data after the last file of the bundle: %w", ErrDamaged, err)
 	}
 	return nil
 }

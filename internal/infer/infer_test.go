@@ -187,7 +187,7 @@ func TestAPromptIsRefusedWithWhatIsWrongWithIt(t *testing.T) {
 		`got "mask"`:                                   func(r *infer.Request) { r.Inputs[2].Name = "mask" },
 		"has 1 rows":                                   func(r *infer.Request) { r.Inputs[1] = infer.Floats("image_features", make([]float32, 3), 1, 3) },
 		"want F32[N D]":                                func(r *infer.Request) { r.Inputs[1].Shape = []int{1, 2, 3} },
-		`2 image tokens 9 but no`:                func(r *infer.Request) { r.Inputs = r.Inputs[:1] },
+		`2 image tokens 9 but no`:                      func(r *infer.Request) { r.Inputs = r.Inputs[:1] },
 		"last 5 positions of a prompt":                 func(r *infer.Request) { r.Generate.Keep = 5 },
 		"logits of 0 positions":                        func(r *infer.Request) { r.Generate.Keep = 0 },
 		"9000 new tokens":                              func(r *infer.Request) { r.Generate.MaxNew = 9000 },

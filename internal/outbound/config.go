@@ -175,12 +175,10 @@ func sameURL(u *url.URL) string {
 	return c.String()
 }
 
-// keyOf are the keys that set the limits that upstreams of the same endpoints share.
-var keyOf = map[string]string{"Concurrency": "concurrency", "RPM": "requests_per_minute", "TPM": "tokens_per_minute", "Timeout": "timeout", "Attempts": "attempts"}
-
 // differs says what keeps two configurations from being one upstream. The name and the
 // health path may differ: the first one's are used.
 func (c UpstreamConfig) differs(other UpstreamConfig) error {
+	keyOf := map[string]string{"Concurrency": "concurrency", "RPM": "requests_per_minute", "TPM": "tokens_per_minute", "Timeout": "timeout", "Attempts": "attempts"}
 	a, b := reflect.ValueOf(c), reflect.ValueOf(other)
 	var what []string
 	for i := range a.NumField() {

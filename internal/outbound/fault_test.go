@@ -107,8 +107,8 @@ func TestAHeaderThatCannotBeSentIsTheCallsFaultAndNotTheEndpoints(t *testing.T) 
 	var asked counter
 	g := served(t, outbound.UpstreamConfig{BreakAfter: 1}, func(http.ResponseWriter, *http.Request) { asked.next() })
 	for want, h := range map[string]http.Header{
-		`"X Y" is not the name`:                       {"X Y": {"v"}},
-		`"" is not the name`:                          {"": {"v"}},
+		`"X Y" is not the name`:                  {"X Y": {"v"}},
+		`"" is not the name`:                     {"": {"v"}},
 		"X-Replica contains a control character": {"X-Replica": {"a\x01b"}},
 		"X-Line contains a control character":    {"X-Line": {"fine", "a\r\nX-More: b"}},
 	} {

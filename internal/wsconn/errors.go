@@ -16,7 +16,7 @@ var (
 	// errSlowPeer: the peer does not read what is sent to it.
 	errSlowPeer = errors.New("peer reads too slowly")
 	// ErrSilentPeer: nothing, not even a pong, came within ReadTimeout.
-	ErrSilentPeer = errors.New("peer is silent")
+	ErrSilentPeer = errors.New("no message and no pong came from the peer within the read timeout")
 	// errSlowMessage: a message was not complete within MessageTimeout.
 	errSlowMessage = errors.New("message took too long")
 	// errTooBig: a message beyond MessageBytes or TextBytes.

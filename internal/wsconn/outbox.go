@@ -64,7 +64,7 @@ func (c *Conn) SendLater(data func() []byte) error { return c.queue(text{later: 
 func (c *Conn) queue(t text) error {
 	n := int64(len(t.data))
 	if n > c.cfg.OutboxBytes {
-		return fmt.Errorf("%w: text of %d bytes, the outbox has %d", errTooBig, n, c.cfg.OutboxBytes)
+		return fmt.Errorf("%w: a message of %d bytes does not fit into the send queue of %d bytes", errTooBig, n, c.cfg.OutboxBytes)
 	}
 	c.out.mu.Lock()
 	err := c.out.refused()

@@ -148,7 +148,7 @@ func (c *Conn) writeError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, websocket.ErrCloseSent):
-		return fmt.Errorf("%w: the close frame has been sent", errClosed)
+		return fmt.Errorf("%w: the websocket is closing, and its close frame was sent", errClosed)
 	case errors.As(err, &netErr) && netErr.Timeout():
 		return fmt.Errorf("%w: a write took longer than %s", errSlowPeer, c.cfg.WriteTimeout)
 	}

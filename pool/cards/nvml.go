@@ -41,7 +41,7 @@ func ask(parent context.Context, limit time.Duration, lib nvml.Interface) ([]gpu
 		if err := parent.Err(); err != nil {
 			return nil, nil, fmt.Errorf("NVML: %w", err)
 		}
-		return nil, nil, fmt.Errorf("NVML did not answer within %s: the driver or a card hangs; search the kernel's log for NVRM and Xid, and restart the machine", limit)
+		return nil, nil, fmt.Errorf("NVML did not answer within %s: the driver or a GPU hangs; search the kernel's log for NVRM and Xid, and restart the machine", limit)
 	}
 }
 

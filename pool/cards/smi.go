@@ -296,7 +296,7 @@ func (s smi) run(parent context.Context, args ...string) (answer, error) {
 	case parent.Err() != nil:
 		return answer{}, fmt.Errorf("%s %s: %w", s.Program, args[0], parent.Err())
 	case ctx.Err() != nil:
-		return answer{}, fmt.Errorf("%s did not answer within %s: the driver or a card hangs; search the kernel's log for NVRM and Xid, and restart the machine", s.Program, limit.Round(time.Millisecond))
+		return answer{}, fmt.Errorf("%s did not answer within %s: the driver or a GPU hangs; search the kernel's log for NVRM and Xid, and restart the machine", s.Program, limit.Round(time.Millisecond))
 	}
 	return answer{program: s.Program, text: text, exit: err}, nil
 }

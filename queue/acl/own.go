@@ -52,7 +52,7 @@ func Own(dir string) (Options, error) {
 		publicKey, err := pair.PublicKey()
 		pair.Wipe()
 		if err != nil {
-			return refuse(fmt.Errorf("the seed of %s is damaged", role))
+			return refuse(fmt.Errorf("the NKey seed in the file of the role %s is damaged", role))
 		}
 		userConf(&users, role, publicKey)
 	}

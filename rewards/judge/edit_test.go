@@ -203,10 +203,10 @@ func TestAnEditWithoutItsSourceIsBadInput(t *testing.T) {
 	for _, name := range []string{"edit_score", "imgedit"} {
 		for why, spoil := range map[string]func(s *rewards.Sample){
 			"has 1 pictures, want an edit and its source": func(s *rewards.Sample) { s.Media = s.Media[:1] },
-			"has 0 pictures":                              func(s *rewards.Sample) { s.Media = []*rewards.Media{{Kind: rewards.Latent}} },
-			"has a video":                                     func(s *rewards.Sample) { s.Media = append(s.Media, video(3).Media...) },
-			"has no prompt":                                   func(s *rewards.Sample) { s.Prompt = "" },
-			"a video without a frame":                         func(s *rewards.Sample) { s.Media[1].SetDecoder(numbered{8, 8, 0}) },
+			"has 0 pictures":          func(s *rewards.Sample) { s.Media = []*rewards.Media{{Kind: rewards.Latent}} },
+			"has a video":             func(s *rewards.Sample) { s.Media = append(s.Media, video(3).Media...) },
+			"has no prompt":           func(s *rewards.Sample) { s.Prompt = "" },
+			"a video without a frame": func(s *rewards.Sample) { s.Media[1].SetDecoder(numbered{8, 8, 0}) },
 		} {
 			e, s := saying(`{"score": [8, 8]}`), edited()
 			spoil(s)

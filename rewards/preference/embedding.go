@@ -24,7 +24,7 @@ type embedding struct {
 func (e embedding) bytes() int { return 4 * len(e.values) }
 
 // errNorm is wrapped where an embedding has no direction.
-var errNorm = errors.New("an embedding without length")
+var errNorm = errors.New("the embedding has norm 0")
 
 // tensor prepares a frame, in the goroutine of its caller: bytes, which are normalised
 // where the model runs.
