@@ -216,18 +216,18 @@ func TestScoresThatDoNotFitTheirPlacesAreRefusedByName(t *testing.T) {
 	one := []*wire.Result{scored("s7", 1, 0.5, 0.25)}
 	mask := [][]bool{{true, false, true, true}}
 	for words, o := range map[string]client.ScoreOptions{
-		`sample "s7" (row 0) has 2 scores for the 3 set places`:               {StepMasks: mask},
-		`has 4 scores for the 3 set places`:                                   {StepMasks: mask, ToolUseScores: [][]float64{{1, math.NaN(), 2}}},
-		`sample "s7" (row 0): +Inf is not a finite float32`:                   {StepMasks: mask, ToolUseScores: [][]float64{{math.Inf(1)}}},
-		`has 2 scores for the 0 set places`:                                   {StepMasks: [][]bool{{false}}},
-		`give Lengths or StepMasks`:                                           {StepMasks: mask, Lengths: []int{1}},
-		`ToolUseScores need StepMasks`:                                        {ToolUseScores: [][]float64{{1}}, Lengths: []int{1}},
-		`0 lengths, 2 step masks and 0 rows of tool use scores for 1 results`: {StepMasks: [][]bool{{true}, {true}}},
-		`row 0 has 4 tokens, want at most 3`:                                  {StepMasks: mask, Length: 3},
-		`row 0 has 0 tokens and no position`:                                  {Lengths: []int{0}},
-		`Length and ToolUseScores need`:                                       {Length: 3},
-		`OnFailed "zero", want fallback, nan, raise or value:<x>`:             {OnFailed: "zero"},
-		`OnFailed: policy "value:x": want a finite number after value:`:       {OnFailed: "value:x"},
+		`sample "s7" (row 0) has 2 scores for the 3 set places`:                     {StepMasks: mask},
+		`has 4 scores for the 3 set places`:                                         {StepMasks: mask, ToolUseScores: [][]float64{{1, math.NaN(), 2}}},
+		`sample "s7" (row 0): +Inf is not a finite float32`:                         {StepMasks: mask, ToolUseScores: [][]float64{{math.Inf(1)}}},
+		`has 2 scores for the 0 set places`:                                         {StepMasks: [][]bool{{false}}},
+		`give Lengths or StepMasks`:                                                 {StepMasks: mask, Lengths: []int{1}},
+		`ToolUseScores need StepMasks`:                                              {ToolUseScores: [][]float64{{1}}, Lengths: []int{1}},
+		`0 lengths, 2 step masks and 0 rows of tool use scores for 1 results`:       {StepMasks: [][]bool{{true}, {true}}},
+		`row 0 has 4 tokens, want at most 3`:                                        {StepMasks: mask, Length: 3},
+		`row 0 has 0 tokens and no position`:                                        {Lengths: []int{0}},
+		`Length and ToolUseScores need`:                                             {Length: 3},
+		`OnFailed "zero", want fallback, nan, raise or value:<x>`:                   {OnFailed: "zero"},
+		`OnFailed: policy "value:x": want a finite number after the colon of value`: {OnFailed: "value:x"},
 	} {
 		_, err := client.RMScores(one, o)
 		require.ErrorIs(t, err, client.ErrScores, words)

@@ -187,7 +187,7 @@ func TestWithoutEnoughMembersThereIsNothingToCompare(t *testing.T) {
 		alone := result(t, futures[0])
 		require.Equal(t, rewards.Failed, alone.Outcome)
 		require.Equal(t, rewards.NoScore, alone.Errors[0].Class)
-		require.Contains(t, alone.Errors[0].Message, `group "u" has 1 of its 4 members, and "place" needs 2 to compare`)
+		require.Contains(t, alone.Errors[0].Message, `group "u" has 1 of its 4 members, but "place" needs 2 to compare`)
 		require.Empty(t, c.calls())
 		// A sample without a group has nobody to be compared with.
 		single := s.submit(t, "_run", rig.Sample("single-0", 3))

@@ -61,7 +61,7 @@ func TestANameThatIsNoFolderIsAnsweredWithWhatThereIs(t *testing.T) {
 	_, err = s.Resolve("clip-vit-base-patch32")
 	want(t, err, models.ErrMissing, "`rewardloop models pull clip-vit-base-patch32`", "vision_model.onnx", "scorer.json")
 	_, err = s.Resolve("ppocr-v4-mobile")
-	want(t, err, models.ErrUnknown, "no folder")
+	want(t, err, models.ErrUnknown, "not a folder")
 }
 
 func TestAModelThatHasToBeExportedIsAnsweredWithTheCommand(t *testing.T) {
@@ -74,7 +74,7 @@ func TestAModelThatHasToBeExportedIsAnsweredWithTheCommand(t *testing.T) {
 		exported++
 		s := store(t, "http://localhost")
 		err := s.Pull(t.Context(), m, models.Options{})
-		want(t, err, models.ErrExport, "`rewardloop models export "+m.Name+"` makes it", s.Dir)
+		want(t, err, models.ErrExport, "run `rewardloop models export "+m.Name+"`", s.Dir)
 		_, err = s.Resolve(m.Name)
 		want(t, err, models.ErrExport, m.Export)
 		require.False(t, s.Have(m))

@@ -38,5 +38,9 @@ func tryLockFile(at string) (f *os.File, release func(), err error) {
 	}
 	// The file stays: removing it would let a third one lock a new file of the
 	// same name while a second still waits for this one.
-	return f, func() { _ = f.Close() }, nil
+	return f, func() {
+		// Close alone would leave the lock to a child that another goroutine has forked and that has not executed its program yet.
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+		_ = f.Close()
+	}, nil
 }

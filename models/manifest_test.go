@@ -29,7 +29,7 @@ func TestADamagedManifestIsNamedAndNothingIsLost(t *testing.T) {
 			s := store(t, srv.URL)
 			at := filepath.Join(s.Dir, "manifest.json")
 			ok(t, os.WriteFile(at, []byte(text), 0o600))
-			want(t, s.Pull(t.Context(), hub(""), models.Options{}), models.ErrManifest, at, "remove it")
+			want(t, s.Pull(t.Context(), hub(""), models.Options{}), models.ErrManifest, at, "remove the file")
 			_, err := s.Verify(t.Context(), hub(""))
 			want(t, err, models.ErrManifest, at)
 			_, err = s.Others()

@@ -174,7 +174,7 @@ func TestTheRouterKnowsEnginesByTheirModels(t *testing.T) {
 	}
 	status, text := ask("m3")
 	assert.Equal(t, 422, status)
-	assert.Contains(t, text, "known are m1, m2")
+	assert.Contains(t, text, "want one of m1, m2")
 }
 
 func TestAJudgeWithoutAnEngineSaysWhatToWrite(t *testing.T) {

@@ -386,7 +386,7 @@ func TestCloseSaysWhatItHasToLeave(t *testing.T) {
 		time.Sleep(20 * ms)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorContains(t, p.Close(ctx), "left")
+		require.ErrorContains(t, p.Close(ctx), "continues although its context has ended")
 		assert.Equal(t, 1, f.closes)
 		close(release)
 		<-c.done
@@ -408,7 +408,7 @@ func TestARunnerThatOpensAfterTheEndIsClosed(t *testing.T) {
 		c := begin(t.Context(), m, number(1))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorContains(t, p.Close(ctx), "left")
+		require.ErrorContains(t, p.Close(ctx), "continues although its context has ended")
 		c.fails(t, infer.ErrUnavailable)
 		time.Sleep(time.Minute)
 		synctest.Wait()

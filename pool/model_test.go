@@ -29,7 +29,7 @@ func TestALanguageModelIsToldWhatToGenerateAndNoOtherModelIs(t *testing.T) {
 		require.ErrorContains(t, err, "needs generation settings")
 		_, err = s.model(t, ocr).Infer(t.Context(), prompt())
 		require.ErrorIs(t, err, infer.ErrInput)
-		require.ErrorContains(t, err, "generates nothing")
+		require.ErrorContains(t, err, "cannot generate")
 		assert.Zero(t, s.fake.opens)
 	})
 }

@@ -311,7 +311,7 @@ func TestEnvSaysWhatIsAskedWrongly(t *testing.T) {
 		"the requirements ":                           {"make", "-r", "none.txt"},
 		"--unused and -c go together":                 {"remove", "--unused"},
 		"name the environments":                       {"remove"},
-		"say make, list or remove":                    {},
+		"name make, list or remove":                   {},
 		"no entry of this configuration has an envir": {"make", "-c", "testdata/cfg.yaml"},
 	} {
 		got := call(t, "", append([]string{"env"}, args...)...)

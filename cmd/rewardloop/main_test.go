@@ -269,7 +269,7 @@ func TestNoCommandAndAWrongOneExitWith2(t *testing.T) {
 		"score, unknown output":     {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "x.xlsx"}, exitUsage, "cannot write .xlsx files; want .jsonl .ndjson .csv .parquet .html"},
 		"score, no root":            {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "-", "--media-root", "nowhere"}, exitUsage, "--media-root"},
 		"score, no output":          {[]string{"score", "-c", "testdata/cfg.yaml", "-i", "-", "-o", "nowhere/x"}, exitUsage, "-o"},
-		"config, no verb":           {[]string{"config"}, exitUsage, "say check, print or schema"},
+		"config, no verb":           {[]string{"config"}, exitUsage, "name check, print or schema"},
 		"config, no file":           {[]string{"config", "check", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},
 		"serve, log level":          {[]string{"serve", "-c", "testdata/cfg.yaml", "--log-level", "shout"}, exitUsage, "shout"},
 		"serve, no file":            {[]string{"serve", "-c", "nowhere.yaml"}, exitUsage, "nowhere.yaml"},

@@ -164,7 +164,7 @@ func TestModelsVerifyWithoutNamesLooksOnlyAtWhatIsHere(t *testing.T) {
 
 	got = modelsIn(t.Context(), nil, "verify", "--dir", dir, m.Name)
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, m.Files[1].Name+": not there")
+	require.Contains(t, got.stderr, m.Files[1].Name+": not found in ")
 }
 
 func TestModelsPullGoesOnAfterOneThatFails(t *testing.T) {

@@ -299,7 +299,7 @@ func (c *bundleCall) model(ctx context.Context, name string, asked bool) error {
 	case relErr == nil && filepath.IsLocal(inStore):
 		return c.exported(ctx, filepath.ToSlash(inStore))
 	case statErr == nil && info.IsDir():
-		c.without("the bundle has no copy of the folder of model %s: copy it to the same path, %s", name, dir)
+		c.without("the folder of model %s: copy it to the same path, %s", name, dir)
 	default:
 		c.without("the model %s is in Hugging Face's cache: copy that cache too (HF_HUB_CACHE, HF_HOME)", name)
 	}
@@ -505,7 +505,7 @@ func (c *bundleCall) sayContents() {
 
 func (c *bundleCall) sayWithout() {
 	for _, text := range c.contents.Without {
-		fmt.Fprintf(c.stdout, "not in it: %s\n", text)
+		fmt.Fprintf(c.stdout, "not in the bundle: %s\n", text)
 	}
 }
 

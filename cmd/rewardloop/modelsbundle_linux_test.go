@@ -178,6 +178,6 @@ func TestADiskWithoutRoomForABundleIsRefusedBeforeTheFirstByte(t *testing.T) {
 	dir := SmallDisk(t, 1<<20)
 	got := modelsIn(t.Context(), map[string]string{"REWARDLOOP_MODELS": dir, "REWARDLOOP_ENVS": t.TempDir()}, "unbundle", folder)
 	require.Equal(t, exitFailure, got.code)
-	require.Contains(t, got.stderr, "not enough room on the disk: 3.0 MB are to come and "+dir+" has ")
+	require.Contains(t, got.stderr, "not enough disk space: the bundle needs 3.0 MB and "+dir+" has ")
 	empty(t, dir)
 }

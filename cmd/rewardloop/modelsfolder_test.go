@@ -100,7 +100,7 @@ func TestModelsAnswersWithTheCommandThatExportsAModel(t *testing.T) {
 	for _, args := range [][]string{{"pull", "pickscore-v1"}, {"pull", "--dry-run", "pickscore-v1"}} {
 		got = modelsIn(t.Context(), nil, append(args, "--dir", dir)...)
 		require.Equal(t, exitFailure, got.code)
-		require.Contains(t, got.stderr, "`"+command+"` makes it")
+		require.Contains(t, got.stderr, "run `"+command+"`")
 	}
 	put(t, dir, "pickscore-v1/scorer.json", []byte("{}"))
 	for _, args := range [][]string{{"pull", "pickscore-v1"}, {"verify", "pickscore-v1"}} {

@@ -68,7 +68,7 @@ func TestQueueRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for want, args := range map[string][]string{
-		"rewardloop queue: say acl, such as `rewardloop queue acl`\n":                                                                     {},
+		"rewardloop queue: name acl, such as `rewardloop queue acl`\n":                                                                    {},
 		"rewardloop queue acl: --out must name a folder for the key files\n`rewardloop queue acl --help` shows the arguments and flags\n": {"acl"},
 		"rewardloop queue acl: unexpected \"worker\"\n`rewardloop queue acl --help` shows the arguments and flags\n":                      {"acl", "worker", "--out", dir},
 		"rewardloop queue acl: certificates for clients need one for the server: name its hosts\n":                                        {"acl", "--out", dir, "--mtls"},

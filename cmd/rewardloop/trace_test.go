@@ -120,7 +120,7 @@ func TestATraceThatCannotBeHadSaysWhy(t *testing.T) {
 		assert.NotContains(t, a, "elsewhere", "a redirection is not followed")
 	}
 	for says, args := range map[string][]string{
-		"go with --server":      {"-i", "a", "--server", url},
+		"exclude each other":    {"-i", "a", "--server", url},
 		"-i and --":             {"-i", "a", "--run", "r"},
 		`--server "ftp://a"`:    {"--server", "ftp://a", "--run", "r", "--step", "1"},
 		`--step "x"`:            {"--server", url, "--run", "r", "--step", "x"},

@@ -125,7 +125,7 @@ queue: {nats_listen: "127.0.0.1:0"}
 	require.Equal(t, trialReward, doc.Reward, "it stands beside those of the file")
 
 	for args, says := range map[string]string{
-		"size":                       `several rewards have an entry "size": say which, default/size or other/size`,
+		"size":                       `several rewards have an entry "size": name one, such as default/size or other/size`,
 		"sice":                       `no entry "sice"; did you mean size?; it has gsm8k, lost, math, rank, size`,
 		"other/math":                 `no entry "other/math"`,
 		"lost":                       `unknown scorer "no_such_scorer"`,
@@ -134,7 +134,7 @@ queue: {nats_listen: "127.0.0.1:0"}
 		"jpeg_incompresibility":      "builtin://jpeg_incompressibility",
 		"builtin://gsm8 ":            `unknown scorer "gsm8"`,
 		"math --timeout -1s":         "want more than 0",
-		"math --extra-info 3":        "extra_info: want a JSON object",
+		"math --extra-info 3":        "extra_info: want an object",
 		"math --ground-truth {":      "begins like JSON but is not valid JSON",
 		"math --sample nowhere.json": "--sample: open nowhere.json",
 		"math --sample . --prompt a": "leave out",

@@ -20,7 +20,7 @@ func TestAWorkerSaysWhatItLacks(t *testing.T) {
 	for says, args := range map[string][]string{
 		"the address of the gateways is missing": {reward},
 		"want addresses such as nats://":         {reward, "--join", "http://x"},
-		`there is no reward "b"`:                 {reward, "--join", "nats://x:1", "--rewards", "b"},
+		`unknown reward "b"`:                     {reward, "--join", "nats://x:1", "--rewards", "b"},
 		"no reward is named":                     {"--join", "nats://x:1"},
 		"queue.nkey_file is set too":             {reward, "--join", "nats://x:1", "++queue.nkey_file=a", "++queue.creds_file=b"},
 		"tls_cert and queue.tls_key go toge":     {reward, "--join", "nats://x:1", "++queue.tls_cert=a"},

@@ -307,7 +307,7 @@ func TestARecipeIsRefusedBeforeAnythingIsDone(t *testing.T) {
 		"want one of aesthetic, clip, siglip, text_rm": {Family: "os", Model: "owner/name"},
 		"no checkpoint":                  {Family: "clip"},
 		"is neither a folder":            {Family: "clip", Model: "./none"},
-		"--out behind --":                {Family: "clip", Model: "owner/name", Args: []string{"--out=/etc"}},
+		"--out after --":                 {Family: "clip", Model: "owner/name", Args: []string{"--out=/etc"}},
 		"want hf://owner/repository/fil": {Family: "clip", Args: []string{"--hpsv2", "hf://x"}},
 	} {
 		_, err := x.Export(t.Context(), "mine", r, export.Options{})
@@ -317,7 +317,7 @@ func TestARecipeIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	_, err := x.Export(t.Context(), "../mine", mine(t), export.Options{})
 	require.ErrorIs(t, err, models.ErrName)
 	_, err = export.Find("smolvlm-256m")
-	require.ErrorContains(t, err, "`rewardloop models pull smolvlm-256m` brings it")
+	require.ErrorContains(t, err, "`rewardloop models pull smolvlm-256m` downloads it")
 	_, err = export.Find("nothing")
 	require.ErrorIs(t, err, models.ErrUnknown)
 	require.ErrorContains(t, err, "aesthetic-v2, hpsv2.1, pickscore-v1 to export")

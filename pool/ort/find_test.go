@@ -19,11 +19,11 @@ func TestAnErrorListsEveryPlaceThatWasLookedAt(t *testing.T) {
 	_, err := find("", "", []place{{"the first", filepath.Join(dir, "none")}, {"the second", bad}}, false)
 	require.ErrorIs(t, err, infer.ErrUnavailable)
 	require.ErrorContains(t, err, LibraryEnv+" is not set")
-	require.ErrorContains(t, err, "none (from the first): not there")
+	require.ErrorContains(t, err, "none (from the first): not found")
 	require.ErrorContains(t, err, "lib[1] (from the second): libonnxruntime.so.1: not a shared library")
 
 	_, err = find("", filepath.Join(dir, "env.so"), []place{{"the second", bad}}, false)
-	require.ErrorContains(t, err, "env.so (from "+LibraryEnv+"): not there")
+	require.ErrorContains(t, err, "env.so (from "+LibraryEnv+"): not found")
 	require.NotContains(t, err.Error(), "the second")
 }
 

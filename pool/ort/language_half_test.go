@@ -238,12 +238,12 @@ func TestACacheOfAnAbsurdShapeIsRefusedByName(t *testing.T) {
 	for _, bad := range [][]int{{-1, 1 << 40, -1, 4}, {-1, 1 << 20, -1, 1 << 20}, {-1, 0, -1, 4}} {
 		err := ports("F16", bad...)
 		require.ErrorIs(t, err, infer.ErrModel)
-		require.ErrorContains(t, err, fmt.Sprintf("its input [past_key_values.0.value F16%v] has no numbers for a token, or more than any model needs", bad))
+		require.ErrorContains(t, err, fmt.Sprintf("input [past_key_values.0.value F16%v] has no numbers for a token, or more than any model needs", bad))
 	}
 	for _, dtype := range []string{"BF16", "I64"} {
 		err := ports(dtype, -1, 2, -1, 4)
 		require.ErrorIs(t, err, infer.ErrModel)
-		require.ErrorContains(t, err, "its input [past_key_values.0.key "+dtype+"[-1 2 -1 4]] is not F32 or F16 with four axes")
+		require.ErrorContains(t, err, "input [past_key_values.0.key "+dtype+"[-1 2 -1 4]] is not F32 or F16 with four axes")
 	}
 }
 

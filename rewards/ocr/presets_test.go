@@ -257,7 +257,7 @@ func TestTooManyOrTooLongTargetsAreRefused(t *testing.T) {
 	t.Parallel()
 	for prompt, want := range map[string]string{
 		strings.Repeat(`"a" `, 65):                              "at most 64",
-		strings.Repeat(`"`+strings.Repeat("é", 70)+`" `, 60):    "wants a text of 4200 characters",
+		strings.Repeat(`"`+strings.Repeat("é", 70)+`" `, 60):    "has a wanted text of 4200 characters",
 		"a wall without quotes " + strings.Repeat("long ", 900): "characters, want at most 4096",
 	} {
 		options := `{"preset":"deepgen"}`

@@ -15,9 +15,9 @@ func ExampleRegister() {
 	standard.Register(&reg, standard.Deps{})
 	fmt.Println("ocr is a scorer:", slices.Contains(reg.Names(), "ocr"))
 	_, err := reg.Build("jpeg", nil)
-	message, _, _ := strings.Cut(err.Error(), "known are ")
+	message, _, _ := strings.Cut(err.Error(), ", want one of ")
 	fmt.Println(message)
 	// Output:
 	// ocr is a scorer: true
-	// unknown scorer "jpeg";
+	// unknown scorer "jpeg"
 }
