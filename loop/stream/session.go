@@ -358,7 +358,7 @@ func (s *Session) tell(c Conn, total wire.Credit) {
 func (s *Session) sendOver(c Conn, v any) {
 	b, err := wire.EncodeControl(v)
 	if err != nil {
-		s.log.Error("a message could not be encoded", "error", err)
+		s.log.Error("a message to a client could not be encoded and was not sent", "error", err)
 		return
 	}
 	s.mu.Lock()

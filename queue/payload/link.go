@@ -82,7 +82,7 @@ func (k *link) run() error {
 func (k *link) send(v any) {
 	b, err := wire.EncodeClaim(v)
 	if err != nil {
-		k.c.log.Error("a message could not be encoded", "error", err)
+		k.c.log.Error("a message to a gateway could not be encoded and was not sent", "error", err)
 		return
 	}
 	_ = k.conn.Send(b) // a connection that does not take it is at its end

@@ -140,7 +140,7 @@ func (p *peer) start(f func()) error {
 func (p *peer) send(v any) {
 	b, err := wire.EncodeClaim(v)
 	if err != nil {
-		p.srv.log.Error("a message could not be encoded", "error", err)
+		p.srv.log.Error("a message to a worker could not be encoded and was not sent", "error", err)
 		return
 	}
 	_ = p.conn.Send(b)
