@@ -54,7 +54,7 @@ function view({ path, query }: Route): ComponentChildren {
 
 function Missing() {
   usePageTitle("No such view");
-  return <><h1>No such view</h1><Empty>The address names no view of this page. <a href="#/">The overview</a> leads to all of them.</Empty></>;
+  return <><h1>No such view</h1><Empty>This address is not a view of the page. <a href="#/">The overview</a> links to all views.</Empty></>;
 }
 
 // place is which link of the head a view belongs to.
@@ -166,8 +166,8 @@ function TokenForm() {
   usePageTitle("Token");
   return (
     <main class="token" id="main" tabIndex={-1}>
-      <h1>This server asks for a token</h1>
-      <p>{wrong ? "The token is not one of this server's, or not any more." : "It is the one in the server's token_file."} This tab keeps it until it is closed.</p>
+      <h1>This server needs a token</h1>
+      <p>{wrong ? "The server does not accept this token: it is unknown, revoked or expired." : "Use a token of the server's token_file."} This tab keeps the token until the tab is closed.</p>
       <form onSubmit={(e) => {
         e.preventDefault();
         const field = e.currentTarget.elements.namedItem("token");

@@ -30,7 +30,7 @@ export function Hints({ query }: { query: Record<string, string> }) {
   return (
     <>
       <h1>Hints</h1>
-      <p class="lead">What goes together with a reward and may not be meant: length, size, colour, repetition, values at the end of their range. A hint is no fault; its link shows the pictures.</p>
+      <p class="lead">Correlations of a reward that may be unintended (length, size, colour, repetition), and values at the end of their range. A hint is not a fault; its link shows the samples.</p>
       {runs.data && runs.data.runs.length > 1 && (
         <Tabs label="Runs" at={run || "all runs"} of={[{ name: "all runs", href: "#/hints" }, ...runs.data.runs.slice(0, 8).map((r) => ({ name: r.run, href: to(["hints"], { run: r.run }) }))]} />
       )}

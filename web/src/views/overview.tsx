@@ -72,7 +72,7 @@ function Now({ state }: { state: State }) {
       </dl>
       {s.error !== "" && <p class="trouble">The store: {s.error}</p>}
       {s.dropped > 0 && <p class="note">The store could not keep {plural(s.dropped, "row")}; their rewards were answered all the same.</p>}
-      {!s.on && <p class="note">The store is off: what is over, its pictures and its curves are not kept.</p>}
+      {!s.on && <p class="note">The store is off, so finished steps, their pictures and curves are not kept.</p>}
     </>
   );
 }

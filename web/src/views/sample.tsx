@@ -134,7 +134,7 @@ function Sample({ row }: { row: Whole }) {
         </div>
       </div>
       {members.length > 1 && (
-        <Section title="The group beside" aside={<a href={groupLink(row.run, row.step, row.uid, row.split)}>{plural(members.length, "sample")}</a>}>
+        <Section title="Samples of the group" aside={<a href={groupLink(row.run, row.step, row.uid, row.split)}>{plural(members.length, "sample")}</a>}>
           <ul class="strip-of">
             {members.slice(0, 32).map((m) => {
               const media = m.media[0];
@@ -279,7 +279,7 @@ function SaidOf({ said }: { said: Said }) {
       </dl>,
     );
   }
-  if (Object.keys(said.rest).length) what.push(<Raw key="rest" name={`What ${said.component || "the scorer"} said${what.length ? " beside" : ""}`} of={said.rest} />);
+  if (Object.keys(said.rest).length) what.push(<Raw key="rest" name={`${what.length ? "Other details" : "Details"} of ${said.component || "the scorer"}`} of={said.rest} />);
   return <><h2 title={said.component}>{said.component || "Details"}</h2>{what}</>;
 }
 

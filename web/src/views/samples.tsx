@@ -59,7 +59,7 @@ export function Samples({ query }: { query: Record<string, string> }) {
       <Shown of={rows} what="Samples">
         {(d) => d.results.length
           ? <Gallery rows={d.results} aside={(r) => sort === "slowest" ? ms(r.timing_ms.total) : `step ${r.step}`} />
-          : <Empty>{Object.keys(query).length ? "No sample that is kept is like this." : "The store holds no sample yet."}</Empty>}
+          : <Empty>{Object.keys(query).length ? "No kept sample matches these filters." : "The store holds no sample yet."}</Empty>}
       </Shown>
       {rows.data && rows.data.total > page && (
         <nav class="turns pages" aria-label="Pages">

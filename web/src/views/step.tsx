@@ -82,7 +82,7 @@ export function StepView({ run, step, query }: { run: string; step: string; quer
       <Section title="Samples by worker over time">
         {drawn && (drawn.spans ?? []).length > 0
           ? <Timeline trace={drawn} without={without} open={(id) => void open(id)} running={live} />
-          : trace.loading || rest.loading ? <p class="empty" aria-busy="true">Loading…</p> : <Empty>{trace.error?.message ?? rest.error?.message ?? "Nothing is known of its times."}</Empty>}
+          : trace.loading || rest.loading ? <p class="empty" aria-busy="true">Loading…</p> : <Empty>{trace.error?.message ?? rest.error?.message ?? "No times of this step are known."}</Empty>}
       </Section>
       <Section title="Distributions">
         <Shown of={histogram} what="Distributions">{(d) => {
@@ -113,7 +113,7 @@ const values = (groups: Group[]) => groups.flatMap((g) => g.members.flatMap((m) 
 function Waits({ without, total }: { without: StepState["without"] & object; total: number }) {
   const list = [...without].sort((a, b) => (b.age_ms ?? 0) - (a.age_ms ?? 0));
   return (
-    <Section title="What it waits for" aside={total > list.length ? `the first ${list.length} of ${count(total)}` : plural(list.length, "sample")}>
+    <Section title="Samples without a result" aside={total > list.length ? `the first ${list.length} of ${count(total)}` : plural(list.length, "sample")}>
       <Scroll label="Samples without a result">
         <table>
           <thead><tr><th>sample</th><th>stage</th><th class="n">age</th><th>worker</th></tr></thead>
