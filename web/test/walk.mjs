@@ -288,7 +288,7 @@ if (own) {
       await page.goto(base);
       await page.getByLabel("Token").fill("wrong");
       await page.getByRole("button", { name: "Show the state" }).click();
-      await page.getByText("not one of this server's").waitFor();
+      await page.getByText("does not accept this token").waitFor();
       equal(await axe(page), [], "axe");
       await page.getByLabel("Token").fill("open-sesame-and-more");
       await page.getByRole("button", { name: "Show the state" }).click();
