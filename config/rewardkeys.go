@@ -96,7 +96,7 @@ func functionKeys(k *keys.Set, t *ComponentConfig) {
 	k.Other("memory", "", "a size", "Limit on resident memory of a process of a Python function with its child processes. Left out: pool.python.memory.")
 	k.Other("env", "", "names of variables", "Environment variables that a Python function sees. Left out: all except the ones that this file reads as secrets.")
 	k.Other(signatureKey, "", "one of "+strings.Join(python.Signatures(), ", "), "Calling form of a Python function: whole prompt groups, or batches with batch: true. Left out: one sample a call, or groups where the class has score_group.")
-	k.Other("reference", "", "ground_truth, or a path below ground_truth or extra_info", "Field of the sample with the reference answer that a Python function of whole prompt groups compares with in validation, where a prompt has one sample. Example: extra_info.y.0.content.")
+	k.Other("reference", "", "ground_truth, or a path below ground_truth or extra_info", "Field with a reference answer, which the server adds as one more member to each group of validation for a Python function of whole prompt groups. Example: extra_info.y.0.content.")
 	k.Other("interpreter", "", "a program", "Python interpreter of the function, such as envs/hpsv3/bin/python of an environment of its own. Left out: pool.python.interpreter.")
 	k.Other("environment", "", "{python, requirements, system_site_packages}", "Python environment of the function, in place of interpreter: python (version or path), requirements (file or list), system_site_packages. `rewardloop env make -c FILE` makes the environment.")
 	k.Other("probe", "true", "true, false or kinds of sample", "Known samples that a Python function is called with at start. true: the samples that the parameters of the function need.")

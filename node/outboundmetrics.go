@@ -20,7 +20,7 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 			yield(s, s.Name)
 		}
 	},
-		metric.Count("calls_total", "Calls of this process to the upstream, each counted once however often it was retried.", func(s upstream) int64 { return s.Calls }),
+		metric.Count("calls_total", "Calls of this process to the upstream (an engine or a reward service), each counted once however often the call was retried.", func(s upstream) int64 { return s.Calls }),
 		metric.Gauge("waiting", "Calls of this process that wait for a place at the upstream, for its rate or for one of its servers.", func(s upstream) int { return s.Waiting }),
 		metric.Gauge("unanswered_seconds", "Time in seconds since the upstream answered anything, or since the oldest request there was sent; 0 while no request is there.",
 			func(s upstream) float64 { return s.Unanswered.Seconds() }),

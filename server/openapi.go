@@ -32,47 +32,47 @@ const (
 func described() []openapi.Route {
 	split := openapi.Param{Name: "split", Of: openapi.Words{"train", "val"}, Doc: "Default train."}
 	return []openapi.Route{
-		read(tagState, "/v1/pending", "Samples without a result, the oldest first, and the rewards that do not fare well.", openapi.Object{
+		read(tagState, "/v1/pending", "Samples without a result, the oldest first, and the rewards that have problems.", openapi.Object{
 			{Name: "total", Of: 0},
 			{Name: "held_bytes", Of: int64(0)},
 			{Name: "granted_bytes", Of: int64(0)},
 			{Name: "samples", Of: []loop.PendingSample{}},
 			{Name: "rewards", Of: []loop.Progress{}},
-		}, openapi.Param{Name: "limit", Of: 0, Doc: "Samples at most, 0 to 10,000; default 100."}),
-		read(tagState, "/v1/failures", "What has failed and why, alike ones together, the newest first.",
+		}, openapi.Param{Name: "limit", Of: 0, Doc: "Maximum number of samples, 0 to 10,000; default 100."}),
+		read(tagState, "/v1/failures", "Recent failures with their reasons, similar failures as one entry, the newest first.",
 			openapi.Object{{Name: "total", Of: uint64(0)}, {Name: "failures", Of: []failures.Failure{}}},
 			openapi.Param{Name: "reward", Of: "", Doc: "Those of one reward."}),
-		read(tagState, "/v1/workers", "Workers, and which of them gets no samples of which reward.",
+		read(tagState, "/v1/workers", "Connected workers, and the workers that get no samples of a reward.",
 			openapi.Object{{Name: "workers", Of: []wire.WorkerInfo{}}, {Name: "breakers", Of: []loop.BreakerInfo{}}}),
 		read(tagState, "/v1/runs", "Every run with its latest steps and prompt groups.", openapi.Object{{Name: "runs", Of: []loop.RunState{}}},
-			openapi.Param{Name: "groups", Of: 0, Doc: "Groups of a run at most, 0 to 10,000; default 20."}),
-		read(tagState, "/v1/runs/{run}/steps/{step}", "How a step is, and for whom it waits.", loop.StepDetail{}, split),
-		withTypes(read(tagState, "/v1/runs/{run}/steps/{step}/rewards", "What is complete of a step's rewards, or one chunk of them.", wire.Rewards{}, split,
+			openapi.Param{Name: "groups", Of: 0, Doc: "Maximum number of prompt groups of a run, 0 to 10,000; default 20."}),
+		read(tagState, "/v1/runs/{run}/steps/{step}", "State of a step, and the samples that it waits for.", loop.StepDetail{}, split),
+		withTypes(read(tagState, "/v1/runs/{run}/steps/{step}/rewards", "Rewards of a step that are complete, or one chunk of these rewards.", wire.Rewards{}, split,
 			openapi.Param{Name: "wait", Of: 0.0, Doc: "Seconds to wait for the end of the step, or for the chunk, 0 to 60; default 0."},
 			openapi.Param{Name: "chunk", Of: 0, Doc: "Which chunk, from 0."},
-			openapi.Param{Name: "n", Of: 0, Doc: "Prompt groups in the chunk; default 0: all that are left."},
+			openapi.Param{Name: "n", Of: 0, Doc: "Prompt groups in the chunk; default 0: all remaining groups."},
 			openapi.Param{Name: "order", Of: openapi.Words{wire.ByCompletion, wire.ByIndex}, Doc: "Order of chunks."}), "application/octet-stream"),
-		read(tagState, "/v1/runs/{run}/steps/{step}/trace", "The spans of a step, as rewardloop trace reads them.", trace.Trace{}, split),
+		read(tagState, "/v1/runs/{run}/steps/{step}/trace", "Spans of a step, in the form that rewardloop trace reads.", trace.Trace{}, split),
 		read(tagState, "/v1/results", "Kept results with their samples.", openapi.Object{{Name: "total", Of: 0}, {Name: "results", Of: []*store.Row{}}},
 			append(rowParams(),
-				openapi.Param{Name: "sort", Of: openapi.Words{"newest", "oldest", "best", "worst", "slowest", "disagreeing"}, Doc: "Their order; default newest."},
-				openapi.Param{Name: "limit", Of: 0, Doc: "Rows at most, 0 to 1,000; default 50."},
-				openapi.Param{Name: "offset", Of: 0, Doc: "Rows that are passed over."})...),
+				openapi.Param{Name: "sort", Of: openapi.Words{"newest", "oldest", "best", "worst", "slowest", "disagreeing"}, Doc: "Order of the results; default newest."},
+				openapi.Param{Name: "limit", Of: 0, Doc: "Maximum number of rows, 0 to 1,000; default 50."},
+				openapi.Param{Name: "offset", Of: 0, Doc: "Number of rows to skip."})...),
 		read(tagState, "/v1/results/{key}", "One kept result in full.", store.Row{}),
-		other(tagState, "/v1/results/{key}/media/{n}", "The thumbnail of a kept picture or video, or its bytes.", "image/jpeg",
-			openapi.Param{Name: "full", Of: openapi.Words{"1"}, Doc: "The bytes that the trainer sent."}, openapi.Param{Name: "frame", Of: 0, Doc: "One frame of a video."}),
-		read(tagState, "/v1/history", "The steps of a run, from what is kept.", openapi.Object{{Name: "steps", Of: []*store.StepHistory{}}},
+		other(tagState, "/v1/results/{key}/media/{n}", "Thumbnail of a kept picture or video, or the bytes of the file.", "image/jpeg",
+			openapi.Param{Name: "full", Of: openapi.Words{"1"}, Doc: "The bytes that the trainer sent for the picture or video."}, openapi.Param{Name: "frame", Of: 0, Doc: "One frame of a video."}),
+		read(tagState, "/v1/history", "Steps of a run in the store.", openapi.Object{{Name: "steps", Of: []*store.StepHistory{}}},
 			openapi.Param{Name: "run", Of: "", Doc: "The run."}, split),
-		read(tagState, "/v1/history/runs", "The runs of which results are kept.", openapi.Object{{Name: "runs", Of: []*store.RunHistory{}}}),
-		read(tagState, "/v1/runs/{run}/steps/{step}/groups", "The prompt groups of a step, from what is kept.", openapi.Object{{Name: "groups", Of: []*store.Group{}}}, split,
-			openapi.Param{Name: "sort", Of: openapi.Words{"step", "zero_std", "std"}, Doc: "Their order; default step: as they came."}, openapi.Param{Name: "limit", Of: 0, Doc: "Groups at most; default 200."}),
-		read(tagState, "/v1/runs/{run}/steps/{step}/histogram", "How the values of a step are spread, by column.", openapi.Object{{Name: "columns", Of: map[string]*store.Histogram{}}}, split),
-		read(tagState, "/v1/hints", "What is worth a look in the newest results of a run.", openapi.Object{{Name: "hints", Of: []store.Hint{}}}, openapi.Param{Name: "run", Of: "", Doc: "The run."}, split),
-		read(tagState, "/v1/overview", "How the server fares, at a glance.", Overview{}),
-		other(tagState, "/v1/events", "Server-Sent Events: overview and results, as they change.", "text/event-stream"),
-		read(tagState, "/v1/scorers", "The rewards that can be asked for.", openapi.Object{{Name: "rewards", Of: []Profile{}}}),
-		read(tagState, routeEngines, "The servers of engines that this process has started.", openapi.Object{{Name: "servers", Of: []EngineServer{}}}),
-		withTypes(read(tagState, routeRoot, "The paths that there are; for a browser the status page.", openapi.Object{
+		read(tagState, "/v1/history/runs", "Runs with results in the store.", openapi.Object{{Name: "runs", Of: []*store.RunHistory{}}}),
+		read(tagState, "/v1/runs/{run}/steps/{step}/groups", "Prompt groups of a step in the store.", openapi.Object{{Name: "groups", Of: []*store.Group{}}}, split,
+			openapi.Param{Name: "sort", Of: openapi.Words{"step", "zero_std", "std"}, Doc: "Order of the groups; default step: the order of arrival."}, openapi.Param{Name: "limit", Of: 0, Doc: "Maximum number of groups; default 200."}),
+		read(tagState, "/v1/runs/{run}/steps/{step}/histogram", "Histograms of the values of a step, by column.", openapi.Object{{Name: "columns", Of: map[string]*store.Histogram{}}}, split),
+		read(tagState, "/v1/hints", "Unusual patterns in the newest results of a run, such as a reward that correlates with length.", openapi.Object{{Name: "hints", Of: []store.Hint{}}}, openapi.Param{Name: "run", Of: "", Doc: "The run."}, split),
+		read(tagState, "/v1/overview", "Summary of the server's state.", Overview{}),
+		other(tagState, "/v1/events", "Server-Sent Events: each change of the overview and the results.", "text/event-stream"),
+		read(tagState, "/v1/scorers", "The rewards that a sample may name.", openapi.Object{{Name: "rewards", Of: []Profile{}}}),
+		read(tagState, routeEngines, "Engine servers that this process has started.", openapi.Object{{Name: "servers", Of: []EngineServer{}}}),
+		withTypes(read(tagState, routeRoot, "List of the server's paths; for a browser the status page.", openapi.Object{
 			{Name: "service", Of: ""},
 			{Name: "version", Of: ""},
 			{Name: "stream", Of: ""},
@@ -85,17 +85,17 @@ func described() []openapi.Route {
 		}), "text/html"),
 		open(other(tagOperation, "/assets/{name}", "A file of the status page.", "text/javascript")),
 		read(tagOperation, routeOpenAPI, "This document.", openapi.Any{}),
-		{Method: http.MethodPost, Path: "/v1/reload", Tag: tagOperation, Summary: "Reads the configuration anew.", Answer: Reloaded{}},
-		open(read(tagOperation, routeHealth, "Whether the process answers.", openapi.Object{{Name: "status", Of: ""}})),
-		open(also(read(tagOperation, routeReady, "Whether samples can be sent here; who shows a token is told why not.", openapi.Object{
+		{Method: http.MethodPost, Path: "/v1/reload", Tag: tagOperation, Summary: "Reloads the configuration.", Answer: Reloaded{}},
+		open(read(tagOperation, routeHealth, "200 while the process answers.", openapi.Object{{Name: "status", Of: ""}})),
+		open(also(read(tagOperation, routeReady, "200 while the server accepts samples. With a token a refusal has its reason.", openapi.Object{
 			{Name: "ready", Of: false}, {Name: "reasons?", Of: []string{}}, {Name: "rewards?", Of: []loop.Progress{}},
-		}, openapi.Param{Name: "reward", Of: "", Doc: "Whether those of one reward can be sent."}), http.StatusServiceUnavailable)),
+		}, openapi.Param{Name: "reward", Of: "", Doc: "Name of a reward: 200 only while the server accepts samples of this reward."}), http.StatusServiceUnavailable)),
 		other(tagOperation, "/metrics", "Metrics in Prometheus' text format.", "text/plain"),
-		other(tagOperation, routeProfiles, "The profiles of Go that there are.", "text/html"),
-		other(tagOperation, routeProfiles+"{name}", "A profile of Go of this process.", "application/octet-stream",
-			openapi.Param{Name: "seconds", Of: 0, Doc: "Time that it covers, 1 to 60."}),
+		other(tagOperation, routeProfiles, "List of Go's runtime profiles.", "text/html"),
+		other(tagOperation, routeProfiles+"{name}", "One of Go's runtime profiles of this process.", "application/octet-stream",
+			openapi.Param{Name: "seconds", Of: 0, Doc: "Duration of the profile in seconds, 1 to 60."}),
 		also(other(tagSamples, routeStream, "The stream, a websocket of rewardloop.v1 (docs/wire.md).", ""), http.StatusSwitchingProtocols),
-		also(open(other(tagOperation, routeClaim, "Where workers of other processes claim samples, a websocket (docs/claim.md).", "")), http.StatusSwitchingProtocols),
+		also(open(other(tagOperation, routeClaim, "A websocket on which workers of other processes claim samples (docs/claim.md).", "")), http.StatusSwitchingProtocols),
 	}
 }
 
@@ -103,14 +103,14 @@ func described() []openapi.Route {
 func rowParams() []openapi.Param {
 	return []openapi.Param{
 		{Name: "run", Of: "", Doc: "Of this run."},
-		{Name: "epoch", Of: "", Doc: "Of this epoch of the run; default: the newest one of each step."},
+		{Name: "epoch", Of: "", Doc: "Epoch of the run; default: the newest epoch of each step."},
 		{Name: "split", Of: openapi.Words{"train", "val"}, Doc: "Of this split."},
 		{Name: "step", Of: 0, Doc: "Of this step."},
 		{Name: "reward", Of: "", Doc: "Of this reward."},
 		{Name: "uid", Of: "", Doc: "Of this prompt group."},
 		{Name: "outcome", Of: "", Doc: "With this outcome."},
 		{Name: "failed", Of: openapi.Words{"1"}, Doc: "Without a reward."},
-		{Name: "q", Of: "", Doc: "With this text in prompt, response or id."},
+		{Name: "q", Of: "", Doc: "Text that prompt, response or id must contain."},
 	}
 }
 
@@ -149,18 +149,18 @@ func (s *Server) describedByTables() []openapi.Route {
 			case p.Tell != nil:
 				r.Summary, r.Body = "Tells clients of "+p.System+" about this server.", nil
 			case path == ownPrefix+"/score":
-				r.Summary, r.Body, r.Type, r.Answer = "Scores one sample, or several.", scoreBody(), "multipart/form-data", openapi.Object{{Name: "results", Of: []wire.Result{}}}
+				r.Summary, r.Body, r.Type, r.Answer = "Scores one or several samples.", scoreBody(), "multipart/form-data", openapi.Object{{Name: "results", Of: []wire.Result{}}}
 			case p.Form == compat.Pickle:
 				r.Body, r.Type, r.Answer, r.AnswerTypes = nil, binaryType, nil, []string{binaryType}
 			}
 			if p.Query {
-				r.Query = []openapi.Param{{Name: "reward", Of: "", Doc: "The reward that scores the samples; default: that of the path, or the default one."}}
+				r.Query = []openapi.Param{{Name: "reward", Of: "", Doc: "Name of the reward that scores the samples; default: the reward of the path, or the default reward."}}
 			}
 			list = append(list, r)
 		}
 	}
 	for _, p := range routerPaths() {
-		r := openapi.Route{Method: p.method, Path: p.path, Tag: tagRouter, Summary: "Asks one of the engines of this server, by its own protocol.", Answer: openapi.Any{}}
+		r := openapi.Route{Method: p.method, Path: p.path, Tag: tagRouter, Summary: "Forwards a request to one of this server's engines, in the engine's own protocol.", Answer: openapi.Any{}}
 		if p.method == http.MethodPost {
 			r.Body = map[string]openapi.Any{}
 		}
@@ -173,32 +173,32 @@ func (s *Server) describedByTables() []openapi.Route {
 func scoreBody() any {
 	picture := openapi.Strict{
 		{Name: "b64?", Of: "", Doc: "The bytes in base64."},
-		{Name: "file?", Of: "", Doc: "The part of a multipart body that has the bytes."},
+		{Name: "file?", Of: "", Doc: "Name of the part of a multipart body that has the bytes."},
 		{Name: "encoding?", Of: openapi.Words{"jpeg", "png", "webp", "raw"}, Doc: "Default: by the bytes."},
-		{Name: "layout?", Of: "", Doc: "Of a raw picture: HWC or CHW."},
+		{Name: "layout?", Of: "", Doc: "Layout of a raw picture: HWC or CHW."},
 		{Name: "dtype?", Of: "", Doc: "Of a raw picture: U8."},
 		{Name: "shape?", Of: []int{}, Doc: "Of a raw picture."},
 	}
 	file := openapi.Strict{
-		{Name: "b64?", Of: "", Doc: "The file's bytes in base64."}, {Name: "file?", Of: "", Doc: "The part of a multipart body that has the file's bytes."},
+		{Name: "b64?", Of: "", Doc: "The file's bytes in base64."}, {Name: "file?", Of: "", Doc: "Name of the part of a multipart body that has the file's bytes."},
 	}
 	video := append(openapi.Strict{
-		{Name: "frames?", Of: []openapi.Strict{picture}, Doc: "Its frames as pictures, in place of its file, which is MP4, WebM or GIF."}, {Name: "fps?", Of: 0.0},
+		{Name: "frames?", Of: []openapi.Strict{picture}, Doc: "Frames of the video as pictures, instead of an MP4, WebM or GIF file."}, {Name: "fps?", Of: 0.0},
 	}, file...)
 	sample := openapi.Strict{
-		{Name: "id?", Of: "", Doc: "A fresh one if it is left out."},
+		{Name: "id?", Of: "", Doc: "Id of the sample; left out: the server makes one."},
 		{Name: "step?", Of: int64(0), Doc: "The trainer's global step."},
 		{Name: "split?", Of: openapi.Words{"train", "val"}},
 		{Name: "index?", Of: uint32(0), Doc: "Row in the trainer's batch."},
-		{Name: "uid?", Of: "", Doc: "The prompt group; all its members are in one request."},
+		{Name: "uid?", Of: "", Doc: "Prompt group of the sample; all members of a group are in one request."},
 		{Name: "group_size?", Of: uint32(0), Doc: "Members of the group."},
-		{Name: "reward?", Of: "", Doc: "The reward that scores it; default: the default one."},
+		{Name: "reward?", Of: "", Doc: "Name of the reward that scores the sample; default: the default reward."},
 		{Name: "data_source?", Of: ""},
 		{Name: "prompt?", Of: ""},
 		{Name: "response?", Of: ""},
 		{Name: "ground_truth?", Of: openapi.Any{}},
 		{Name: "extra_info?", Of: map[string]openapi.Any{}},
-		{Name: "deadline_ms?", Of: uint32(0), Doc: "Time to its result in milliseconds."},
+		{Name: "deadline_ms?", Of: uint32(0), Doc: "Time limit for the sample's result, in milliseconds."},
 		{Name: "traceparent?", Of: "", Doc: "W3C trace context."},
 		{Name: "images?", Of: []openapi.Strict{picture}},
 		{Name: "videos?", Of: []openapi.Strict{video}},
@@ -206,9 +206,9 @@ func scoreBody() any {
 	}
 	return openapi.OneOf{sample, openapi.Strict{
 		{Name: "samples", Of: []openapi.Strict{sample}},
-		{Name: "reward?", Of: "", Doc: "Of samples that name none."},
+		{Name: "reward?", Of: "", Doc: "Value for samples that have none of their own."},
 		{Name: "on_sample_failure?", Of: "", Doc: "none, group_mean, zero or value:<x>."},
-		{Name: "deadline_ms?", Of: uint32(0), Doc: "Of samples that have none."},
+		{Name: "deadline_ms?", Of: uint32(0), Doc: "Value for samples that have none of their own."},
 	}}
 }
 
@@ -223,7 +223,7 @@ func (s *Server) document() gin.HandlerFunc {
 		}
 		return openapi.Document(openapi.Info{
 			Title: "rewardloop", Version: s.version, Description: "A reward server for RL training. Samples come over the stream (docs/wire.md) or over HTTP.",
-			Refusal: openapi.Object{{Name: "error", Of: ""}, {Name: "code", Of: ""}, {Name: "failed?", Of: new(openapi.Any), Doc: "The samples without a score, by their places."}},
+			Refusal: openapi.Object{{Name: "error", Of: ""}, {Name: "code", Of: ""}, {Name: "failed?", Of: new(openapi.Any), Doc: "Samples without a score, by their index in the request."}},
 		}, list)
 	})
 	return func(c *gin.Context) {

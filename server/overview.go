@@ -247,7 +247,7 @@ const (
 	maxViewers     = 64
 )
 
-// events answers GET /v1/events with Server-Sent Events: overview and results, as they change.
+// events answers GET /v1/events with Server-Sent Events: each change of the overview and the results.
 func (s *Server) events(c *gin.Context) {
 	if n := s.viewers.Add(1); n > maxViewers {
 		s.viewers.Add(-1)

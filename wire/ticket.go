@@ -11,7 +11,7 @@ import (
 // ErrGone is what a gateway answers to the claim of a ticket whose sample needs no
 // scoring any more: it was answered, cancelled, or belongs to another process's
 // life. The worker gives the ticket up.
-var ErrGone = errors.New("sample no longer needs a score")
+var ErrGone = errors.New("the sample needs no score any more: it was answered, was cancelled, or its gateway has restarted")
 
 // Ticket is what the queue carries in place of a sample: about 300 bytes that
 // say which gateway holds the payload. The payload is claimed with it.

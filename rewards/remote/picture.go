@@ -130,7 +130,7 @@ func (p pictures) all(ctx context.Context, m *rewards.Media) ([][]byte, error) {
 	n := len(frames)
 	for _, i := range frames {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("encoding frame %d of %d: %w", i, n, err)
+			return nil, fmt.Errorf("encoding frame %d of %d as a picture file: %w", i, n, err)
 		}
 		file, err := p.one(ctx, m, i)
 		if err != nil {

@@ -222,7 +222,7 @@ func (l *loaded) run(ctx context.Context, name string, p encoded, seen []picture
 	}
 	out, err := l.language.Infer(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("the graph of the language model: %w", err)
+		return nil, fmt.Errorf("the ONNX graph of the language model: %w", err)
 	}
 	return out, nil
 }

@@ -121,7 +121,7 @@ func (m *model) bringUp(ctx context.Context) (*loaded, error) {
 	}
 	l.language, err = m.nets.Net(infer.Model{Name: m.name, Path: f.decoder, Embed: f.embed, Device: m.key.device})
 	if err != nil {
-		return nil, fmt.Errorf("the graph of the language model: %w", err)
+		return nil, fmt.Errorf("the ONNX graph of the language model: %w", err)
 	}
 	if err := l.introspect(ctx, f); err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (l *loaded) introspect(ctx context.Context, f *folder) error {
 	}
 	language, err := l.language.Info(ctx)
 	if err != nil {
-		return fmt.Errorf("the graph of the language model: %w", err)
+		return fmt.Errorf("the ONNX graph of the language model: %w", err)
 	}
 	about := func(key string) int {
 		n, err := strconv.Atoi(language.Metadata[key])
@@ -222,7 +222,7 @@ func (l *loaded) probeVocabulary(ctx context.Context) error {
 	case err != nil && (errors.Is(err, infer.ErrFault) || errors.Is(err, infer.ErrInput)):
 		return fmt.Errorf("wrong vocabulary, or a model that cannot run: the model fails on token %d, the last of tokenizer.json: %w", last, err)
 	case err != nil:
-		return fmt.Errorf("the graph of the language model: %w", err)
+		return fmt.Errorf("the ONNX graph of the language model: %w", err)
 	}
 	t, err := named(out, "logits", infer.F32)
 	if err != nil {
