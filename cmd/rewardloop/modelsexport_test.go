@@ -111,17 +111,17 @@ func TestModelsExportTakesACheckpointOfOnesOwn(t *testing.T) {
 func TestModelsExportSaysWhatIsAskedWrongly(t *testing.T) {
 	t.Parallel()
 	for says, args := range map[string][]string{
-		"nothing named to export":            {},
-		"offered in ONNX":                    {"smolvlm-256m"},
-		"unknown model \"pickscore\"":        {"pickscore"},
-		"exclude each other: a checkpoint":   {"pickscore-v1", "--family", "clip"},
-		"needs --name":                       {"--family", "clip", "--model", "owner/name"},
-		"go with --family":                   {"pickscore-v1", "--model", "owner/name"},
+		"nothing named to export":                           {},
+		"offered in ONNX":                                   {"smolvlm-256m"},
+		"unknown model \"pickscore\"":                       {"pickscore"},
+		"exclude each other: a checkpoint":                  {"pickscore-v1", "--family", "clip"},
+		"needs --name":                                      {"--family", "clip", "--model", "owner/name"},
+		"go with --family":                                  {"pickscore-v1", "--model", "owner/name"},
 		"--interpreter and --python are mutually exclusive": {"pickscore-v1", "--interpreter", "a", "--python", "3.11"},
-		"--timeout must be above 0":          {"pickscore-v1", "--timeout", "0s"},
-		"family \"os\"":                      {"--family", "os", "--model", "owner/name", "--name", "x"},
-		"unsafe name":                        {"--family", "clip", "--model", "owner/name", "--name", "../x"},
-		"--out after --":                    {"pickscore-v1", "--", "--out", "/etc"},
+		"--timeout must be above 0":                         {"pickscore-v1", "--timeout", "0s"},
+		"family \"os\"":                                     {"--family", "os", "--model", "owner/name", "--name", "x"},
+		"unsafe name":                                       {"--family", "clip", "--model", "owner/name", "--name", "../x"},
+		"--out after --":                                    {"pickscore-v1", "--", "--out", "/etc"},
 	} {
 		got := modelsIn(t.Context(), nil, append([]string{"export", "--dir", t.TempDir()}, args...)...)
 		require.Equal(t, exitUsage, got.code, "%v: %s", args, got.stderr)
