@@ -244,7 +244,7 @@ func TestAProgramThatHangsIsGivenUpWhenItsTimeIsUp(t *testing.T) {
 	path := program(t, "echo '"+line(0)+"'\nexec sleep 300\n")
 	begun := time.Now()
 	_, err := cards.Find(t.Context(), cards.Options{Program: path, Timeout: 200 * time.Millisecond, LookupEnv: func(string) (string, bool) { return "", false }})
-	require.ErrorContains(t, err, "did not answer within 200ms: the driver or a card hangs")
+	require.ErrorContains(t, err, "did not answer within 200ms: the driver or a GPU hangs")
 	assert.Less(t, time.Since(begun), time.Minute)
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -67,7 +67,7 @@ func TestNVMLListsCardsAsNvidiaSmiDoes(t *testing.T) {
 		Index: 0, UUID: uuid(0), Name: "NVIDIA H100", MemoryBytes: 80 * gib, FreeBytes: 79 * gib,
 		Processes: []cards.Process{{PID: 77, Name: "python", Bytes: gib}},
 	}, found[0])
-	assert.Contains(t, found[1].Sick, "17 uncorrected errors")
+	assert.Contains(t, found[1].Sick, "17 uncorrected memory errors")
 	assert.Equal(t, "MIG-1", found[2].UUID)
 	assert.Equal(t, uuid(3), found[2].Parent)
 	require.Len(t, notes, 1)

@@ -94,7 +94,7 @@ class CatalogueTest(unittest.TestCase):
             self.assertEqual(i + 1, result.reward_extra_info["reward/a/sigma"])
         for result, lacks in ((silent, "prompt"), (blind, "image")):
             self.assertIn(
-                f"scorer://hpsv3 needs image, prompt, and sample {json.dumps(result.id)} has no {lacks}", str(result.errors)
+                f"scorer://hpsv3 needs image, prompt, but sample {json.dumps(result.id)} has no {lacks}", str(result.errors)
             )
             self.assertEqual([e.blame for e in result.errors], ["sample"])
         self.assertIn("a prompt that the package cannot take", str(boom.errors))
@@ -128,7 +128,7 @@ class CatalogueTest(unittest.TestCase):
         done = self.run_binary("config", "check", self.config(**keys))
         self.assertEqual(done.returncode, 2)
         self.assertIn("scorer://aesthetic_v2_5 is used under AGPL-3.0-only, which does not allow every use", done.stderr)
-        self.assertIn("write accept_license: AGPL-3.0-only beside the path", done.stderr)
+        self.assertIn("if you agree add accept_license: AGPL-3.0-only to the entry", done.stderr)
         done = self.run_binary("config", "check", self.config(**keys, accept_license="AGPL-3.0-only"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("google/siglip-so400m-patch14-384, about 3.5 GB, Apache-2.0", done.stdout)

@@ -236,7 +236,7 @@ class ServerHintTest(Case):
                     with self.assertRaises(rewardloop.LostError) as lost:
                         await loop.submit(Sample(response="x"))
         for words in (str(err), str(lost.exception)):
-            self.assertRegex(words, rf"speaks 'rewardloop.v1', this client \(rewardloop {rewardloop.__version__}\) rewardloop.v0")
+            self.assertRegex(words, rf"uses 'rewardloop.v1', this client \(rewardloop {rewardloop.__version__}\) rewardloop.v0")
             self.assertRegex(words, rf'the client \("rewardloop-python/{rewardloop.__version__}"\) speaks "rewardloop.v0"')
             self.assertRegex(words, 'this server .rewardloop/[^)]+. speaks "rewardloop.v1": install the same release on both sides')
 

@@ -110,7 +110,7 @@ class MediaTest(unittest.TestCase):
             "encoding: 'png', but the bytes are jpeg": lambda: rewardloop.image(jpeg, encoding="png"),
             "encoding: 'gif'": lambda: rewardloop.image(b"GIF89a", encoding="gif"),
             "encoding: 'jpeg' is for": lambda: rewardloop.image(u8, layout="HWC", encoding="jpeg"),
-            r"frames\[1\]: is neither": lambda: rewardloop.frames([jpeg, b"RIFF1234WAVE"]),
+            r"frames\[1\]: is not a JPEG": lambda: rewardloop.frames([jpeg, b"RIFF1234WAVE"]),
             "frames: want a list": lambda: rewardloop.frames(jpeg),
             "video: no data": lambda: rewardloop.frames([]),
             "fps: 0": lambda: rewardloop.frames([jpeg], fps=0),

@@ -61,7 +61,7 @@ class Arguments(unittest.TestCase):
             ("placement_group: give a placement group, or nnodes", {"nnodes": None}),
             ("n_gpus_per_node: set the number of GPUs", {"n_gpus_per_node": None}),
             ("n_gpus_per_node: is -1, must be 0 or more", {"n_gpus_per_node": -1}),
-            ("nnodes: a placement group was given", {"placement_group": object()}),
+            ("nnodes: the placement group sets the number", {"placement_group": object()}),
             ("num_cpus: is nan", {"num_cpus": float("nan")}),
             ("num_cpus: is 0: a bundle without GPU", {"num_cpus": 0}),
             ("start_timeout: is 0", {"start_timeout": 0}),

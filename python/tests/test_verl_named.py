@@ -99,7 +99,7 @@ class NamedColumns(unittest.TestCase):
             self.assertEqual(expected, Settings.from_config(config).gdpo_reward_keys)
             config["reward"]["rewardloop"]["gdpo_reward_keys"] = ["acc"]  # type: ignore[index]
             self.assertEqual(("acc",), Settings.from_config(config).gdpo_reward_keys)
-        with self.assertRaisesRegex(InputError, "on_failed: group_mean: a reward function sees no group"):
+        with self.assertRaisesRegex(InputError, "on_failed: group_mean: a reward function has no groups"):
             Settings(url=WHERE, gdpo_reward_keys="acc").need_no_group_columns("a reward function")  # type: ignore[arg-type]
         Settings(url=WHERE, gdpo_reward_keys=KEYS, on_failed="value:0").need_no_group_columns("a reward function")
 

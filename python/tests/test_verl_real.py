@@ -461,7 +461,7 @@ class WithVerl(unittest.TestCase):
             config.algorithm.gdpo_reward_keys = KEYS
         from rewardloop.verl import AgentLoopManagerTQ, RewardloopRewardManager
 
-        with self.assertRaisesRegex(Exception, "on_failed: group_mean: RewardloopRewardManager sees no group"):
+        with self.assertRaisesRegex(Exception, "on_failed: group_mean: RewardloopRewardManager has no groups"):
             RewardloopRewardManager(config, None)
         with self.assertRaisesRegex(Exception, "trainer.use_v1=False"):
             AgentLoopManagerTQ(config, None)
