@@ -238,7 +238,7 @@ class ServerHintTest(Case):
         for words in (str(err), str(lost.exception)):
             self.assertRegex(words, rf"uses 'rewardloop.v1', this client \(rewardloop {rewardloop.__version__}\) rewardloop.v0")
             self.assertRegex(words, rf'the client \("rewardloop-python/{rewardloop.__version__}"\) uses "rewardloop.v0"')
-            self.assertRegex(words, 'this server .rewardloop/[^)]+. speaks "rewardloop.v1": install the same release on both sides')
+            self.assertRegex(words, 'this server .rewardloop/[^)]+. uses "rewardloop.v1": install the same release on both sides')
 
     async def test_tokens(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
