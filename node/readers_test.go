@@ -99,7 +99,7 @@ func TestACUDADeviceThatIsNotThereIsAnErrorAtTheStart(t *testing.T) {
 	}, nil)
 	require.NoError(t, err)
 	_, err = node.New(node.Options{Config: cfg, NoServer: true})
-	require.ErrorContains(t, err, "reward_kwargs.device: cuda:7 is not there")
+	require.ErrorContains(t, err, "reward_kwargs.device: no device cuda:7")
 }
 
 func TestMetricsTellOfDevicesModelsAndChildren(t *testing.T) {

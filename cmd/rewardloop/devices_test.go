@@ -144,21 +144,21 @@ func TestConfigCheckRefusesAPlanThatDoesNotFit(t *testing.T) { //nolint:parallel
 	got := call(t, "", "config", "check", "-c", file)
 	require.Equal(t, exitUsage, got.code, got.stdout)
 	require.FileExists(t, called)
-	assert.Contains(t, got.stderr, "reward.reward_model.rollout.device: the reward pool has 2 cards")
-	assert.Contains(t, got.stderr, "engines.second.device: cuda:1 is not there")
+	assert.Contains(t, got.stderr, "reward.reward_model.rollout.device: the reward pool needs 2 cards")
+	assert.Contains(t, got.stderr, "engines.second.device: no device cuda:1")
 
 	got = call(t, "", "config", "check", "-c", file, "engines.second.device=cuda:0", "reward.reward_model.n_gpus_per_node=1")
 	require.Equal(t, exitOK, got.code, got.stderr)
 	got = call(t, "", "config", "check", "-c", file, "engines.second.device=cuda:0", "reward.reward_model.n_gpus_per_node=1", "engines.second.fraction=0.6")
 	require.Equal(t, exitUsage, got.code, got.stdout)
-	assert.Contains(t, got.stderr, "with its fraction 0.5 those of cuda:0 add up to 1.1: cuda:0 has engine second (0.6)")
+	assert.Contains(t, got.stderr, "with the fraction 0.5 of this model the fractions on cuda:0 add up to 1.1: cuda:0 has engine second (0.6)")
 }
 
 func TestServeDoesNotStartOnAPlanThatDoesNotFit(t *testing.T) { //nolint:paralleltest // t.Setenv
 	withCards(t, 1)
 	got := call(t, "", "serve", "-c", put(t, t.TempDir(), "cfg.yaml", []byte(pooled)), "--listen", "127.0.0.1:0")
 	require.Equal(t, exitUsage, got.code, got.stdout)
-	assert.Contains(t, got.stderr, "the reward pool has 2 cards")
+	assert.Contains(t, got.stderr, "the reward pool needs 2 cards")
 }
 
 func TestAConfigurationWithoutCardsAsksTheMachineForNone(t *testing.T) { //nolint:paralleltest // t.Setenv

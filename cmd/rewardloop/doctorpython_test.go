@@ -52,7 +52,7 @@ func TestTheDoctorMissesPythonOnlyWhereARewardNeedsIt(t *testing.T) {
 	for name, says := range map[string]string{
 		filepath.Join(dir, "python"): "no such file",
 		"/bin/false":                 "/bin/false: exit status 1",
-		liar:                         "is no Python",
+		liar:                         "is not a Python interpreter",
 	} {
 		got, checks := examined(t, "-c", mine, "pool.python.interpreter="+name, withoutModels(t))
 		require.Equal(t, exitFailure, got.code, got.stdout)

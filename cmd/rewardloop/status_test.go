@@ -93,8 +93,8 @@ func TestAServerThatRunsIsAskedForItsStatusRunsStepsAndLatestTrace(t *testing.T)
 	asks(t, addr, &rep, "trace")
 	require.Equal(t, 1, rep.Samples)
 	for says, args := range map[string][]string{
-		`knows no run "my-rum"; did you mean my-run?`: {"steps", "my-rum"},
-		`run "my-run" has no val step`:                {"trace", "--split", "val"},
+		`has no run "my-rum"; did you mean my-run?`: {"steps", "my-rum"},
+		`run "my-run" has no val step`:              {"trace", "--split", "val"},
 	} {
 		got := call(t, "", append(args, "--server", addr)...)
 		require.Equal(t, exitFailure, got.code)

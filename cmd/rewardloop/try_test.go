@@ -264,7 +264,7 @@ func TestTrySaysWhoseFailureItIsAndWhatToDo(t *testing.T) {
 		{filepath.Join(dir, "broken.py") + ":M", "RuntimeError: no weights", "correct what the message names", rewards.Unavailable, nil},
 		{file + ":raises", "ValueError: nothing to see", "correct the function", rewards.Internal, nil},
 		{file + ":nan", "the score is nan", "a finite number", rewards.InvalidScore, nil},
-		{file + ":leaves", "exit status 3", "last words", rewards.Crashed, nil},
+		{file + ":leaves", "exit status 3", "its last output", rewards.Crashed, nil},
 		{file + ":hangs", "did not answer within 4s", "--timeout", rewards.Timeout, []string{"--timeout", "4s"}}, // its process starts within that on a busy machine
 		{filepath.Join(dir, "lacking.py"), "No module named 'nothing_of_that_name'", "install the module", rewards.Internal, nil},
 		{filepath.Join(dir, "slow.py"), "it was not loaded within 500ms", "--timeout", rewards.Timeout, []string{"--timeout", "500ms"}},

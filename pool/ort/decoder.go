@@ -284,7 +284,7 @@ func bindEmbed(m infer.Model, info infer.Info, width int) error {
 	for _, p := range info.Inputs {
 		switch {
 		case p.Name != infer.InputIDs:
-			faults = append(faults, "nobody feeds its input "+list([]infer.Port{p}))
+			faults = append(faults, "input "+list([]infer.Port{p})+" is unknown and gets no value")
 		case p.DType != string(infer.I64) || len(p.Shape) != 2:
 			faults = append(faults, fmt.Sprintf("input %s is not I64 with two axes", list([]infer.Port{p})))
 		}

@@ -119,7 +119,7 @@ func TestATensorOfAnotherTypeThanFloatsIsRefusedWhereAPortIsOfF16(t *testing.T) 
 func TestAPortThatCannotBePassedOnIsNamedAtLoadWithItsType(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]string{
-		"brain":       `"y" is a tensor of BF16, and F32, F16,`,
+		"brain":       `"y" is a tensor of BF16, want F32, F16,`,
 		"half_scalar": `"by" is a tensor of F16 without axes`,
 	} {
 		m := infer.Model{Name: name, Path: fixture(name)}

@@ -82,7 +82,7 @@ func TestLogitsThatAreNoNumbersAreAFault(t *testing.T) {
 	for _, g := range []infer.Generate{{Keep: 1}, {Keep: 3, Pick: []int64{0}}, {MaxNew: 3}} {
 		_, err := l.Run(t.Context(), batchOf(t, bad.request(g)))
 		require.ErrorIs(t, err, infer.ErrFault)
-		require.ErrorContains(t, err, "the logit of token 0 is NaN behind 3 tokens")
+		require.ErrorContains(t, err, "the logit of token 0 is NaN after 3 tokens")
 	}
 	// Positions that nobody asked about may be anything.
 	_, err := l.Run(t.Context(), batchOf(t, spoken{IDs: []int64{1, 2, 3}}.request(infer.Generate{Keep: 1})))

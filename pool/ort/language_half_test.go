@@ -173,7 +173,7 @@ func TestAnEmbeddingBeyondF16IsTheItemsFaultAndALogitThatIsNoNumberTheModels(t *
 		for _, g := range []infer.Generate{{Keep: 1}, {MaxNew: 3}} {
 			_, err = l.Run(t.Context(), batchOf(t, bad.request(g)))
 			require.ErrorIs(t, err, infer.ErrNumbers, m.Name)
-			require.ErrorContains(t, err, "the logit of token 0 is NaN behind 3 tokens")
+			require.ErrorContains(t, err, "the logit of token 0 is NaN after 3 tokens")
 		}
 		require.NoError(t, l.Close())
 	}

@@ -294,13 +294,13 @@ func TestAnExportThatDoesNotFitIsRefusedByName(t *testing.T) {
 		for decoder, says := range map[string][]string{
 			"bad_bf16":    {`"past_key_values.0.key" is a tensor of BF16`, "export the model with F32 or F16"},
 			"bad_types":   {"output [present.1.value F32[-1 2 -1 4]] does not fit input [past_key_values.1.value F16[-1 2 -1 4]]"},
-			"bad_input":   {"nobody feeds its input [encoder_hidden_states F32[-1 4 8]]"},
+			"bad_input":   {"input [encoder_hidden_states F32[-1 4 8]] is unknown and gets no value"},
 			"bad_mask":    {`no input "attention_mask"`},
-			"bad_embeds":  {`no input "inputs_embeds"`, "nobody feeds its input [embeddings F32[-1 -1 8]]"},
+			"bad_embeds":  {`no input "inputs_embeds"`, "input [embeddings F32[-1 -1 8]] is unknown and gets no value"},
 			"bad_past":    {`no cache, that is no inputs "past_key_values.*"`},
 			"bad_present": {`no output "present.1.value" for its input "past_key_values.1.value"`},
 			"bad_logits":  {`no output "logits"`},
-			"bad_fixed":   {"its input [past_key_values.0.key F32[-1 2 7 4]] must have one free axis besides the batch"},
+			"bad_fixed":   {"input [past_key_values.0.key F32[-1 2 7 4]] must have one free axis besides the batch"},
 			"bad_form":    {"a batch of 2 prompts of two tokens"},
 		} {
 			m := language(decoder)
@@ -314,8 +314,8 @@ func TestAnExportThatDoesNotFitIsRefusedByName(t *testing.T) {
 		for embed, says := range map[string]string{
 			"bad_width": `output [inputs_embeds F32[-1 -1 5]] has 5 numbers, but the decoder's "inputs_embeds" has 8`,
 			"bad_ids":   `no input "input_ids"`,
-			"missing":   "there is no such file",
-			"flat":      "nobody feeds its input [attention_mask I64[-1 -1]]",
+			"missing":   "no such file",
+			"flat":      "input [attention_mask I64[-1 -1]] is unknown and gets no value",
 		} {
 			m := language("flat")
 			m.Embed = filepath.Join("testdata", "language", embed+".onnx")
@@ -340,10 +340,10 @@ func TestAPromptThatDoesNotFitIsRefusedByName(t *testing.T) {
 			return r
 		}
 		for says, r := range map[string]infer.Request{
-			`the prompt has 3 image tokens 13 and "image_features" has 2 rows`:    change(func(r *infer.Request) { r.Inputs[1] = infer.Floats("image_features", make([]float32, 16), 2, 8) }),
-			`there is no "image_features"`:                                        change(func(r *infer.Request) { r.Inputs = r.Inputs[:1] }),
-			"has rows of 7, and the model is 8 wide":                              change(func(r *infer.Request) { r.Inputs[1] = infer.Floats("image_features", make([]float32, 21), 3, 7) }),
-			"has NaN at 23":                                                       change(func(r *infer.Request) { r.Inputs[1].F32[23] = float32(math.NaN()) }),
+			`the prompt has 3 image tokens 13 and "image_features" has 2 rows`: change(func(r *infer.Request) { r.Inputs[1] = infer.Floats("image_features", make([]float32, 16), 2, 8) }),
+			`but no "image_features"`:                change(func(r *infer.Request) { r.Inputs = r.Inputs[:1] }),
+			"has rows of 7, and the model is 8 wide": change(func(r *infer.Request) { r.Inputs[1] = infer.Floats("image_features", make([]float32, 21), 3, 7) }),
+			"has NaN at 23":                          change(func(r *infer.Request) { r.Inputs[1].F32[23] = float32(math.NaN()) }),
 			"logits of token 16 were requested, but the vocabulary has 16 tokens": change(func(r *infer.Request) { r.Generate.Pick = []int64{16} }),
 			"item 1 of 1":                            change(func(r *infer.Request) { r.Generate.Keep = 7 }),
 			"longer than the limit of 100 positions": change(func(r *infer.Request) { r.Generate.MaxNew = 95 }),

@@ -252,18 +252,18 @@ func badFiles(tb testing.TB) map[string]infer.Model {
 	require.NoError(tb, syscall.Mkfifo(pipe, 0o600))
 	wrong := infer.Model{Name: "conv", Path: fixture("conv"), SHA256: strings.Repeat("0", 64), Device: "cpu"}
 	return map[string]infer.Model{
-		"there is no such file":        {Name: "missing", Path: filepath.Join(dir, "missing.onnx"), Device: "cpu"},
-		"it is a folder":               {Name: "folder", Path: dir, Device: "cpu"},
-		"the file is empty":            write("empty.onnx", nil),
-		"damaged or truncated":         write("short.onnx", whole[:len(whole)/2]),
-		"Load model from":              write("damaged.onnx", damaged),
-		"it is a PNG picture":          write("picture.onnx", picture.Bytes()),
-		`it is text that begins "404`:  write("page.onnx", []byte("404 page not found\n")),
-		"a pointer of Git LFS":         write("lfs.onnx", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")),
-		"a model at most":              enormous,
-		"not a regular file":           {Name: "pipe", Path: pipe, Device: "cpu"},
-		"and 0000000000000000000000":   wrong,
-		"a ZIP archive (such as a PyT": write("model.pt", []byte("PK\x03\x04rest")),
+		"no such file":                  {Name: "missing", Path: filepath.Join(dir, "missing.onnx"), Device: "cpu"},
+		"a folder, want the .onnx file": {Name: "folder", Path: dir, Device: "cpu"},
+		"the file is empty":             write("empty.onnx", nil),
+		"damaged or truncated":          write("short.onnx", whole[:len(whole)/2]),
+		"Load model from":               write("damaged.onnx", damaged),
+		"the file is a PNG picture":     write("picture.onnx", picture.Bytes()),
+		`text that begins "404`:         write("page.onnx", []byte("404 page not found\n")),
+		"a pointer of Git LFS":          write("lfs.onnx", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")),
+		"want at most 2147483648":       enormous,
+		"not a regular file":            {Name: "pipe", Path: pipe, Device: "cpu"},
+		"want 0000000000000000000000":   wrong,
+		"a ZIP archive (such as a PyT":  write("model.pt", []byte("PK\x03\x04rest")),
 	}
 }
 

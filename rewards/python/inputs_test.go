@@ -99,9 +99,9 @@ func TestASampleThatLacksWhatAModelNeedsFailsAloneAndWithoutACall(t *testing.T) 
 	silent := sound("T", "I16", []int{1}, []byte{0, 0})
 	silent.Prompt = ""
 	for want, sample := range map[string]*rewards.Sample{
-		`scorer://tiny needs audio, prompt, and sample "s" has no prompt`:           silent,
-		`scorer://tiny needs audio, prompt, and sample "x" has no audio`:            {ID: "x", Prompt: "a bell"},
-		`scorer://tiny needs audio, prompt, and sample "y" has no audio, no prompt`: plain(&rewards.Sample{ID: "y"}, 2, 2, 0),
+		`scorer://tiny needs audio, prompt, but sample "s" has no prompt`:           silent,
+		`scorer://tiny needs audio, prompt, but sample "x" has no audio`:            {ID: "x", Prompt: "a bell"},
+		`scorer://tiny needs audio, prompt, but sample "y" has no audio, no prompt`: plain(&rewards.Sample{ID: "y"}, 2, 2, 0),
 	} {
 		_, err := score(t, m, sample)
 		require.ErrorIs(t, err, rewards.BadInput)
