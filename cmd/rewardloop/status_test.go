@@ -94,7 +94,7 @@ func TestAServerThatRunsIsAskedForItsStatusRunsStepsAndLatestTrace(t *testing.T)
 	require.Equal(t, 1, rep.Samples)
 	for says, args := range map[string][]string{
 		`has no run "my-rum"; did you mean my-run?`: {"steps", "my-rum"},
-		`run "my-run" has no val step`:              {"trace", "--split", "val"},
+		`run "my-run" has no complete val step`:     {"trace", "--split", "val"},
 	} {
 		got := call(t, "", append(args, "--server", addr)...)
 		require.Equal(t, exitFailure, got.code)

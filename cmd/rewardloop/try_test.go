@@ -267,7 +267,7 @@ func TestTrySaysWhoseFailureItIsAndWhatToDo(t *testing.T) {
 		{file + ":leaves", "exit status 3", "its last output", rewards.Crashed, nil},
 		{file + ":hangs", "did not answer within 4s", "--timeout", rewards.Timeout, []string{"--timeout", "4s"}}, // its process starts within that on a busy machine
 		{filepath.Join(dir, "lacking.py"), "No module named 'nothing_of_that_name'", "install the module", rewards.Internal, nil},
-		{filepath.Join(dir, "slow.py"), "it was not loaded within 500ms", "--timeout", rewards.Timeout, []string{"--timeout", "500ms"}},
+		{filepath.Join(dir, "slow.py"), "the reward was not loaded within 500ms", "--timeout", rewards.Timeout, []string{"--timeout", "500ms"}},
 	} {
 		got, doc := tryJSON(t, append([]string{c.entry}, c.flags...)...)
 		require.Equal(t, exitFailure, got.code, got.stderr)
