@@ -75,7 +75,7 @@ func preferences() []Model {
 			Export: exporting("hpsv2.1"),
 		},
 		{
-			Name: "aesthetic-v2", Summary: "LAION's aesthetic predictor on CLIP ViT-L/14: how good a picture looks, about 1 to 10 (aesthetic)",
+			Name: "aesthetic-v2", Summary: "LAION's aesthetic predictor on CLIP ViT-L/14: beauty of a picture, about 1 to 10 (aesthetic)",
 			Licence:  Licence{SPDX: "Apache-2.0", Holder: "Christoph Schuhmann", URL: "https://github.com/christophschuhmann/improved-aesthetic-predictor"},
 			Homepage: "https://github.com/christophschuhmann/improved-aesthetic-predictor", Preprocessing: "224x224 as CLIP ViT-L/14; one score",
 			Export: exporting("aesthetic-v2"),

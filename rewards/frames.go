@@ -233,5 +233,5 @@ func FramesOr(chosen *FrameChoice, otherwise FrameChoice) FrameChoice {
 
 // FramesOption documents the option for a component with that default.
 func FramesOption(def string) Option {
-	return Option{Name: "frames", Type: "string", Default: def, Doc: "which frames of a video are scored: " + FramesForm + " (at floor(i·N/n)); the value is their mean"}
+	return Option{Name: "frames", Type: "string", Default: def, Doc: "frames of a video that are scored: " + FramesForm + " (at floor(i·N/n)); the value is the mean of these frames"}
 }

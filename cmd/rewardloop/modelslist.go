@@ -64,7 +64,7 @@ func (c *modelsCall) list(context.Context) error {
 		t.row(m.Name, presence(m.Here), sizeOf(m.Model), m.Licence.SPDX, m.Summary)
 	}
 	t.print()
-	fmt.Fprintf(c.stdout, "\nfolder: %s\n`rewardloop models list NAME` says all about one\n", c.store.Dir)
+	fmt.Fprintf(c.stdout, "\nfolder: %s\n`rewardloop models list NAME` prints all details of a model\n", c.store.Dir)
 	return broken
 }
 

@@ -202,7 +202,7 @@ func listScorers(e *env, rows []scorerRow) {
 		t.row(r.Name, cmp.Or(r.Needs, "-"), r.Summary)
 	}
 	t.print()
-	fmt.Fprintln(e.stdout, "\n`rewardloop scorers NAME` says all about one; a configuration names it by builtin://NAME")
+	fmt.Fprintln(e.stdout, "\n`rewardloop scorers NAME` prints the options of a reward; its path in a configuration is builtin://NAME")
 }
 
 // describeScorer prints one: path, what it is, and a paragraph for each option.
@@ -226,7 +226,7 @@ func describeScorer(w io.Writer, r scorerRow) {
 // describeEntry prints what the catalogue says of a reward model beside its options.
 func describeEntry(w io.Writer, e *scorers.Entry) {
 	line := func(format string, args ...any) { paragraph(w, "  ", fmt.Sprintf(format, args...)) }
-	line("Needs of a sample: %s.", strings.Join(e.Inputs, ", "))
+	line("Inputs from the sample: %s.", strings.Join(e.Inputs, ", "))
 	line("Range: %s.", e.Range)
 	for _, c := range e.Columns {
 		line("Column %s: %s.", c.Name, c.Doc)
@@ -237,13 +237,13 @@ func describeEntry(w io.Writer, e *scorers.Entry) {
 		line("Downloads: %s, about %s, %s (%s).", weight.Name, megabytes(weight.Bytes), weight.Licence.Name, weight.URL)
 	}
 	if e.Accept != "" {
-		line("Licence to agree to: write accept_license: %s beside the path.", e.Accept)
+		line("Licence to accept: write accept_license: %s beside the path.", e.Accept)
 	}
 	line("Environment: Python %s, %s.", e.Python, strings.Join(strings.Fields(e.Requirements), ", "))
 	if len(e.ByHand) == 0 {
-		line("`rewardloop env make -c cfg.yaml%s` makes it.", e.Flags())
+		line("`rewardloop env make -c cfg.yaml%s` creates this environment.", e.Flags())
 	} else {
-		line("`rewardloop env make` cannot make it. Run these commands, and write interpreter: and the path of its Python beside the path:")
+		line("`rewardloop env make` cannot create this environment. Run the following commands, and set the key interpreter of the entry to the Python program of the environment:")
 		for _, command := range e.ByHand {
 			fmt.Fprintln(w, "    "+command)
 		}

@@ -80,25 +80,25 @@ func Question(a Asking, s Sampling, system string, pictures []Part, text string)
 // EndpointDocs describes the options of Endpoint.
 func EndpointDocs() []rewards.Option {
 	return []rewards.Option{
-		{Name: "engine", Type: "string", Default: "the engines of reward_model", Doc: "who is asked: an entry of the configuration"},
-		{Name: "model", Type: "string", Default: "the engine's", Doc: "the model's name at the engine"},
+		{Name: "engine", Type: "string", Default: "the engines of reward_model", Doc: "name of the engine (an entry of engines: in the configuration) that gets the questions"},
+		{Name: "model", Type: "string", Default: "the engine's", Doc: "name of the model at the engine"},
 	}
 }
 
 // AskingDocs describes the options of Asking.
 func AskingDocs() []rewards.Option {
 	return append(EndpointDocs(),
-		rewards.Option{Name: "answer_retries", Type: "int", Default: "1", Doc: "how often an answer that cannot be read is asked for again, past the cache"},
-		rewards.Option{Name: "extra_body", Type: "object", Default: "none", Doc: `sent with every request: {"chat_template_kwargs": {"enable_thinking": false}}`})
+		rewards.Option{Name: "answer_retries", Type: "int", Default: "1", Doc: "number of further requests, without the cache, when no score can be read from the answer"},
+		rewards.Option{Name: "extra_body", Type: "object", Default: "none", Doc: `further fields of every request: {"chat_template_kwargs": {"enable_thinking": false}}`})
 }
 
 // SamplingDocs describes the options of Sampling with a scorer's defaults.
 func SamplingDocs(temperature, topP, maxTokens string) []rewards.Option {
 	return []rewards.Option{
-		{Name: "temperature", Type: "number", Default: temperature, Doc: "null leaves it to the engine"},
-		{Name: "top_p", Type: "number", Default: topP, Doc: "null leaves it to the engine"},
-		{Name: "max_tokens", Type: "int", Default: maxTokens, Doc: "the longest answer; 0 leaves it to the engine"},
-		{Name: "seed", Type: "int", Default: "none", Doc: "makes a draw repeatable, and remembered"},
+		{Name: "temperature", Type: "number", Default: temperature, Doc: "sampling temperature; null: the engine's own default"},
+		{Name: "top_p", Type: "number", Default: topP, Doc: "nucleus sampling (top-p), 0 to 1; null: the engine's own default"},
+		{Name: "max_tokens", Type: "int", Default: maxTokens, Doc: "maximum number of tokens of an answer; 0: the engine's own limit"},
+		{Name: "seed", Type: "int", Default: "none", Doc: "seed of the engine's sampling; with a seed answers are repeatable, and are kept in the cache"},
 	}
 }
 

@@ -53,8 +53,8 @@ func (p *Pictures) Validate(formats ...string) error {
 func PictureDocs(format, formatDoc, resize string) []rewards.Option {
 	return []rewards.Option{
 		{Name: "image_format", Type: "string", Default: format, Doc: formatDoc},
-		{Name: "jpeg_quality", Type: "int", Default: "95", Doc: "1 to 100"},
-		{Name: "resize", Type: "int", Default: resize, Doc: "make every frame a square of this side, bicubic; 0: no change"},
+		{Name: "jpeg_quality", Type: "int", Default: "95", Doc: "quality of JPEG, 1 to 100"},
+		{Name: "resize", Type: "int", Default: resize, Doc: "side in pixels of the square to which every picture or frame is resized (bicubic); 0: no change"},
 	}
 }
 

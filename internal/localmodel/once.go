@@ -74,7 +74,7 @@ type Foreseer interface {
 
 // Concurrency says of a scorer that runs models here what decides how many of its calls
 // are executed at a time, for people.
-const Concurrency = "on the CPU a call for each session (pool.onnx.slots, one for each CPU), on a card twice its largest batch (pool.onnx.max_batch, 32)"
+const Concurrency = "on the CPU one call for each session (pool.onnx.slots, one for each CPU), on a GPU twice the largest batch (pool.onnx.max_batch, 32)"
 
 // Executors is what executes the calls of a scorer with several models on one device: that
 // of the model with the fewest calls at a time, or where none is loaded yet what the

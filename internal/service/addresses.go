@@ -58,15 +58,15 @@ type Addresses struct {
 // AddressOptions documents the options of Addresses.
 func AddressOptions() []rewards.Option {
 	return []rewards.Option{
-		{Name: "url", Type: "string", Default: "required", Doc: "the service's address"},
-		{Name: "urls", Type: "list", Default: "none", Doc: "further addresses that do equal work; each request goes to one"},
-		{Name: "key_file", Type: "string", Default: "none", Doc: "file with the bearer token"},
-		{Name: "headers", Type: "map", Default: "none", Doc: "further request headers; secrets belong into key_file"},
-		{Name: "attempts", Type: "int", Default: "the upstream's", Doc: "requests of one call, the first included"},
-		{Name: "attempt_timeout", Type: "duration", Default: "the upstream's", Doc: "the longest one request may take"},
-		{Name: "concurrency", Type: "int", Default: "the upstream's", Doc: "requests at a time over all that use these addresses"},
-		{Name: "idle_timeout", Type: "duration", Default: "4s", Doc: "how long a connection that nobody uses stays open; less than the service keeps it"},
-		{Name: "rpm", Type: "number", Default: "no limit", Doc: "requests per minute, likewise"},
+		{Name: "url", Type: "string", Default: "required", Doc: "URL of the service"},
+		{Name: "urls", Type: "list", Default: "none", Doc: "URLs of further replicas of the service; each request goes to one replica"},
+		{Name: "key_file", Type: "string", Default: "none", Doc: "file with the token that is sent as Authorization: Bearer"},
+		{Name: "headers", Type: "map", Default: "none", Doc: "further headers of every request; put secrets into key_file instead"},
+		{Name: "attempts", Type: "int", Default: "the upstream's", Doc: "maximum number of requests for one call, retries included"},
+		{Name: "attempt_timeout", Type: "duration", Default: "the upstream's", Doc: "timeout of one request"},
+		{Name: "concurrency", Type: "int", Default: "the upstream's", Doc: "maximum number of requests in flight to these URLs, over all rewards that use them"},
+		{Name: "idle_timeout", Type: "duration", Default: "4s", Doc: "time until an unused connection is closed; must be shorter than the service's own limit"},
+		{Name: "rpm", Type: "number", Default: "no limit", Doc: "maximum number of requests per minute to these URLs, over all rewards that use them"},
 	}
 }
 

@@ -137,7 +137,7 @@ func (s *Session) greet(c Conn, g Greeting, credit wire.CreditTotals) {
 	w.Session, w.Epoch, w.Protocol, w.Credit = s.token, s.epoch, wire.Protocol, credit
 	b, err := wire.EncodeControl(&w)
 	if err != nil {
-		s.log.Error("a welcome a message could not be encoded", "error", err)
+		s.log.Error("a welcome message could not be encoded", "error", err)
 		return
 	}
 	s.write(b)

@@ -147,7 +147,7 @@ class CatalogueTest(unittest.TestCase):
         self.assertEqual([p for p in named if p.startswith("scorer://")], [f"scorer://{name}" for name in folders])
         said = self.run_binary("scorers", "scorer://hpsv3").stdout
         for text in (
-            "Needs of a sample: image, prompt.",
+            "Inputs from the sample: image, prompt.",
             "Downloads: MizzenAI/HPSv3, about 16.60 GB, MIT",
             "--allow-source",
             "transformers==4.45.2",

@@ -60,14 +60,14 @@ func listwiseSpec(c chat.Clients) rewards.Spec {
 	docs := append(askingDocs(), showingDocs()...)
 	docs = append(
 		docs,
-		rewards.Option{Name: "template", Type: "string", Default: "ours", Doc: "the question, with {prompt}, {responses}, {count}, {ground_truth}, {data_source}"},
-		rewards.Option{Name: "debias", Type: "bool", Default: "true", Doc: "ask again with the list turned round; the reward is the mean"},
+		rewards.Option{Name: "template", Type: "string", Default: "ours", Doc: "template of the question; placeholders: {prompt}, {responses}, {count}, {ground_truth}, {data_source}"},
+		rewards.Option{Name: "debias", Type: "bool", Default: "true", Doc: "ask a second time with the list in reverse order, and take the mean of both"},
 		referenceDoc(),
 	)
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "listwise",
-		Summary:    "a model puts the members of a prompt group in order, all in one question (RM-Gallery)",
+		Summary:    "a judge model ranks all members of a prompt group in one question (RM-Gallery)",
 		Options:    docs,
 		BuildGroup: build(c, func() *listwiseOptions {
 			return &listwiseOptions{asking: defaultAsking(), showing: defaultShowing(), Template: listwiseTemplate, Debias: true}

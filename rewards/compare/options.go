@@ -14,7 +14,7 @@ import (
 type asking struct {
 	chat.Asking
 	chat.Sampling
-	// Concurrency bounds the questions of one group that are under way together. 16.
+	// Concurrency is the maximum number of questions in flight for one group. 16.
 	Concurrency int `json:"concurrency"`
 	// System is the system message; empty: none.
 	System string `json:"system"`
@@ -87,15 +87,15 @@ func askingDocs() []rewards.Option {
 	docs := append(chat.AskingDocs(), chat.SamplingDocs("0", "the engine's", "1024")...)
 	return append(
 		docs,
-		rewards.Option{Name: "system", Type: "string", Default: "none", Doc: "the system message"},
-		rewards.Option{Name: "concurrency", Type: "int", Default: "16", Doc: "questions of one group that are under way together"},
+		rewards.Option{Name: "system", Type: "string", Default: "none", Doc: "system message of the question"},
+		rewards.Option{Name: "concurrency", Type: "int", Default: "16", Doc: "maximum number of questions in flight for one group"},
 	)
 }
 
 func showingDocs() []rewards.Option {
 	docs := []rewards.Option{
-		{Name: "show", Type: "string", Default: showAuto, Doc: "of a member: auto (its first image or video, else its response), text, media"},
-		{Name: "frames", Type: "string", Default: "uniform:4", Doc: "which frames of a video are shown: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
+		{Name: "show", Type: "string", Default: showAuto, Doc: "what the judge sees of a member: text (the response), media (the first image or video), or auto (media if there is one, else text)"},
+		{Name: "frames", Type: "string", Default: "uniform:4", Doc: "frames of a video that the judge sees: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
 	}
 	return append(docs, chat.PictureDocs(chat.FormatJPEG, "jpeg, png, or as_is: the bytes it came in", "0")...)
 }
@@ -103,7 +103,7 @@ func showingDocs() []rewards.Option {
 func referenceDoc() rewards.Option {
 	return rewards.Option{
 		Name: "reference", Type: "string", Default: "none",
-		Doc: "where the reference answer stands that takes part in validation: ground_truth, extra_info.y.0.content",
+		Doc: "field of the sample with a reference answer, which joins each group of validation as one more member: ground_truth, extra_info.y.0.content",
 	}
 }
 

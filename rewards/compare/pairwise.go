@@ -49,7 +49,7 @@ type pairwiseOptions struct {
 	Debias bool `json:"debias"`
 	// Pairs is with how many others each member is compared; 0: with all.
 	Pairs int `json:"pairs"`
-	// MaxUnknown is the share of a member's comparisons that may have no answer. 0.2.
+	// MaxUnknown is the maximum share of a member's comparisons without an answer. 0.2.
 	MaxUnknown float64 `json:"max_unknown"`
 	// Reference is where the reference answer stands that takes part in validation.
 	Reference string `json:"reference"`
@@ -72,17 +72,17 @@ func pairwiseSpec(c chat.Clients) rewards.Spec {
 	docs := append(askingDocs(), showingDocs()...)
 	docs = append(
 		docs,
-		rewards.Option{Name: "template", Type: "string", Default: "ours", Doc: "the question, with {prompt}, {response_a}, {response_b}, {ground_truth}, {data_source}"},
-		rewards.Option{Name: "method", Type: "string", Default: methodDGR, Doc: "winrate, copeland, dgr, elo (RM-Gallery) or tournament (OpenJudge)"},
-		rewards.Option{Name: "debias", Type: "bool", Default: "true", Doc: "ask for both orders of a pair; two that disagree are a tie"},
-		rewards.Option{Name: "pairs", Type: "int", Default: "0", Doc: "compare each member with this many others; 0: with all"},
-		rewards.Option{Name: "max_unknown", Type: "number", Default: "0.2", Doc: "the share of a member's comparisons that may have no answer"},
+		rewards.Option{Name: "template", Type: "string", Default: "ours", Doc: "template of the question; placeholders: {prompt}, {response_a}, {response_b}, {ground_truth}, {data_source}"},
+		rewards.Option{Name: "method", Type: "string", Default: methodDGR, Doc: "how comparisons become rewards: winrate, copeland, dgr, elo (RM-Gallery) or tournament (OpenJudge)"},
+		rewards.Option{Name: "debias", Type: "bool", Default: "true", Doc: "compare each pair in both orders; if the two answers disagree, the pair is a tie"},
+		rewards.Option{Name: "pairs", Type: "int", Default: "0", Doc: "number of other members that each member is compared with; 0: all"},
+		rewards.Option{Name: "max_unknown", Type: "number", Default: "0.2", Doc: "maximum share of a member's comparisons without an answer, 0 to 1; above this share the member fails"},
 		referenceDoc(),
 	)
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "pairwise",
-		Summary:    "a model compares the members of a prompt group in pairs: winrate, copeland, dgr, elo or tournament (RM-Gallery, OpenJudge)",
+		Summary:    "a judge model compares the members of a prompt group in pairs: winrate, copeland, dgr, elo or tournament (RM-Gallery, OpenJudge)",
 		Options:    docs,
 		BuildGroup: build(c, func() *pairwiseOptions {
 			return &pairwiseOptions{

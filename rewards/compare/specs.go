@@ -13,7 +13,7 @@ import (
 func Specs(c chat.Clients) []rewards.Spec {
 	asking := []rewards.Spec{pairwiseSpec(c), listwiseSpec(c)}
 	for i := range asking {
-		asking[i].Concurrency = "as many groups as the engine's concurrency (256 questions at a time) is enough for, or this process's share of it; a group has up to its own concurrency (16) of them"
+		asking[i].Concurrency = "as many groups as keep the engine's concurrency (256 questions at a time) in use, or this process's share of this number; each group has up to concurrency (16) questions in flight"
 	}
 	return append(asking, standingSpecs()...)
 }

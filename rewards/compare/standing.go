@@ -96,13 +96,13 @@ type minmaxOptions struct {
 }
 
 func standingSpecs() []rewards.Spec {
-	key := rewards.Option{Name: "of", Type: "string", Default: "none, it is required", Doc: "the key of another component, one that looks at single samples"}
-	flatness := rewards.Option{Name: "min_spread", Type: "number", Default: "1e-6", Doc: "values closer together than this are equal: all 0"}
+	key := rewards.Option{Name: "of", Type: "string", Default: "none, it is required", Doc: "key of the component whose values are used; the component must score single samples"}
+	flatness := rewards.Option{Name: "min_spread", Type: "number", Default: "1e-6", Doc: "minimum difference between the highest and the lowest value of a group; below this difference all values are 0"}
 	return []rewards.Spec{
 		{
 			Name:    "rank",
-			Summary: "the rank of another component's value in the prompt group: rank/(n−1), or Flow-Factory's rank/n",
-			Options: []rewards.Option{key, {Name: "scale", Type: "string", Default: scaleUnit, Doc: "unit: rank/(n−1); flow_factory: rank/n"}},
+			Summary: "rank of another component's value in the prompt group: rank/(n−1), or Flow-Factory's rank/n",
+			Options: []rewards.Option{key, {Name: "scale", Type: "string", Default: scaleUnit, Doc: "formula: unit, rank/(n−1); or flow_factory, rank/n"}},
 			BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
 				o := rankOptions{Scale: scaleUnit}
 				if err := rewards.DecodeOptions(raw, &o); err != nil {
@@ -117,8 +117,8 @@ func standingSpecs() []rewards.Spec {
 		},
 		{
 			Name:    "zscore",
-			Summary: "another component's value, less the mean of the prompt group, divided by its standard deviation",
-			Options: []rewards.Option{key, flatness, {Name: "ddof", Type: "int", Default: "0", Doc: "0: as NumPy divides; 1: as PyTorch does"}},
+			Summary: "another component's value minus the mean of the prompt group, divided by the group's standard deviation",
+			Options: []rewards.Option{key, flatness, {Name: "ddof", Type: "int", Default: "0", Doc: "degrees of freedom that the standard deviation subtracts from n: 0 (NumPy's default) or 1 (PyTorch's)"}},
 			BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
 				o := zscoreOptions{spread: spread{flat}}
 				if err := rewards.DecodeOptions(raw, &o); err != nil {
@@ -130,7 +130,7 @@ func standingSpecs() []rewards.Spec {
 		},
 		{
 			Name:    "minmax",
-			Summary: "another component's value between the lowest (−1) and the highest (1) of the prompt group (RM-Gallery)",
+			Summary: "another component's value, scaled so that the lowest of the prompt group is −1 and the highest 1 (RM-Gallery)",
 			Options: []rewards.Option{key, flatness},
 			BuildGroup: func(raw json.RawMessage) (rewards.GroupScorer, error) {
 				o := minmaxOptions{spread: spread{flat}}

@@ -139,24 +139,24 @@ func divisorOf(preset string) (float64, error) {
 // Specs describes jpeg_compressibility and jpeg_incompressibility for a registry.
 func Specs() []rewards.Spec {
 	frames := rewards.FramesOption("first")
-	quality := rewards.Option{Name: "quality", Type: "int", Default: "95", Doc: "quality of the JPEG file, 1…100"}
+	quality := rewards.Option{Name: "quality", Type: "int", Default: "95", Doc: "quality of the JPEG file, 1 to 100"}
 	return []rewards.Spec{
 		{
 			Name:    "jpeg_compressibility",
-			Summary: "minus the picture's JPEG size in kB, scaled: smooth pictures score high",
+			Summary: "minus the size of the picture as JPEG in kB, scaled: smooth pictures score high",
 			Options: []rewards.Option{
 				quality, frames,
-				{Name: "preset", Type: "string", Default: flowGRPO, Doc: "scale of a code base: flow_grpo and verl_omni −kB/500, ddpo_pytorch −kB"},
-				{Name: "divisor", Type: "number", Default: "the preset's", Doc: "what kB is divided by, instead of a preset"},
+				{Name: "preset", Type: "string", Default: flowGRPO, Doc: "formula: flow_grpo and verl_omni, −kB/500; ddpo_pytorch, −kB"},
+				{Name: "divisor", Type: "number", Default: "the preset's", Doc: "number that the size in kB is divided by, in place of the preset's"},
 			},
 			Build: buildCompressibility,
 		},
 		{
 			Name:    "jpeg_incompressibility",
-			Summary: "the picture's JPEG size in kB: detailed pictures score high",
+			Summary: "size of the picture as JPEG in kB: detailed pictures score high",
 			Options: []rewards.Option{
 				quality, frames,
-				{Name: "divisor", Type: "number", Default: "1", Doc: "what kB is divided by"},
+				{Name: "divisor", Type: "number", Default: "1", Doc: "number that the size in kB is divided by"},
 			},
 			Build: buildIncompressibility,
 		},

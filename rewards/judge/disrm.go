@@ -73,13 +73,13 @@ func disrmSpec(d Deps) rewards.Spec {
 		Summary:    "a discriminative reward model behind vLLM's /classify, /pooling, /score or /rerank, or SGLang's /v1/embeddings, rates a response (verl)",
 		Options: append(
 			chat.EndpointDocs(),
-			rewards.Option{Name: "api", Type: "string", Default: apiVLLM, Doc: "vllm (POST /classify), sglang (POST /v1/embeddings), or of vLLM pooling, score or rerank (POST to the route of that name)"},
-			rewards.Option{Name: "template", Type: "string", Default: templateChatML, Doc: "the chat template of the reward model: chatml, llama3, or a text with {prompt} and {response}; not of score and rerank"},
-			rewards.Option{Name: "task", Type: "string", Default: "the engine's", Doc: "pooling: the task that the request names, such as token_classify"},
-			rewards.Option{Name: "use_activation", Type: "bool", Default: "false for vllm, else the engine's", Doc: "vLLM: let the engine apply softmax or sigmoid; verl does not"},
-			rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "the reward is score·scale + offset"},
-			rewards.Option{Name: "offset", Type: "number", Default: "0", Doc: "see scale"},
-			rewards.Option{Name: "table", Type: "list", Default: "none", Doc: "instead: points [score, reward], joined by straight lines"},
+			rewards.Option{Name: "api", Type: "string", Default: apiVLLM, Doc: "API of the engine: vllm (POST /classify), sglang (POST /v1/embeddings), or vLLM's pooling, score or rerank (POST to the route of that name)"},
+			rewards.Option{Name: "template", Type: "string", Default: templateChatML, Doc: "chat template of the reward model: chatml, llama3, or a text with {prompt} and {response}; not used by score and rerank"},
+			rewards.Option{Name: "task", Type: "string", Default: "the engine's", Doc: "task of a request to vLLM's pooling route, such as token_classify"},
+			rewards.Option{Name: "use_activation", Type: "bool", Default: "false for vllm, else the engine's", Doc: "true: vLLM applies softmax or sigmoid to the score (verl sets false)"},
+			rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "factor of the reward = score·scale + offset"},
+			rewards.Option{Name: "offset", Type: "number", Default: "0", Doc: "summand of the reward = score·scale + offset"},
+			rewards.Option{Name: "table", Type: "list", Default: "none", Doc: "list of points [score, reward], in place of scale and offset; the reward is interpolated linearly between the points"},
 		),
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			o := disrmOptions{API: apiVLLM, calibration: calibration{Scale: 1}}

@@ -77,7 +77,7 @@ func (o *pairing) validate() error { return oneOf("result", o.Result, resultFirs
 func pairingDoc() rewards.Option {
 	return rewards.Option{
 		Name: "result", Type: "string", Default: resultFirst,
-		Doc: "where the edit stands among the sample's pictures: first (its source is the second) or last (its source is the first)",
+		Doc: "place of the edited picture among the sample's pictures: first (the source is the second) or last (the source is the first)",
 	}
 }
 
@@ -146,11 +146,11 @@ func editScoreSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "edit_score",
-		Summary:    "how well a picture was edited: instruction and preservation, and the quality of the edit, √(SC·PQ) (VIEScore, GEdit-Bench, EditScore)",
+		Summary:    "quality of an edit: √(SC·PQ) of semantic consistency (instruction followed, rest preserved) and perceptual quality (VIEScore, GEdit-Bench, EditScore)",
 		Options: editDocs(
-			rewards.Option{Name: "range", Type: "int", Default: "10", Doc: "the highest rating that is asked for; 25 for models of EditScore. The value is 0 to 10 in any case"},
-			rewards.Option{Name: "sc_template", Type: "string", Default: "the rules of VIEScore in our words", Doc: "a question about source and edit of your own, with {prompt}, that asks for the same JSON"},
-			rewards.Option{Name: "pq_template", Type: "string", Default: "the rules of VIEScore in our words", Doc: "a question about the edit alone of your own, that asks for the same JSON"},
+			rewards.Option{Name: "range", Type: "int", Default: "10", Doc: "highest rating in the question; 25 for models of EditScore. The value is always scaled to 0 to 10"},
+			rewards.Option{Name: "sc_template", Type: "string", Default: "the rules of VIEScore in our words", Doc: "your own question about source and edit, with {prompt}; the question must ask for the same JSON"},
+			rewards.Option{Name: "pq_template", Type: "string", Default: "the rules of VIEScore in our words", Doc: "your own question about the edit alone; the question must ask for the same JSON"},
 		),
 		Build: build(d, func() *editScoreOptions { return &editScoreOptions{editOptions: defaultEdit(), Range: 10} }, newEditScore),
 	}
@@ -261,9 +261,9 @@ func imgEditSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "imgedit",
-		Summary:    "how well a picture was edited, the mean of three axes of 1 to 5: compliance, seamlessness, fidelity (ImgEdit-Bench)",
+		Summary:    "quality of an edit: mean of three ratings of 1 to 5 for compliance, seamlessness and fidelity (ImgEdit-Bench)",
 		Options: editDocs(
-			rewards.Option{Name: "template", Type: "string", Default: "the axes of ImgEdit in our words", Doc: "a question of your own, with {prompt}, that asks for three lines of a name, a colon and 1 to 5, such as those of ImgEdit for one kind of edit"},
+			rewards.Option{Name: "template", Type: "string", Default: "the axes of ImgEdit in our words", Doc: "your own question, with {prompt}, such as ImgEdit's for one kind of edit; the question must ask for three lines “<name>: <1 to 5>”"},
 		),
 		Build: build(d, func() *imgEditOptions { return &imgEditOptions{editOptions: defaultEdit()} }, newImgEdit),
 	}

@@ -38,7 +38,7 @@ func genrmSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "genrm_ocr",
-		Summary:    "a vision language model reads the text of an image or video, and it is compared with the ground truth (verl-omni)",
+		Summary:    "a vision-language model reads the text of an image or video; the reward compares the text with the ground truth (verl-omni)",
 		Options:    append(docs, frameDocs()...),
 		Build: build(d, func() *genrmOptions {
 			temperature, topP := 0.7, 0.8

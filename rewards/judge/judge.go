@@ -40,8 +40,8 @@ func (o *showing) choice(s *rewards.Sample) choice {
 
 func showingDocs() []rewards.Option {
 	return []rewards.Option{
-		{Name: "show", Type: "string", Default: showAuto, Doc: "the pictures: auto (where there are some), always (a sample without fails), never"},
-		{Name: "frames", Type: "string", Default: "uniform:8", Doc: "which frames of a video are shown in one question: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
+		{Name: "show", Type: "string", Default: showAuto, Doc: "whether the judge sees the sample's pictures: auto (if there are any), always (a sample without pictures fails), never"},
+		{Name: "frames", Type: "string", Default: "uniform:8", Doc: "frames of a video that are shown in one question: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
 	}
 }
 
@@ -72,26 +72,26 @@ func judgeSpec(d Deps) rewards.Spec {
 	docs = append(append(docs, pictureDocs("0")...), showingDocs()...)
 	docs = append(
 		docs,
-		rewards.Option{Name: "template", Type: "string", Default: "none, it is required", Doc: "the question, with {prompt}, {response}, {ground_truth}, {data_source}"},
-		rewards.Option{Name: "steps", Type: "list", Default: "none", Doc: "stop tokens' texts, such as <|im_end|>: every step between them is judged by itself, as {response}; the scores become step_scores, and their sum the value"},
-		rewards.Option{Name: "system", Type: "string", Default: "none", Doc: "the system message"},
-		rewards.Option{Name: "tag", Type: "string", Default: "score", Doc: "the score stands in this element: <score>4</score>"},
-		rewards.Option{Name: "regex", Type: "string", Default: "none", Doc: "instead of tag: the score is group 1 of this pattern"},
-		rewards.Option{Name: "json", Type: "string", Default: "none", Doc: "instead of tag: the path to the score in the answer's JSON"},
-		rewards.Option{Name: "schema", Type: "object", Default: "none", Doc: "with json: a JSON schema the engine holds the answer to"},
-		rewards.Option{Name: "match", Type: "string", Default: matchLast, Doc: "which counts of several: last or first"},
-		rewards.Option{Name: "values", Type: "object", Default: "none", Doc: `words that are scores: {"yes": 1, "no": 0}`},
-		rewards.Option{Name: "min", Type: "number", Default: "none", Doc: "the lowest score"},
-		rewards.Option{Name: "max", Type: "number", Default: "none", Doc: "the highest score"},
-		rewards.Option{Name: "out_of_range", Type: "string", Default: outRefuse, Doc: "a score beyond them: refuse (asked again, then failed) or clip"},
-		rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "the reward is score·scale + offset"},
-		rewards.Option{Name: "offset", Type: "number", Default: "0", Doc: "see scale"},
-		rewards.Option{Name: "table", Type: "list", Default: "none", Doc: "instead: points [score, reward], joined by straight lines"},
+		rewards.Option{Name: "template", Type: "string", Default: "none, it is required", Doc: "template of the question; placeholders: {prompt}, {response}, {ground_truth}, {data_source}"},
+		rewards.Option{Name: "steps", Type: "list", Default: "none", Doc: "texts of stop tokens, such as <|im_end|>, that end a step of the response; each step is judged alone, as {response}; step_scores has the scores, and the value is their sum"},
+		rewards.Option{Name: "system", Type: "string", Default: "none", Doc: "system message of the question"},
+		rewards.Option{Name: "tag", Type: "string", Default: "score", Doc: "name of the element around the score in the answer, as in <score>4</score>"},
+		rewards.Option{Name: "regex", Type: "string", Default: "none", Doc: "pattern in place of tag; its group 1 is the score"},
+		rewards.Option{Name: "json", Type: "string", Default: "none", Doc: "path to the score in an answer that is JSON, in place of tag"},
+		rewards.Option{Name: "schema", Type: "object", Default: "none", Doc: "JSON schema that the engine enforces for the answer (with json)"},
+		rewards.Option{Name: "match", Type: "string", Default: matchLast, Doc: "which score counts if the answer has several: last or first"},
+		rewards.Option{Name: "values", Type: "object", Default: "none", Doc: `words that count as scores: {"yes": 1, "no": 0}`},
+		rewards.Option{Name: "min", Type: "number", Default: "none", Doc: "lowest valid score"},
+		rewards.Option{Name: "max", Type: "number", Default: "none", Doc: "highest valid score"},
+		rewards.Option{Name: "out_of_range", Type: "string", Default: outRefuse, Doc: "what happens to a score outside min and max: refuse (the judge is asked again, then the sample fails) or clip"},
+		rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "factor of the reward = score·scale + offset"},
+		rewards.Option{Name: "offset", Type: "number", Default: "0", Doc: "summand of the reward = score·scale + offset"},
+		rewards.Option{Name: "table", Type: "list", Default: "none", Doc: "list of points [score, reward], in place of scale and offset; the reward is interpolated linearly between the points"},
 	)
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "judge",
-		Summary:    "a model rates text or pictures by a template of yours, and the score is taken out of its answer",
+		Summary:    "a judge model answers your template about text or pictures, and the score is read from the answer",
 		Options:    docs,
 		Build: build(d, func() *judgeOptions {
 			return &judgeOptions{

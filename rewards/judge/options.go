@@ -39,7 +39,7 @@ func frameDocs() []rewards.Option {
 }
 
 func frameIntervalDoc() rewards.Option {
-	return rewards.Option{Name: "frame_interval", Type: "int", Default: "4", Doc: "without frames: ask about every nth frame of a video, and take the mean"}
+	return rewards.Option{Name: "frame_interval", Type: "int", Default: "4", Doc: "n: the judge is asked about every nth frame of a video, and the value is the mean; ignored if frames is set"}
 }
 
 // parseTemplate reads a question of the configuration.

@@ -69,16 +69,16 @@ func rubricSpec(d Deps) rewards.Spec {
 	docs = append(append(docs, pictureDocs("0")...), showingDocs()...)
 	docs = append(
 		docs,
-		rewards.Option{Name: "rubrics", Type: "list", Default: "none, it is required", Doc: "what is rated: {name, text, weight (1)}, each in a question of its own"},
-		rewards.Option{Name: "system", Type: "string", Default: "none", Doc: "the system message"},
-		rewards.Option{Name: "reference", Type: "bool", Default: "false", Doc: "show the ground truth, too"},
-		rewards.Option{Name: "min", Type: "number", Default: "1", Doc: "the lowest score, which becomes 0"},
-		rewards.Option{Name: "max", Type: "number", Default: "10", Doc: "the highest score, which becomes 1"},
+		rewards.Option{Name: "rubrics", Type: "list", Default: "none, it is required", Doc: "list of rubrics {name, text, weight (default 1)}; each rubric is rated in a question of its own"},
+		rewards.Option{Name: "system", Type: "string", Default: "none", Doc: "system message of the questions"},
+		rewards.Option{Name: "reference", Type: "bool", Default: "false", Doc: "true: the question has the ground truth, too"},
+		rewards.Option{Name: "min", Type: "number", Default: "1", Doc: "lowest rating, which becomes 0"},
+		rewards.Option{Name: "max", Type: "number", Default: "10", Doc: "highest rating, which becomes 1"},
 	)
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "rubric",
-		Summary:    "a model rates a response or a picture by each of your rubrics, and their weighted mean is the reward",
+		Summary:    "a judge model rates a response or a picture by each of your rubrics; the reward is the weighted mean of the ratings",
 		Options:    docs,
 		Build: build(d, func() *rubricOptions {
 			return &rubricOptions{

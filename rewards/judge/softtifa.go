@@ -43,10 +43,10 @@ func softTIFASpec(d Deps) rewards.Spec {
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "soft_tifa",
-		Summary:    "how likely a vision language model gives the right answer to each of the sample's questions (Soft-TIFA of GenEval 2)",
+		Summary:    "probability that a vision-language model gives the right answer to the sample's questions, as a mean (Soft-TIFA of GenEval 2)",
 		Options: likelihoodDocs(
-			rewards.Option{Name: "mean", Type: "string", Default: meanGeometric, Doc: "of the probabilities: geometric (the prompt as a whole, Soft-TIFA GM) or arithmetic (its atoms, AM)"},
-			rewards.Option{Name: "template", Type: "string", Default: atomQuestion, Doc: "how a question is put, with {question}"},
+			rewards.Option{Name: "mean", Type: "string", Default: meanGeometric, Doc: "mean of the probabilities: geometric (for the prompt as a whole, Soft-TIFA GM) or arithmetic (for single atoms, Soft-TIFA AM)"},
+			rewards.Option{Name: "template", Type: "string", Default: atomQuestion, Doc: "template around each question; placeholder: {question}"},
 		),
 		Build: build(d, func() *softTIFAOptions {
 			return &softTIFAOptions{likelihoodOptions: defaultLikelihood(), Mean: meanGeometric, Template: atomQuestion}

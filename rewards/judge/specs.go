@@ -31,7 +31,7 @@ func Specs(d Deps) []rewards.Spec {
 		judgeSpec(d), rubricSpec(d), disrmSpec(d), editScoreSpec(d), imgEditSpec(d), softTIFASpec(d),
 	}
 	for i := range all {
-		all[i].Concurrency = "as many samples as the engine's concurrency (256 questions at a time) is enough for, or this process's share of it"
+		all[i].Concurrency = "as many samples as keep the engine's concurrency (256 questions at a time) in use, or this process's share of this number"
 	}
 	return all
 }

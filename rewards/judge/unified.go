@@ -111,16 +111,16 @@ func unifiedSpec(d Deps) rewards.Spec {
 	docs = append(docs, pictureDocs("0 (1.5: 512)")...)
 	docs = append(
 		docs,
-		rewards.Option{Name: "version", Type: "string", Default: version20, Doc: "2.0: three axes (verl-omni); 1.5: one score (flow_grpo)"},
-		rewards.Option{Name: "parse", Type: "string", Default: parseVerlOmni, Doc: "verl_omni: any axis, else the first three numbers; strict: every axis within 1 to 5, Markdown is ignored"},
-		rewards.Option{Name: "video", Type: "string", Default: videoClip, Doc: "clip: frames in one question, axes of video (2.0 only); frames: every frame_interval-th by itself (verl-omni)"},
-		rewards.Option{Name: "frames", Type: "string", Default: "uniform:16; with video: frames and 1.5 every:1", Doc: "which frames of a video are shown: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
-		rewards.Option{Name: "frame_interval", Type: "int", Default: "1", Doc: "without frames, where each is asked about by itself: every nth"},
+		rewards.Option{Name: "version", Type: "string", Default: version20, Doc: "version of UnifiedReward: 2.0, three axes (verl-omni); or 1.5, one score (flow_grpo)"},
+		rewards.Option{Name: "parse", Type: "string", Default: parseVerlOmni, Doc: "how the answer is read: verl_omni, any axis that is named, else the first three numbers; or strict, every axis must be named with 1 to 5 (Markdown is ignored)"},
+		rewards.Option{Name: "video", Type: "string", Default: videoClip, Doc: "how a video is judged: clip, all frames in one question with the axes for videos (2.0 only); or frames, each frame in a question of its own (verl-omni)"},
+		rewards.Option{Name: "frames", Type: "string", Default: "uniform:16; with video: frames and 1.5 every:1", Doc: "frames of a video that are shown: " + rewards.FramesForm + " (at floor(i·N/n)); a number n means uniform:n"},
+		rewards.Option{Name: "frame_interval", Type: "int", Default: "1", Doc: "n: with video: frames every nth frame is judged; ignored if frames is set"},
 	)
 	spec := rewards.Spec{
 		AsksEngine: true,
 		Name:       "unified_reward",
-		Summary:    "human preference by UnifiedReward: alignment, coherence or physics, and style of an image or video (verl-omni, flow_grpo)",
+		Summary:    "UnifiedReward, a model of human preference: alignment, coherence or physics, and style of an image or video (verl-omni, flow_grpo)",
 		Options:    docs,
 	}
 	spec.Build = func(raw json.RawMessage) (rewards.Scorer, error) {

@@ -99,10 +99,10 @@ func vqaSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "vqascore",
-		Summary:    "how likely a vision language model says yes to \"does this show the prompt?\" (VQAScore, GenEval2)",
+		Summary:    "probability that a vision-language model answers yes to \"does this show the prompt?\" (VQAScore, GenEval2)",
 		Options: likelihoodDocs(
-			rewards.Option{Name: "template", Type: "string", Default: templateT2V, Doc: "t2v_metrics, geneval2, or a question of your own with {prompt}"},
-			rewards.Option{Name: "forms", Type: "string", Default: formsAuto, Doc: "what is a yes: exact (the token Yes), all (yes in any case, with space), or auto: exact, and all with geneval2"},
+			rewards.Option{Name: "template", Type: "string", Default: templateT2V, Doc: "template of the question: t2v_metrics, geneval2, or your own question with {prompt}"},
+			rewards.Option{Name: "forms", Type: "string", Default: formsAuto, Doc: "tokens that count as yes: exact (the token Yes), all (yes in any case, with or without spaces), or auto (all with the template geneval2, else exact)"},
 		),
 		Build: build(d, func() *vqaOptions {
 			return &vqaOptions{likelihoodOptions: defaultLikelihood(), Template: templateT2V, Forms: formsAuto}
@@ -136,10 +136,10 @@ func yesNoSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "vlm_yes_no",
-		Summary:    "P(Yes)/(P(Yes)+P(No)) of a vision language model to a question about the picture (Flow-Factory vllm_evaluate)",
+		Summary:    "P(Yes)/(P(Yes)+P(No)) of a vision-language model for a question about the picture (Flow-Factory's vllm_evaluate)",
 		Options: likelihoodDocs(
-			rewards.Option{Name: "question", Type: "string", Default: "checklist", Doc: "checklist, beautiful (Flow-Factory's), or a question of your own, with {prompt} or without"},
-			rewards.Option{Name: "canonicalize", Type: "bool", Default: "false", Doc: "add up yes, Yes and YES, with space around or without; false: the tokens Yes and No only"},
+			rewards.Option{Name: "question", Type: "string", Default: "checklist", Doc: "question about the picture: checklist or beautiful (both Flow-Factory's), or your own, with or without {prompt}"},
+			rewards.Option{Name: "canonicalize", Type: "bool", Default: "false", Doc: "true: yes, Yes and YES, with or without spaces, count together (and no likewise); false: only the tokens Yes and No count"},
 		),
 		Build: build(d, func() *yesNoOptions {
 			return &yesNoOptions{likelihoodOptions: defaultLikelihood(), Question: "checklist"}
@@ -177,11 +177,11 @@ func digitSpec(d Deps) rewards.Spec {
 	return rewards.Spec{
 		AsksEngine: true,
 		Name:       "digit",
-		Summary:    "the mean of the digits a vision language model may rate the picture with, weighted by their probabilities",
+		Summary:    "rating of a picture by a vision-language model: the mean of the digits, weighted by the probability of each",
 		Options: likelihoodDocs(
-			rewards.Option{Name: "question", Type: "string", Default: "how well it matches {prompt}", Doc: "a question that asks for one digit"},
-			rewards.Option{Name: "min", Type: "int", Default: "1", Doc: "the lowest digit, which becomes 0"},
-			rewards.Option{Name: "max", Type: "int", Default: "5", Doc: "the highest digit, which becomes 1"},
+			rewards.Option{Name: "question", Type: "string", Default: "how well it matches {prompt}", Doc: "question that asks for one digit"},
+			rewards.Option{Name: "min", Type: "int", Default: "1", Doc: "lowest digit, which becomes 0"},
+			rewards.Option{Name: "max", Type: "int", Default: "5", Doc: "highest digit, which becomes 1"},
 		),
 		Build: build(d, func() *digitOptions {
 			return &digitOptions{likelihoodOptions: defaultLikelihood(), Min: 1, Max: 5}

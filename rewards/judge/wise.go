@@ -55,7 +55,7 @@ func wiseSpec(d Deps) rewards.Spec {
 		Name:       "wise",
 		Summary:    "WiScore: consistency with world knowledge, realism and beauty of an image, rated 0 to 2 (WISE)",
 		Options: append(append(docs, frameDocs()...),
-			rewards.Option{Name: "template", Type: "string", Default: "the axes of WISE in our words", Doc: "a protocol of your own, with {prompt} and {ground_truth}, that asks for the same three lines"}),
+			rewards.Option{Name: "template", Type: "string", Default: "the axes of WISE in our words", Doc: "your own question, with {prompt} and {ground_truth}; the question must ask for the same three lines"}),
 		Build: build(d, func() *wiseOptions {
 			temperature := 0.2
 			return &wiseOptions{

@@ -93,9 +93,9 @@ func New(reader TextReader, options Options) (*Scorer, error) {
 func Spec(readers Readers) rewards.Spec {
 	return rewards.Spec{
 		Name:        "ocr",
-		Summary:     "how well the text in an image or video matches the quoted text of the prompt (flow_grpo, verl-omni, deepgen, cosmos, unirl, flow_factory)",
+		Summary:     "similarity of the text in an image or video to the quoted text of the prompt (flow_grpo, verl-omni, deepgen, cosmos, unirl, flow_factory)",
 		Options:     documentation(),
-		Concurrency: "as many pictures as its reader reads at a time: Tesseract pool.tesseract.slots (one for each CPU); a model " + localmodel.Concurrency,
+		Concurrency: "as many pictures as the reader reads at the same time: with Tesseract pool.tesseract.slots (one for each CPU); with a model " + localmodel.Concurrency,
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			o, err := ParseOptions(raw)
 			if err != nil {

@@ -84,21 +84,21 @@ func decode(raw json.RawMessage, o any, validate ...func(*faults)) error {
 // The documentation of the options that several scorers have.
 
 func modelOption(def string) rewards.Option {
-	return rewards.Option{Name: "model", Type: "string", Default: def, Doc: "the model: a folder with scorer.json, or a name that rewardloop models list shows"}
+	return rewards.Option{Name: "model", Type: "string", Default: def, Doc: "folder with scorer.json, or a name that rewardloop models list shows"}
 }
 
 func baseOptions(def string) []rewards.Option {
 	return []rewards.Option{
 		modelOption(def),
-		{Name: "device", Type: "string", Default: infer.CPU, Doc: "where the model runs: " + infer.DeviceForm},
-		{Name: "selftest", Type: "bool", Default: "true", Doc: "hold the model to the answers that came with it before the first sample"},
+		{Name: "device", Type: "string", Default: infer.CPU, Doc: "device that runs the model: " + infer.DeviceForm},
+		{Name: "selftest", Type: "bool", Default: "true", Doc: "true: before the first sample the model must return the known answers in its folder"},
 	}
 }
 
 func frameOption() rewards.Option {
-	return rewards.Option{Name: "frame_interval", Type: "int", Default: "4", Doc: "without frames: take every nth frame of a video, the first one first, and the mean of their scores"}
+	return rewards.Option{Name: "frame_interval", Type: "int", Default: "4", Doc: "n: every nth frame of a video is scored, from the first on, and the value is the mean; ignored if frames is set"}
 }
 
 func templateOption() rewards.Option {
-	return rewards.Option{Name: "template", Type: "string", Default: "the model's", Doc: "the text that is read, with {prompt} and {response} where those go"}
+	return rewards.Option{Name: "template", Type: "string", Default: "the model's", Doc: "template of the model's input; placeholders: {prompt}, {response}"}
 }

@@ -36,42 +36,42 @@ func (s *shelf) specs() []rewards.Spec {
 	}
 	return []rewards.Spec{
 		{
-			Name: "pickscore", Summary: "PickScore: which picture people would rather have of a prompt (flow_grpo, verl-omni, deepgen)",
-			Options: pair(PickScoreModel, rewards.Option{Name: "divisor", Type: "number", Default: "26", Doc: "what logit_scale·cosine is divided by: 26 as flow_grpo does, 1 for the model's own"}),
+			Name: "pickscore", Summary: "PickScore: predicted human preference between pictures of one prompt (flow_grpo, verl-omni, deepgen)",
+			Options: pair(PickScoreModel, rewards.Option{Name: "divisor", Type: "number", Default: "26", Doc: "number that logit_scale·cosine is divided by: 26 as in flow_grpo, 1 for the model's own score"}),
 			Build:   s.pickscore,
 		},
 		{
-			Name: "clipscore", Summary: "CLIPScore: how well a picture fits its prompt (flow_grpo, UniRL, Flow-Factory)",
-			Options: pair(CLIPModel, rewards.Option{Name: "formula", Type: "string", Default: formulaFlowGRPO, Doc: "flow_grpo: logit_scale·cosine/30; paper: 2.5·max(cosine, 0); or cosine"}),
+			Name: "clipscore", Summary: "CLIPScore: similarity of a picture to the prompt (flow_grpo, UniRL, Flow-Factory)",
+			Options: pair(CLIPModel, rewards.Option{Name: "formula", Type: "string", Default: formulaFlowGRPO, Doc: "formula: flow_grpo, logit_scale·cosine/30; paper, 2.5·max(cosine, 0); or cosine"}),
 			Build:   s.clipscore,
 		},
 		{
-			Name: "hpsv2", Summary: "HPSv2: human preference, as the cosine of picture and prompt (flow_grpo, deepgen, DanceGRPO, UniRL)",
-			Options: pair(HPSv2Model, rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "what the cosine is multiplied by"}),
+			Name: "hpsv2", Summary: "HPSv2: predicted human preference, the cosine similarity of picture and prompt (flow_grpo, deepgen, DanceGRPO, UniRL)",
+			Options: pair(HPSv2Model, rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "factor of the cosine"}),
 			Build:   s.hpsv2,
 		},
 		{
-			Name: "aesthetic", Summary: "LAION's aesthetic predictor: how beautiful a picture is, about 1 to 10 (ddpo, flow_grpo)",
-			Options: pair(AestheticModel, rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "what the graph's score is multiplied by"}),
+			Name: "aesthetic", Summary: "LAION's aesthetic predictor: beauty of a picture, about 1 to 10 (ddpo, flow_grpo)",
+			Options: pair(AestheticModel, rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "factor of the model's score"}),
 			Build:   s.aesthetic,
 		},
 		{
-			Name: "siglip", Summary: "SigLIP: the probability that a picture and its prompt belong together",
-			Options: pair(SigLIPModel, rewards.Option{Name: "formula", Type: "string", Default: formulaSigmoid, Doc: "sigmoid of logit_scale·cosine + logit_bias, or that logit itself"}),
+			Name: "siglip", Summary: "SigLIP: probability that a picture and its prompt belong together",
+			Options: pair(SigLIPModel, rewards.Option{Name: "formula", Type: "string", Default: formulaSigmoid, Doc: "formula: sigmoid (of logit_scale·cosine + logit_bias) or logit (without the sigmoid)"}),
 			Build:   s.siglip,
 		},
 		{
-			Name: "image_similarity", Summary: "how alike a picture and a reference are, such as an edit and its source (Flow-Factory)",
-			Options: pair(CLIPModel, rewards.Option{Name: "result", Type: "string", Default: resultFirst, Doc: "first: the result is the sample's first picture, its reference the second, as the server's edges have edits; last: the result is the last, its reference the first"}),
+			Name: "image_similarity", Summary: "similarity of a picture and a reference, such as an edit and its source (Flow-Factory)",
+			Options: pair(CLIPModel, rewards.Option{Name: "result", Type: "string", Default: resultFirst, Doc: "place of the result among the sample's pictures: first (the reference is the second) or last (the reference is the first)"}),
 			Build:   s.similarity,
 		},
 		{
-			Name: "text_rm", Summary: "a text reward model (sequence classification): the score of prompt and response",
+			Name: "text_rm", Summary: "score of prompt and response by a text reward model (sequence classification)",
 			Options: append(baseOptions("none"), templateOption()),
 			Build:   s.textRM,
 		},
 		{
-			Name: "onnx", Summary: "the score of any reward model exported to ONNX with a sidecar",
+			Name: "onnx", Summary: "score of any reward model that was exported to ONNX with a scorer.json",
 			Options: append(baseOptions("none"), templateOption(), frameOption(), rewards.FramesOption("every:4")),
 			Build:   s.onnx,
 		},

@@ -85,25 +85,25 @@ func (s *Scorer) scorer() rewards.Scorer {
 func (f *Functions) Spec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "python",
-		Summary: "a reward function in Python, in processes of its own",
-		Concurrency: "of a synchronous function one call for each process (pool.python.processes, one for each CPU), of an async def function 256 in one process; " +
-			"with a concurrency that many in one process, in threads where the function is synchronous",
+		Summary: "a reward function in Python, run in child processes",
+		Concurrency: "a synchronous function: one call for each process (pool.python.processes, one for each CPU); an async def function: 256 calls in one process; " +
+			"if concurrency is set: that many calls in one process, in threads if the function is synchronous",
 		Options: []rewards.Option{
-			{Name: "path", Type: "string", Default: "none", Doc: "my_reward.py, or pkg:// and the name of a module"},
-			{Name: "name", Type: "string", Default: functionName, Doc: "the function or class in it; may be async"},
-			{Name: "kwargs", Type: "object", Default: "none", Doc: "the other keys of its entry, or reward_kwargs: handed to every call by keyword"},
-			{Name: "extra_keys", Type: "object", Default: "as they come", Doc: "the scalars it returns besides score: name to number, bool or string"},
-			{Name: "pixels", Type: "string", Default: "auto", Doc: "numpy, torch, pil, path (a file for the time of the call), or auto: torch if the module imports it"},
-			{Name: "interpreter", Type: "string", Default: "pool.python.interpreter", Doc: "a Python of an environment of its own"},
-			{Name: "signature", Type: "string", Default: "one sample", Doc: "the form in which it is called: " + strings.Join(Signatures(), ", ")},
-			{Name: "reference", Type: "string", Default: "none", Doc: "where the reference answer stands that takes part in the groups of validation: ground_truth, extra_info.y.0.content"},
-			{Name: "placement", Type: "object", Default: "none", Doc: "makes a model of it, which runs in batches on devices: batch, devices, num_replicas, fraction, max_batch_size, max_batch_pixels, batch_wait_timeout_s, warmup, load_timeout"},
-			{Name: "timeout", Type: "integer", Default: "none", Doc: "the timeout of its component in nanoseconds, from which the time of a model's batch follows"},
-			{Name: "concurrency", Type: "integer", Default: "256 async, else 1", Doc: "calls that one process runs at a time; those of a synchronous function in threads"},
-			{Name: "agent_concurrency", Type: "integer", Default: "1", Doc: "concurrency of a class whose compute_score is synchronous, where that is not set"},
-			{Name: "memory", Type: "integer", Default: "pool.python.memory", Doc: "resident memory of a process and all that it starts, in bytes"},
-			{Name: "probe", Type: "array", Default: "by its parameters", Doc: "kinds of known sample that it is called with at start: image, video, text; none: it is not called"},
-			{Name: "env", Type: "array", Default: "all but secrets", Doc: "the variables of the server's environment that it sees, besides those of Python and accelerators"},
+			{Name: "path", Type: "string", Default: "none", Doc: "file such as my_reward.py, or pkg://<module>"},
+			{Name: "name", Type: "string", Default: functionName, Doc: "name of the function or class in the file; the function may be async"},
+			{Name: "kwargs", Type: "object", Default: "none", Doc: "keyword arguments of every call: the other keys of the component's entry, or reward_kwargs"},
+			{Name: "extra_keys", Type: "object", Default: "as they come", Doc: "scalars that the function returns beside score: name and kind (number, bool or string)"},
+			{Name: "pixels", Type: "string", Default: "auto", Doc: "form of pictures in a call: numpy, torch, pil, path (a file that exists during the call), or auto (torch if the module imports torch, else numpy)"},
+			{Name: "interpreter", Type: "string", Default: "pool.python.interpreter", Doc: "Python program that runs the function, such as one of a virtual environment"},
+			{Name: "signature", Type: "string", Default: "one sample", Doc: "arguments with which the function is called: " + strings.Join(Signatures(), ", ")},
+			{Name: "reference", Type: "string", Default: "none", Doc: "field of the sample with a reference answer, which joins each group of validation as one more member: ground_truth, extra_info.y.0.content"},
+			{Name: "placement", Type: "object", Default: "none", Doc: "placement of a model that runs in batches on devices; keys: batch, devices, num_replicas, fraction, max_batch_size, max_batch_pixels, batch_wait_timeout_s, warmup, load_timeout"},
+			{Name: "timeout", Type: "integer", Default: "none", Doc: "timeout of the component in nanoseconds; the timeout of a model's batch follows from this timeout"},
+			{Name: "concurrency", Type: "integer", Default: "256 async, else 1", Doc: "maximum number of calls that one process runs at a time; calls of a synchronous function run in threads"},
+			{Name: "agent_concurrency", Type: "integer", Default: "1", Doc: "concurrency of a class whose compute_score is synchronous, if concurrency is not set"},
+			{Name: "memory", Type: "integer", Default: "pool.python.memory", Doc: "maximum resident memory in bytes of a process together with the processes it starts"},
+			{Name: "probe", Type: "array", Default: "by its parameters", Doc: "kinds of test samples with which the function is called at start: image, video, text; none: no call at start"},
+			{Name: "env", Type: "array", Default: "all but secrets", Doc: "environment variables that the function gets from the server, besides those of Python and accelerators"},
 		},
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			var opts Options

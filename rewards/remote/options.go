@@ -160,50 +160,50 @@ func optionTable() []optionEntry {
 	pickled := []string{deepgen, verlOmni, deepgenGenEval, deqa, genEval, unifiedReward}
 	lists := slices.Concat(pickled, []string{uniRL, flowFactory, openRLHF})
 	encoded := slices.Concat(pickled, []string{uniRL, flowFactory, generic})
-	table := []optionEntry{{rewards.Option{Name: "protocol", Type: "string", Default: "required", Doc: "one of " + strings.Join(protocols(), ", ")}, nil}}
+	table := []optionEntry{{rewards.Option{Name: "protocol", Type: "string", Default: "required", Doc: "protocol of the service: " + strings.Join(protocols(), ", ")}, nil}}
 	for _, o := range service.AddressOptions() {
 		table = append(table, optionEntry{o, nil})
 	}
 	return append(table,
-		optionEntry{rewards.Option{Name: "score_scale", Type: "number", Default: "1", Doc: "the value is what the scorer says times this"}, nil},
-		optionEntry{rewards.Option{Name: "score_bias", Type: "number", Default: "0", Doc: "plus this"}, nil},
-		optionEntry{rewards.Option{Name: "batch", Type: "int", Default: "16", Doc: "the most samples of one request, with batch_wait"}, lists},
-		optionEntry{rewards.Option{Name: "batch_wait", Type: "duration", Default: "0", Doc: "how long a sample waits for others to share its request; 0: not at all"}, lists},
+		optionEntry{rewards.Option{Name: "score_scale", Type: "number", Default: "1", Doc: "factor of the value = score·score_scale + score_bias"}, nil},
+		optionEntry{rewards.Option{Name: "score_bias", Type: "number", Default: "0", Doc: "summand of the value = score·score_scale + score_bias"}, nil},
+		optionEntry{rewards.Option{Name: "batch", Type: "int", Default: "16", Doc: "maximum number of samples in one request, if batch_wait is set"}, lists},
+		optionEntry{rewards.Option{Name: "batch_wait", Type: "duration", Default: "0", Doc: "maximum wait of a sample for others to share one request; 0: one request for each sample"}, lists},
 		optionEntry{
-			rewards.Option{Name: "extras", Type: "list", Default: "none", Doc: "fields of the answer that become columns: name, path (default: the name), kind number, bool or string"},
+			rewards.Option{Name: "extras", Type: "list", Default: "none", Doc: "fields of the answer that become columns of the result: {name, path (default: the name), kind (number, bool or string)}"},
 			[]string{deepgen, verlOmni, deqa, unifiedReward, uniRL, slime, openRLHF, cosmos, generic},
 		},
 		optionEntry{
-			rewards.Option{Name: "prompt", Type: "string", Default: "prompt; verl_omni_http ground_truth", Doc: "where the prompt stands: prompt, ground_truth, extra_info.caption, …"},
+			rewards.Option{Name: "prompt", Type: "string", Default: "prompt; verl_omni_http ground_truth", Doc: "field of the sample with the prompt: prompt, ground_truth, extra_info.caption, …"},
 			[]string{deepgen, verlOmni, deepgenGenEval, unifiedReward, uniRL, flowFactory, cosmos},
 		},
 		optionEntry{
-			rewards.Option{Name: "metadata", Type: "string", Default: "ground_truth; deepgen and unirl none", Doc: "where the object stands that goes along: GenEval's row"},
+			rewards.Option{Name: "metadata", Type: "string", Default: "ground_truth; deepgen and unirl none", Doc: "field of the sample with the object that is sent as metadata, such as GenEval's row"},
 			[]string{deepgen, deepgenGenEval, genEval, uniRL},
 		},
-		optionEntry{rewards.Option{Name: "image_format", Type: "string", Default: "jpeg; unirl, flow_factory, json png", Doc: "jpeg or png; a picture that came in that format is sent as it came"}, encoded},
-		optionEntry{rewards.Option{Name: "quality", Type: "int", Default: "75", Doc: "of JPEG, 1…100; 75 is PIL's default, which the clients of these services take"}, encoded},
+		optionEntry{rewards.Option{Name: "image_format", Type: "string", Default: "jpeg; unirl, flow_factory, json png", Doc: "format of pictures in the request: jpeg or png; a picture already in this format is sent unchanged"}, encoded},
+		optionEntry{rewards.Option{Name: "quality", Type: "int", Default: "75", Doc: "quality of JPEG, 1 to 100; 75 is PIL's default, which the usual clients of these services use"}, encoded},
 		optionEntry{
-			rewards.Option{Name: "video", Type: "string", Default: "refuse; verl_omni_http first_frame; flow_factory frames", Doc: "what to send of a video: first_frame, frames (flow_factory) or refuse"},
+			rewards.Option{Name: "video", Type: "string", Default: "refuse; verl_omni_http first_frame; flow_factory frames", Doc: "part of a video that is sent: first_frame, frames (flow_factory), or refuse (a sample with a video fails)"},
 			slices.Concat(encoded, []string{cosmos}),
 		},
 		optionEntry{
-			rewards.Option{Name: "frames", Type: "string", Default: "all", Doc: "with video: frames, which of them are sent: " + rewards.FramesForm + " (at floor(i·N/n))"},
+			rewards.Option{Name: "frames", Type: "string", Default: "all", Doc: "frames of a video that are sent, with video: frames: " + rewards.FramesForm + " (at floor(i·N/n))"},
 			encoded,
 		},
 		optionEntry{
-			rewards.Option{Name: "source_image", Type: "int", Default: "0", Doc: "of an edit: the place of the picture it began from among the sample's pictures, 1 or more"},
+			rewards.Option{Name: "source_image", Type: "int", Default: "0", Doc: "place of an edit's source among the sample's pictures, from 1 on; 0: no source is sent"},
 			[]string{deepgen, uniRL, flowFactory},
 		},
-		optionEntry{rewards.Option{Name: "only_strict", Type: "bool", Default: "false", Doc: "ask for GenEval's strict result only"}, []string{genEval, deepgenGenEval}},
-		optionEntry{rewards.Option{Name: "geneval_value", Type: "string", Default: "scores", Doc: "which list is the value: scores, rewards or strict_rewards"}, []string{genEval, deepgenGenEval}},
-		optionEntry{rewards.Option{Name: "noise_level", Type: "number", Default: "0.4", Doc: "0…1"}, []string{latent}},
-		optionEntry{rewards.Option{Name: "noise_seed", Type: "int or null", Default: "0", Doc: "null: none is sent"}, []string{latent}},
-		optionEntry{rewards.Option{Name: "reward", Type: "string", Default: "required", Doc: "the service's name of the reward"}, []string{uniRL, cosmos}},
-		optionEntry{rewards.Option{Name: "sub_metric_reduce", Type: "string", Default: "first", Doc: "how several numbers become one: first, mean or max"}, []string{uniRL}},
-		optionEntry{rewards.Option{Name: "score_key", Type: "string", Default: "the only one", Doc: "which score of the reward; a+b adds"}, []string{cosmos}},
-		optionEntry{rewards.Option{Name: "reward_key", Type: "string", Default: "none", Doc: "where the number stands in an answer that is an object"}, []string{slime}},
-		optionEntry{rewards.Option{Name: "request", Type: "object", Default: "required", Doc: "the request, with placeholders such as {prompt} and {image_b64} in its texts"}, []string{generic}},
-		optionEntry{rewards.Option{Name: "score_path", Type: "string", Default: "the answer itself", Doc: "where the number stands: rewards.0.score"}, []string{generic}},
+		optionEntry{rewards.Option{Name: "only_strict", Type: "bool", Default: "false", Doc: "true: only GenEval's strict result is requested"}, []string{genEval, deepgenGenEval}},
+		optionEntry{rewards.Option{Name: "geneval_value", Type: "string", Default: "scores", Doc: "list of the answer that has the value: scores, rewards or strict_rewards"}, []string{genEval, deepgenGenEval}},
+		optionEntry{rewards.Option{Name: "noise_level", Type: "number", Default: "0.4", Doc: "noise level of the latents, 0 to 1"}, []string{latent}},
+		optionEntry{rewards.Option{Name: "noise_seed", Type: "int or null", Default: "0", Doc: "seed of the noise; null: no seed is sent"}, []string{latent}},
+		optionEntry{rewards.Option{Name: "reward", Type: "string", Default: "required", Doc: "name of the reward at the service"}, []string{uniRL, cosmos}},
+		optionEntry{rewards.Option{Name: "sub_metric_reduce", Type: "string", Default: "first", Doc: "how several numbers in the answer become one: first, mean or max"}, []string{uniRL}},
+		optionEntry{rewards.Option{Name: "score_key", Type: "string", Default: "the only one", Doc: "key of the score in the reward's answer; a+b: the sum of both"}, []string{cosmos}},
+		optionEntry{rewards.Option{Name: "reward_key", Type: "string", Default: "none", Doc: "key of the score in an answer that is an object"}, []string{slime}},
+		optionEntry{rewards.Option{Name: "request", Type: "object", Default: "required", Doc: "body of the request, with placeholders such as {prompt} and {image_b64} in its texts"}, []string{generic}},
+		optionEntry{rewards.Option{Name: "score_path", Type: "string", Default: "the answer itself", Doc: "path to the score in the answer, such as rewards.0.score"}, []string{generic}},
 	)
 }

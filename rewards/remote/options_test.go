@@ -127,7 +127,7 @@ func TestTheReadmeNamesEveryOptionAndProtocol(t *testing.T) {
 		}
 	}
 	protocols, _, _ := strings.Cut(remote.Specs(nil)[0].Options[0].Doc, "\n")
-	for p := range strings.SplitSeq(strings.TrimPrefix(protocols, "one of "), ", ") {
+	for p := range strings.SplitSeq(strings.TrimPrefix(protocols, "protocol of the service: "), ", ") {
 		assert.Contains(t, string(text), "`"+p+"`")
 	}
 }

@@ -23,7 +23,7 @@ type sandboxOptions struct {
 	// MaxConcurrent is the most cases that run at a time, over all samples.
 	MaxConcurrent int `json:"max_concurrent"`
 	MemoryLimitMB int `json:"memory_limit_mb"`
-	// Timeout is that of compiling and of running a case, each.
+	// Timeout is that of compiling, and of running one test case.
 	Timeout service.Duration `json:"run_timeout"`
 	// Continuous looks at the first ten cases only.
 	Continuous bool   `json:"continuous"`
@@ -52,16 +52,16 @@ const transferTime = 10 * time.Second
 func sandboxDocumentation() []rewards.Option {
 	out := slices.DeleteFunc(service.AddressOptions(), func(o rewards.Option) bool { return o.Name == "concurrency" || o.Name == "attempt_timeout" })
 	return append(out,
-		rewards.Option{Name: "max_concurrent", Type: "int", Default: "64", Doc: "the most cases that run at a time, over all samples and scorers at these addresses"},
-		rewards.Option{Name: "memory_limit_mb", Type: "int", Default: "1024", Doc: "memory of one run"},
-		rewards.Option{Name: "run_timeout", Type: "duration", Default: "10s", Doc: "of compiling and of running a case, each"},
-		rewards.Option{Name: "continuous", Type: "bool", Default: "true", Doc: "the share of the first 10 cases, as verl's default_compute_score; false: of all"},
-		rewards.Option{Name: "language", Type: "string", Default: "python", Doc: "of the response's code"},
-		rewards.Option{Name: "sandbox_error", Type: "string", Default: "fail", Doc: "a case the server could not judge: fail fails the sample, not_passed counts as verl does"},
-		rewards.Option{Name: "test_cases", Type: "string", Default: "ground_truth", Doc: "where the cases stand: ground_truth, extra_info.tests, …"},
-		rewards.Option{Name: "max_cases", Type: "int", Default: "1000", Doc: "a sample with more is bad_input"},
-		rewards.Option{Name: "max_case_bytes", Type: "int", Default: "1048576", Doc: "of one case's input and output together"},
-		rewards.Option{Name: "max_code_bytes", Type: "int", Default: "262144", Doc: "of the response's code"},
+		rewards.Option{Name: "max_concurrent", Type: "int", Default: "64", Doc: "maximum number of test cases that run at a time, over all samples and rewards that use these URLs"},
+		rewards.Option{Name: "memory_limit_mb", Type: "int", Default: "1024", Doc: "maximum memory in MB of one run"},
+		rewards.Option{Name: "run_timeout", Type: "duration", Default: "10s", Doc: "timeout of compiling, and of running one test case"},
+		rewards.Option{Name: "continuous", Type: "bool", Default: "true", Doc: "true: the score is the share of the first 10 test cases that pass, as in verl's default_compute_score; false: of all test cases"},
+		rewards.Option{Name: "language", Type: "string", Default: "python", Doc: "programming language of the response's code"},
+		rewards.Option{Name: "sandbox_error", Type: "string", Default: "fail", Doc: "a test case that the sandbox could not run: fail (the sample fails) or not_passed (the case counts as not passed, as in verl)"},
+		rewards.Option{Name: "test_cases", Type: "string", Default: "ground_truth", Doc: "field of the sample with the test cases: ground_truth, extra_info.tests, …"},
+		rewards.Option{Name: "max_cases", Type: "int", Default: "1000", Doc: "maximum number of test cases of a sample; a sample with more fails with bad_input"},
+		rewards.Option{Name: "max_case_bytes", Type: "int", Default: "1048576", Doc: "maximum bytes of one test case, input and output together"},
+		rewards.Option{Name: "max_code_bytes", Type: "int", Default: "262144", Doc: "maximum bytes of the response's code"},
 	)
 }
 

@@ -26,16 +26,16 @@ func Specs(upstreams Upstreams) []rewards.Spec {
 	return []rewards.Spec{
 		{
 			Name:        httpName,
-			Summary:     "asks a reward service over HTTP: " + strings.Join(protocols(), ", "),
+			Summary:     "score of a reward service over HTTP; protocols: " + strings.Join(protocols(), ", "),
 			Options:     documentation(),
-			Concurrency: "the requests of its concurrency (256), or this process's share of them; with batch_wait each has up to batch samples",
+			Concurrency: "as many requests as concurrency allows (256 by default), or this process's share of this number; with batch_wait each request has up to batch samples",
 			Build:       func(raw json.RawMessage) (rewards.Scorer, error) { return build(upstreams, raw) },
 		},
 		{
 			Name:        sandboxName,
 			Summary:     "share of the test cases that the response's code passes on a SandboxFusion server (verl)",
 			Options:     sandboxDocumentation(),
-			Concurrency: "as many samples as max_concurrent cases at a time are enough for, or this process's share of them",
+			Concurrency: "as many samples as keep max_concurrent test cases running, or this process's share of this number",
 			Build:       func(raw json.RawMessage) (rewards.Scorer, error) { return buildSandbox(upstreams, raw) },
 		},
 	}

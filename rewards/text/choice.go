@@ -17,9 +17,9 @@ func (choiceOptions) validate() error { return nil }
 func choiceSpec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "choice",
-		Summary: "is the first <answer> of the response that of ground_truth, letter by letter (verl-omni, AVQA)",
+		Summary: "1 if the first <answer> of the response equals that of the ground truth exactly, else 0 (verl-omni, AVQA)",
 		Options: []rewards.Option{
-			{Name: "bare_ground_truth", Type: "bool", Default: "false", Doc: "a ground_truth without <answer> tags is the answer; off, it matches every response without them"},
+			{Name: "bare_ground_truth", Type: "bool", Default: "false", Doc: "true: a ground truth without <answer> tags is the answer itself; false: such a ground truth matches every response without <answer> tags"},
 		},
 		Build: build(choiceOptions{}, newChoice),
 	}

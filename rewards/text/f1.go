@@ -29,9 +29,9 @@ func (o f1Options) validate() error {
 func f1Spec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "f1",
-		Summary: "how many words response and reference share, in any order: F1 (RM-Gallery, SQuAD)",
+		Summary: "F1 of the words that response and reference share, in any order (RM-Gallery, SQuAD)",
 		Options: []rewards.Option{
-			{Name: "mode", Type: "string", Default: setMode, Doc: "set: distinct lower-case tokens (RM-Gallery); squad: all tokens, without punctuation and articles"},
+			{Name: "mode", Type: "string", Default: setMode, Doc: "tokens that are compared: set, distinct tokens in lower case (RM-Gallery); or squad, all tokens without punctuation and articles"},
 			{Name: "tokenizer_type", Type: "string", Default: simpleTokens, Doc: tokenizerDoc},
 		},
 		Build: build(f1Options{tokenizerOption{simpleTokens}, setMode}, newF1),

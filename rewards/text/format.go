@@ -14,7 +14,7 @@ import (
 func geo3kFormatSpec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "geo3k_format",
-		Summary: `does the response think in tags and then box an answer (the format part of verl's geometry3k)`,
+		Summary: `1 if the response has <think> tags and then an answer in \boxed{}, else 0 (the format part of verl's geometry3k)`,
 		Build:   build(noOptions{}, newGeo3kFormat),
 	}
 }
@@ -69,11 +69,11 @@ func (o formatOptions) validate() error {
 func formatSpec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "format",
-		Summary: "is the response written in the asked form: thinking and answer, or thinking and tool calls (RM-Gallery)",
+		Summary: "1 if the response has the required form: thinking and answer, or thinking and tool calls; else 0 (RM-Gallery)",
 		Options: []rewards.Option{
-			{Name: "form", Type: "string", Default: reasoningForm, Doc: "reasoning: <think> and <answer>; tool_call: <think>, then one <answer> or <tool_call>s with valid JSON"},
-			{Name: "think_token", Type: "string", Default: "think", Doc: "name of the thinking tag, form reasoning"},
-			{Name: "answer_token", Type: "string", Default: "answer", Doc: "name of the answer tag, form reasoning"},
+			{Name: "form", Type: "string", Default: reasoningForm, Doc: "required form: reasoning, <think> and <answer>; or tool_call, <think>, then one <answer> or <tool_call>s with valid JSON"},
+			{Name: "think_token", Type: "string", Default: "think", Doc: "name of the tag around the thinking, with form: reasoning"},
+			{Name: "answer_token", Type: "string", Default: "answer", Doc: "name of the tag around the answer, with form: reasoning"},
 		},
 		Build: build(formatOptions{Form: reasoningForm, ThinkToken: "think", AnswerToken: "answer"}, newFormat),
 	}

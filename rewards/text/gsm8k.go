@@ -28,9 +28,9 @@ type gsm8kOptions struct {
 	// Method is "strict" (default): the last number after ####, without commas; or
 	// "flexible": the last number, as it is written.
 	Method string `json:"method"`
-	// FormatScore is for an answer that is there and wrong; 0.
+	// FormatScore is the reward of a wrong answer; 0.
 	FormatScore float64 `json:"format_score"`
-	// Score is for the right answer; 1.
+	// Score is the reward of the right answer; 1.
 	Score float64 `json:"score"`
 }
 
@@ -41,11 +41,11 @@ func (o gsm8kOptions) validate() error {
 func gsm8kSpec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "gsm8k",
-		Summary: "is the number at the end of the response the right one (verl, grade-school mathematics)",
+		Summary: "whether the number at the end of the response is right (verl, grade-school mathematics)",
 		Options: []rewards.Option{
-			{Name: "method", Type: "string", Default: strictMethod, Doc: "strict: the last number after ####; flexible: the last number"},
-			{Name: "format_score", Type: "number", Default: "0", Doc: "for an answer that is there and wrong"},
-			{Name: "score", Type: "number", Default: "1", Doc: "for the right answer"},
+			{Name: "method", Type: "string", Default: strictMethod, Doc: "which number is the answer: strict, the last number after ####; or flexible, the last number of the response"},
+			{Name: "format_score", Type: "number", Default: "0", Doc: "reward of a wrong answer; a response without an answer gets 0"},
+			{Name: "score", Type: "number", Default: "1", Doc: "reward of the right answer"},
 		},
 		Build: build(gsm8kOptions{Method: strictMethod, Score: 1}, newGSM8K),
 	}

@@ -139,7 +139,7 @@ func (o tokenizerOption) validate() error {
 	return oneOf("tokenizer_type", o.TokenizerType, simpleTokens, charTokens)
 }
 
-const tokenizerDoc = "simple: words between whitespace; chars: single characters, for scripts without spaces"
+const tokenizerDoc = "tokens: simple, words between whitespace; or chars, single characters, for scripts without spaces"
 
 // tokens cuts s.
 func (o tokenizerOption) tokens(s string) iter.Seq[string] {

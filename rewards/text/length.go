@@ -36,10 +36,10 @@ func lengthSpec() rewards.Spec {
 		Name:    "length",
 		Summary: "a penalty for every character of a response that is too short or too long (RM-Gallery)",
 		Options: []rewards.Option{
-			{Name: "min_length", Type: "int", Default: "10", Doc: "fewest characters (code points) without a penalty"},
-			{Name: "max_length", Type: "int", Default: "1000", Doc: "most characters without a penalty"},
-			{Name: "penalty_rate", Type: "number", Default: "0.01", Doc: "taken off for each character beyond them"},
-			{Name: "floor", Type: "number", Default: "none", Doc: "lowest value given, 0 or less"},
+			{Name: "min_length", Type: "int", Default: "10", Doc: "minimum number of characters (code points) without a penalty"},
+			{Name: "max_length", Type: "int", Default: "1000", Doc: "maximum number of characters (code points) without a penalty"},
+			{Name: "penalty_rate", Type: "number", Default: "0.01", Doc: "penalty for each character below min_length or above max_length"},
+			{Name: "floor", Type: "number", Default: "none", Doc: "lowest value of the reward, 0 or less"},
 		},
 		Build: build(lengthOptions{MinLength: 10, MaxLength: 1000, PenaltyRate: 0.01}, newLength),
 	}
@@ -86,9 +86,9 @@ func overlongSpec() rewards.Spec {
 		Name:    "overlong",
 		Summary: "a penalty that grows over the last tokens before the response's limit (DAPO)",
 		Options: []rewards.Option{
-			{Name: "max_resp_len", Type: "int", Default: "required", Doc: "longest response in tokens"},
-			{Name: "overlong_buffer_len", Type: "int", Default: "required", Doc: "tokens before it at which the penalty begins"},
-			{Name: "penalty_factor", Type: "number", Default: "1", Doc: "the penalty at max_resp_len"},
+			{Name: "max_resp_len", Type: "int", Default: "required", Doc: "maximum length of a response in tokens"},
+			{Name: "overlong_buffer_len", Type: "int", Default: "required", Doc: "number of tokens before max_resp_len at which the penalty begins"},
+			{Name: "penalty_factor", Type: "number", Default: "1", Doc: "penalty at max_resp_len"},
 			{Name: "length_key", Type: "string", Default: responseLength, Doc: "field of extra_info with the number of tokens of the response"},
 		},
 		Build: build(overlongOptions{PenaltyFactor: 1, LengthKey: responseLength}, newOverlong),

@@ -28,10 +28,10 @@ func (mathDAPOOptions) validate() error { return nil }
 func mathDAPOSpec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "math_dapo",
-		Summary: "is what follows the last \"Answer:\" the right answer: 1 or -1 (verl, DAPO and AIME)",
+		Summary: "1 if the text after the last \"Answer:\" is the right answer, else -1 (verl, DAPO and AIME)",
 		Options: []rewards.Option{
-			{Name: "strict_box_verify", Type: "bool", Default: "false", Doc: `take the answer from \boxed{} in the last 100 characters, and compare it letter by letter`},
-			{Name: "boxed_fallback", Type: "bool", Default: "true", Doc: "do so where there is no \"Answer:\" (verl from 0.9.1; before it, such a response has no answer)"},
+			{Name: "strict_box_verify", Type: "bool", Default: "false", Doc: `true: the answer is the content of \boxed{} in the last 100 characters, compared exactly`},
+			{Name: "boxed_fallback", Type: "bool", Default: "true", Doc: "true: in a response without \"Answer:\" the content of \\boxed{} is the answer (verl 0.9.1 and newer); false: such a response has no answer (older verl)"},
 		},
 		Build: build(mathDAPOOptions{BoxedFallback: true}, newMathDAPO),
 	}

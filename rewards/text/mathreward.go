@@ -13,7 +13,7 @@ import (
 func mathRewardSpec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "math_reward",
-		Summary: `is what the last \boxed{} holds the right answer, after normalising LaTeX (verl, MATH)`,
+		Summary: `1 if the content of the last \boxed{} is the right answer after LaTeX is normalised, else 0 (verl, MATH)`,
 		Build:   build(noOptions{}, newMathReward),
 	}
 }

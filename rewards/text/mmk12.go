@@ -34,10 +34,10 @@ func (o mmk12Options) validate() error {
 func mmk12Spec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "mmk12",
-		Summary: "is the letter of the <answer> the right one, and is the answer tagged and boxed (verl-omni, MMK12 choices)",
+		Summary: "whether the letter in <answer> is right, and whether the answer is tagged and boxed, 0 to 1 (verl-omni, MMK12 choices)",
 		Options: []rewards.Option{
-			{Name: "format_score", Type: "number", Default: "0.3", Doc: "what the form counts beside the answer's 1, before both are scaled to 0…1"},
-			{Name: "values", Type: "string", Default: refuseValues, Doc: "answers that are no letter: refuse fails the sample, equal_text compares them character by character"},
+			{Name: "format_score", Type: "number", Default: "0.3", Doc: "weight of the right form; the right answer has weight 1, and the reward is the weighted mean"},
+			{Name: "values", Type: "string", Default: refuseValues, Doc: "how an answer that is not a letter A to E is scored: refuse (the sample fails) or equal_text (1 if it equals the ground truth, else 0)"},
 		},
 		Build: build(mmk12Options{FormatScore: 0.3, Values: refuseValues}, newMMK12),
 	}

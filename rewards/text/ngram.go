@@ -49,16 +49,16 @@ func (o ngramOptions) validate() error {
 func ngramSpec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "ngram_repetition",
-		Summary: "a penalty for a response that repeats its own word sequences (RM-Gallery)",
+		Summary: "penalty for a response that repeats sequences of words (RM-Gallery)",
 		Options: []rewards.Option{
-			{Name: "n", Type: "int", Default: "3", Doc: fmt.Sprintf("tokens of a sequence, 1 to %d", maxN)},
-			{Name: "penalty_threshold", Type: "number", Default: "0.3", Doc: "repetition rate beyond which the hard penalty begins"},
-			{Name: "penalty_rate", Type: "number", Default: "1", Doc: "hard penalty for each unit of the rate beyond it"},
-			{Name: "use_soft_penalty", Type: "bool", Default: "false", Doc: "grow evenly from min_scaling to max_penalty instead"},
-			{Name: "max_penalty", Type: "number", Default: "-1", Doc: "soft penalty at a repetition rate of 1"},
+			{Name: "n", Type: "int", Default: "3", Doc: fmt.Sprintf("number of tokens in a sequence, 1 to %d", maxN)},
+			{Name: "penalty_threshold", Type: "number", Default: "0.3", Doc: "repetition rate above which the hard penalty begins"},
+			{Name: "penalty_rate", Type: "number", Default: "1", Doc: "factor of the hard penalty = (rate − penalty_threshold)·penalty_rate"},
+			{Name: "use_soft_penalty", Type: "bool", Default: "false", Doc: "true: a soft penalty in place of the hard one; the soft penalty grows linearly from 0 at a rate of min_scaling to max_penalty at 1"},
+			{Name: "max_penalty", Type: "number", Default: "-1", Doc: "soft penalty at a repetition rate of 1, 0 or less"},
 			{Name: "min_scaling", Type: "number", Default: "0", Doc: "repetition rate at which the soft penalty begins"},
 			{Name: "tokenizer_type", Type: "string", Default: simpleTokens, Doc: tokenizerDoc},
-			{Name: "analyze_scope", Type: "string", Default: fullScope, Doc: "full: the response; thought: what stands in <think> tags"},
+			{Name: "analyze_scope", Type: "string", Default: fullScope, Doc: "text that is searched for repetitions: full, the response; or thought, the content of the <think> tags"},
 		},
 		Build: build(ngramOptions{
 			tokenizerOption: tokenizerOption{simpleTokens}, N: 3, PenaltyThreshold: 0.3, PenaltyRate: 1,

@@ -28,9 +28,9 @@ type regexOptions struct {
 	// match; a pattern that begins with (?s).* finds the last. (Going through all
 	// matches is not linear: each may look ahead to the end of the text.)
 	EqualsGroundTruth bool `json:"equals_ground_truth"`
-	// Score is for a response that matches (and is equal); 1.
+	// Score is the reward of a response that matches (and is equal); 1.
 	Score float64 `json:"score"`
-	// MissScore is for one that does not; 0.
+	// MissScore is the reward of a response that does not match; 0.
 	MissScore float64 `json:"miss_score"`
 }
 
@@ -44,13 +44,13 @@ func (o regexOptions) validate() error {
 func regexSpec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "regex",
-		Summary: "does the response match a pattern, or is what matches the right answer",
+		Summary: "whether the response matches a pattern, or whether the matched text is the right answer",
 		Options: []rewards.Option{
-			{Name: "pattern", Type: "string", Default: "required", Doc: "RE2 syntax: no backreferences and no look-around; (?i) folds case, (?s) lets . match a newline"},
-			{Name: "full_match", Type: "bool", Default: "false", Doc: "the whole response must match"},
-			{Name: "equals_ground_truth", Type: "bool", Default: "false", Doc: "what matches first (its first group, if it has one) must be the ground_truth; (?s).* in front finds the last"},
-			{Name: "score", Type: "number", Default: "1", Doc: "for a response that matches"},
-			{Name: "miss_score", Type: "number", Default: "0", Doc: "for one that does not"},
+			{Name: "pattern", Type: "string", Default: "required", Doc: "regular expression in RE2 syntax: no backreferences, no look-around; (?i) ignores case, (?s) lets . match a newline"},
+			{Name: "full_match", Type: "bool", Default: "false", Doc: "true: the whole response must match the pattern"},
+			{Name: "equals_ground_truth", Type: "bool", Default: "false", Doc: "true: the first match (or its group 1, if the pattern has groups) must equal the ground truth; write (?s).* in front for the last match"},
+			{Name: "score", Type: "number", Default: "1", Doc: "reward of a response that matches"},
+			{Name: "miss_score", Type: "number", Default: "0", Doc: "reward of a response that does not match"},
 		},
 		Build: build(regexOptions{Score: 1}, newRegex),
 	}

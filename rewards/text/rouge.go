@@ -18,7 +18,7 @@ const maxReference = 4096
 func rougeSpec() rewards.Spec {
 	return rewards.Spec{
 		Name:    "rouge_l",
-		Summary: "how much of the reference the response says in the same order: ROUGE-L F (RM-Gallery)",
+		Summary: "ROUGE-L F1 of response and reference: words shared in the same order (RM-Gallery)",
 		Options: []rewards.Option{
 			{Name: "tokenizer_type", Type: "string", Default: simpleTokens, Doc: tokenizerDoc},
 		},

@@ -9,9 +9,9 @@ import (
 )
 
 type searchR1Options struct {
-	// FormatScore is for an answer that is there and wrong; 0.
+	// FormatScore is the reward of a wrong answer; 0.
 	FormatScore float64 `json:"format_score"`
-	// Score is for the right answer; 1.
+	// Score is the reward of the right answer; 1.
 	Score float64 `json:"score"`
 }
 
@@ -28,14 +28,14 @@ type searchR1 struct {
 
 func exactMatch() searchR1 {
 	return searchR1{
-		name: "search_r1_qa_em", summary: "is the last <answer> one of the right ones, after normalising (verl, Search-R1, exact match)",
+		name: "search_r1_qa_em", summary: "1 if the last <answer> equals one of the right answers after normalising, else 0 (verl, Search-R1, exact match)",
 		same: func(answer, want string) bool { return answer == want }, manyTags: 10,
 	}
 }
 
 func containment() searchR1 {
 	return searchR1{
-		name: "search_r1_qa_subem", summary: "does the last <answer> contain one of the right ones, after normalising (verl, Search-R1)",
+		name: "search_r1_qa_subem", summary: "1 if the last <answer> contains one of the right answers after normalising, else 0 (verl, Search-R1)",
 		same: strings.Contains,
 	}
 }
@@ -45,8 +45,8 @@ func searchR1Spec(kind searchR1) rewards.Spec {
 		Name:    kind.name,
 		Summary: kind.summary,
 		Options: []rewards.Option{
-			{Name: "format_score", Type: "number", Default: "0", Doc: "for an answer that is there and wrong"},
-			{Name: "score", Type: "number", Default: "1", Doc: "for the right answer"},
+			{Name: "format_score", Type: "number", Default: "0", Doc: "reward of a wrong answer; a response without an answer gets 0"},
+			{Name: "score", Type: "number", Default: "1", Doc: "reward of the right answer"},
 		},
 		Build: build(searchR1Options{Score: 1}, kind.scorer),
 	}

@@ -49,16 +49,16 @@ func commandDefaults() commandOptions {
 
 func commandDocumentation() []rewards.Option {
 	return []rewards.Option{
-		{Name: "argv", Type: "list", Default: "required", Doc: "the program, by its full path or a name on PATH, and its arguments; no shell reads them"},
-		{Name: "output", Type: "string", Default: "json", Doc: "what stdout holds: json, or text"},
-		{Name: "env", Type: "list", Default: "[PATH]", Doc: "names of the server's environment variables that the program gets"},
-		{Name: "run_timeout", Type: "duration", Default: "30s", Doc: "of one run; then everything it started is killed"},
-		{Name: "max_concurrent", Type: "int", Default: "number of CPUs", Doc: "runs at a time; others wait"},
-		{Name: "memory_mb", Type: "int", Default: "4096", Doc: "address space of a process (RLIMIT_AS)"},
-		{Name: "cpu_seconds", Type: "int", Default: "run_timeout times CPUs", Doc: "CPU time of a process (RLIMIT_CPU)"},
-		{Name: "files", Type: "int", Default: "256", Doc: "open files of a process (RLIMIT_NOFILE)"},
-		{Name: "file_mb", Type: "int", Default: "64", Doc: "size of a file it writes (RLIMIT_FSIZE)"},
-		{Name: "processes", Type: "int", Default: "256", Doc: "processes and threads beyond those of the machine at its start (RLIMIT_NPROC); root is exempt"},
+		{Name: "argv", Type: "list", Default: "required", Doc: "program (full path or a name on PATH) and its arguments; no shell interprets them"},
+		{Name: "output", Type: "string", Default: "json", Doc: "format of the program's standard output: json or text"},
+		{Name: "env", Type: "list", Default: "[PATH]", Doc: "names of the environment variables that the program gets from the server"},
+		{Name: "run_timeout", Type: "duration", Default: "30s", Doc: "timeout of one run; after the timeout the program and all its child processes are killed"},
+		{Name: "max_concurrent", Type: "int", Default: "number of CPUs", Doc: "maximum number of runs at a time; further samples wait"},
+		{Name: "memory_mb", Type: "int", Default: "4096", Doc: "maximum address space of a process in MB (RLIMIT_AS)"},
+		{Name: "cpu_seconds", Type: "int", Default: "run_timeout times CPUs", Doc: "maximum CPU time of a process in seconds (RLIMIT_CPU)"},
+		{Name: "files", Type: "int", Default: "256", Doc: "maximum number of open files of a process (RLIMIT_NOFILE)"},
+		{Name: "file_mb", Type: "int", Default: "64", Doc: "maximum size in MB of a file that the program writes (RLIMIT_FSIZE)"},
+		{Name: "processes", Type: "int", Default: "256", Doc: "maximum number of processes and threads, in addition to those of the machine at the program's start (RLIMIT_NPROC); not enforced for root"},
 	}
 }
 

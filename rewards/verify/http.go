@@ -23,7 +23,7 @@ type httpOptions struct {
 func httpDocumentation() []rewards.Option {
 	return append(service.AddressOptions(), rewards.Option{
 		Name: "request", Type: "object", Default: "required",
-		Doc: "the body of the POST, with placeholders such as {response} and {extra_info.key} in its texts",
+		Doc: "body of the POST request, with placeholders such as {response} and {extra_info.key} in its texts",
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 type sandboxOptions struct {
 	service.Addresses
 	Language string `json:"language"`
-	// RunTimeout is that of compiling and of running, each.
+	// RunTimeout is that of compiling, and of running.
 	RunTimeout    service.Duration `json:"run_timeout"`
 	MemoryLimitMB int              `json:"memory_limit_mb"`
 	MaxCodeBytes  int              `json:"max_code_bytes"`
@@ -38,10 +38,10 @@ func sandboxDocumentation() []rewards.Option {
 		}
 	}
 	return append(out,
-		rewards.Option{Name: "language", Type: "string", Default: "python", Doc: "of the response's code; one that SandboxFusion runs"},
-		rewards.Option{Name: "run_timeout", Type: "duration", Default: "10s", Doc: "of compiling and of running, each"},
-		rewards.Option{Name: "memory_limit_mb", Type: "int", Default: "1024", Doc: "memory of one run"},
-		rewards.Option{Name: "max_code_bytes", Type: "int", Default: "262144", Doc: "of the response's code"},
+		rewards.Option{Name: "language", Type: "string", Default: "python", Doc: "programming language of the response's code; must be supported by SandboxFusion"},
+		rewards.Option{Name: "run_timeout", Type: "duration", Default: "10s", Doc: "timeout of compiling, and of running"},
+		rewards.Option{Name: "memory_limit_mb", Type: "int", Default: "1024", Doc: "maximum memory in MB of one run"},
+		rewards.Option{Name: "max_code_bytes", Type: "int", Default: "262144", Doc: "maximum bytes of the response's code"},
 	)
 }
 

@@ -17,7 +17,7 @@ import (
 func Specs(j *Judges) []rewards.Spec {
 	return []rewards.Spec{{
 		Name:    "vlm",
-		Summary: "a vision language model that runs here judges a picture or video: P(yes), a digit, whole answers, or a score it says (VQAScore)",
+		Summary: "a vision-language model in this process judges a picture or video: P(yes), a digit, whole answers, or a generated score (VQAScore)",
 		Options: documentation(), Concurrency: localmodel.Concurrency,
 		Build: func(raw json.RawMessage) (rewards.Scorer, error) {
 			o := defaultScorerOptions()

@@ -132,7 +132,7 @@ func TestTheDocumentHasTheCatalogue(t *testing.T) {
 
 func table() string {
 	var b strings.Builder
-	b.WriteString("| `path` | scores | needs of a sample | range | code | weights, about | environment | tested |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| `path` | scores | inputs | range | code | weights, about | environment | tested |\n|---|---|---|---|---|---|---|---|\n")
 	for _, e := range scorers.All() {
 		var weights []string
 		for _, w := range e.Weights {
