@@ -54,7 +54,7 @@ play() {
 
 say "the bundle in an empty root, without a network"
 play | tee .cache/gpu/check.log || die "it ends with ${PIPESTATUS[0]}: see above"
-for line in "there is no card at hand" "everything required is there"; do
+for line in "there is no card at hand" "everything required is present"; do
 	grep -qF "$line" .cache/gpu/check.log || die "it does not say: $line"
 done
 [ -s "$root/results/gpu.log" ] || die "it left no log"

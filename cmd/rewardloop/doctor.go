@@ -121,7 +121,7 @@ func printChecks(e *env, checks []check, ok bool) {
 		}
 	}
 	if ok {
-		fmt.Fprintln(w, "\neverything required is there")
+		fmt.Fprintln(w, "\neverything required is present")
 	} else {
 		fmt.Fprintln(w, "\nsomething required is missing, see above")
 	}
@@ -230,7 +230,7 @@ func descriptors() check {
 	c.Detail = fmt.Sprintf("at most %d", n)
 	if n < fewDescriptors {
 		c.State = stateWarn
-		c.Advice = fmt.Sprintf("raise it to %d or more (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of docker): every connection takes one", fewDescriptors)
+		c.Advice = fmt.Sprintf("raise the limit to %d or more (ulimit -n; systemd: LimitNOFILE=; docker: --ulimit nofile=): every connection uses a file descriptor", fewDescriptors)
 	}
 	return c
 }
@@ -243,7 +243,7 @@ func tempDir() check {
 		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
 	if err != nil {
-		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make it writable, or name another folder in TMPDIR"
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make the folder writable, or set TMPDIR to another folder"
 	}
 	return c
 }
@@ -292,9 +292,9 @@ func (x *exam) files() check {
 		c.State, c.Advice = stateWarn, s.TokenFile+": "+strings.Join(weak, "\n")
 	}
 	if err := errors.Join(errs...); err != nil {
-		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make them readable for this user, and correct what the line reports"
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "make the files readable for this user, and correct their contents"
 	} else if c.Detail = strings.Join(names, ", ") + " can be read"; len(names) == 0 {
-		c.Detail = "none are named"
+		c.Detail = "the section server sets no token or certificate files"
 	}
 	return c
 }
@@ -323,9 +323,9 @@ func (x *exam) address(ctx context.Context) check {
 			return c
 		}
 		c.State, c.Detail = stateWarn, fmt.Sprintf("%s is in use by another program: %v", x.cfg.Server.Listen, err)
-		c.Advice = "stop the program that listens there, or name another address with server.listen or --listen"
+		c.Advice = "stop the program that listens on the address, or set another address with server.listen or --listen"
 	default:
-		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "name an address of this machine in server.listen, with a port this user may use"
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "set server.listen to an address of this machine, with a port that this user may use"
 	}
 	return c
 }

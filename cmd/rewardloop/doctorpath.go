@@ -39,9 +39,9 @@ func jpegSize() check {
 	case err != nil:
 		c.State, c.Detail = stateMissing, err.Error()
 	case n != knownBytes:
-		c.State, c.Detail = stateMissing, fmt.Sprintf("the known picture has %d bytes, not %d", n, knownBytes)
+		c.State, c.Detail = stateMissing, fmt.Sprintf("the test picture as JPEG has %d bytes, want %d", n, knownBytes)
 	default:
-		c.Detail = fmt.Sprintf("the known picture has %d bytes, as PIL writes it", n)
+		c.Detail = fmt.Sprintf("the test picture as JPEG has %d bytes, as with PIL", n)
 	}
 	if err != nil || n != knownBytes {
 		c.Advice = "this binary computes wrong results on this machine: build rewardloop on this machine, and report the fault"
@@ -55,7 +55,7 @@ func tickets(ctx context.Context) check {
 	begun := time.Now()
 	f, err := queue.Open(ctx, queue.Config{})
 	if err != nil {
-		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "the check needs the folder for temporary files, and nothing else"
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "the check only needs a writable folder for temporary files"
 		return c
 	}
 	c.Detail = fmt.Sprintf("started in %d ms", time.Since(begun).Milliseconds())
@@ -71,7 +71,7 @@ func selfTest(ctx context.Context) check {
 		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "see the checks above; if they pass, report the fault"
 		return c
 	}
-	c.Detail = fmt.Sprintf("a known picture came back with its known score in %.1f ms", float64(took.Microseconds())/1000)
+	c.Detail = fmt.Sprintf("a test picture got the expected score in %.1f ms", float64(took.Microseconds())/1000)
 	return c
 }
 
@@ -140,11 +140,11 @@ func functions(reward string, tried []rewards.Tried) (out []check) {
 	for _, t := range tried {
 		c := check{
 			Name: "function " + reward + "/" + t.Component, Required: !t.Optional, State: stateOK, MS: float64(t.Took.Milliseconds()),
-			Detail: fmt.Sprintf("scores a known sample with %s %s", article(t.Kind), t.Kind),
+			Detail: fmt.Sprintf("scores a test sample with %s %s", article(t.Kind), t.Kind),
 		}
 		if t.Err != nil {
 			c.State, c.Advice = stateWarn, node.Means(t)
-			c.Detail = fmt.Sprintf("does not score a known sample with %s %s: %v", article(t.Kind), t.Kind, t.Err)
+			c.Detail = fmt.Sprintf("does not score a test sample with %s %s: %v", article(t.Kind), t.Kind, t.Err)
 		}
 		if t.Lacks != "" {
 			c.State = stateMissing
@@ -171,7 +171,7 @@ func servers(ctx context.Context, s *node.Scorers, managers map[string]*rewards.
 		c := check{Name: "engine " + p.Engine, Required: !node.Optional(managers, p.Engine), State: stateOK, Detail: "serve starts " + p.Path}
 		if p.Err != nil {
 			c.State, c.Detail = stateMissing, p.Err.Error()
-			c.Advice = "install it on PATH, or name a Python that has it as interpreter beside rollout.name"
+			c.Advice = "install the engine on PATH, or set interpreter beside rollout.name to a Python that has the engine"
 		}
 		out = append(out, c)
 	}

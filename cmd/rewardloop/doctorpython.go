@@ -38,7 +38,7 @@ func (x *exam) python(ctx context.Context) check {
 		return c
 	}
 	cfg := node.Python(x.cfg.Pool.Python)
-	const name = "reward functions in Python need 3.10 or newer: name one in pool.python.interpreter or REWARDLOOP_PYTHON, or on Debian apt-get install python3"
+	const name = "reward functions in Python need Python 3.10 or newer: set pool.python.interpreter or REWARDLOOP_PYTHON to such a Python, or install one (on Debian: apt-get install python3)"
 	path, err := exec.LookPath(cmp.Or(cfg.Interpreter, "python3"))
 	if err != nil {
 		return fail(err, name)

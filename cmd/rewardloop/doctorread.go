@@ -32,7 +32,7 @@ func (x *exam) onnxRuntime(ctx context.Context) check {
 	}
 	if err != nil {
 		c.State, c.Detail = stateMissing, err.Error()
-		c.Advice = "models need it, PP-OCR among them: make ort fetches it into a clone; elsewhere name it in pool.onnx.library or " + ort.LibraryEnv
+		c.Advice = "models, such as PP-OCR, need ONNX Runtime: in a clone run make ort; elsewhere set the path of the library in pool.onnx.library or " + ort.LibraryEnv
 	}
 	return c
 }
@@ -68,7 +68,7 @@ func (x *exam) modelFiles() check {
 	c := check{Name: "models", Required: x.wants(ocr.ReaderPPOCR), State: stateOK}
 	store, err := node.Models(x.cfg.Pool)
 	if err != nil {
-		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "name a folder in pool.models_dir or REWARDLOOP_MODELS"
+		c.State, c.Detail, c.Advice = stateMissing, err.Error(), "set pool.models_dir or REWARDLOOP_MODELS to a folder"
 		return c
 	}
 	var here []string
@@ -79,7 +79,7 @@ func (x *exam) modelFiles() check {
 	}
 	if len(here) == 0 {
 		c.State, c.Detail = stateMissing, "none in "+store.Dir
-		c.Advice = "the reward ocr reads best with PP-OCR: rewardloop models pull " + ocr.DefaultModel
+		c.Advice = "the reward ocr is most accurate with PP-OCR: rewardloop models pull " + ocr.DefaultModel
 		return c
 	}
 	c.Detail = strings.Join(here, ", ") + " in " + store.Dir
@@ -91,12 +91,12 @@ func (x *exam) tesseract(context.Context) check {
 	detail, err := tesseract.Available()
 	if err != nil {
 		c.State, c.Detail = stateMissing, err.Error()
-		c.Advice = "only the reward ocr with reader: tesseract needs it; on Debian: apt-get install tesseract-ocr"
+		c.Advice = "only the reward ocr with reader: tesseract needs Tesseract; on Debian: apt-get install tesseract-ocr"
 		return c
 	}
 	if c.Detail = detail; len(tesseract.Kinds()) == 0 {
 		c.State = stateWarn
-		c.Advice = "starting a program for every picture costs about 0.1 s: make build links Tesseract in where its headers are installed"
+		c.Advice = "starting a program for every picture takes about 0.1 s: make build links Tesseract into the program if the headers of Tesseract are installed"
 	}
 	return c
 }
@@ -169,10 +169,10 @@ func (x *exam) reading(ctx context.Context, o ocr.ReaderOptions) check {
 	}
 	if latin && strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(ocr.CanaryText, " ", "") {
 		c.State = stateWarn
-		c.Advice = fmt.Sprintf("the known picture contains %q, but the reader read another text: check the reader's settings", ocr.CanaryText)
+		c.Advice = fmt.Sprintf("the test picture contains %q, but the reader returned another text: check the reader's settings", ocr.CanaryText)
 	} else if choice.Instead != nil {
 		c.State = stateWarn
-		c.Advice = "reader: auto took Tesseract, which makes more mistakes on pictures than PP-OCR: " + choice.Instead.Error()
+		c.Advice = "reader: auto selected Tesseract, which is less accurate on pictures than PP-OCR: " + choice.Instead.Error()
 	}
 	return c
 }

@@ -32,7 +32,7 @@ func (x *exam) videos(ctx context.Context) check {
 		err = x.decodeClip(ctx)
 	}
 	if err != nil {
-		c.State, c.Detail, c.Advice = stateMissing, path+": "+err.Error(), advice+", or name another in pool.decode.ffmpeg"
+		c.State, c.Detail, c.Advice = stateMissing, path+": "+err.Error(), advice+", or set pool.decode.ffmpeg to another program"
 		return c
 	}
 	c.Detail = fmt.Sprintf("%s decoded a clip of 2 frames in %d ms", path, time.Since(begun).Milliseconds())

@@ -82,7 +82,7 @@ func Find(ctx context.Context, o Options) (Found, error) {
 			}
 		}
 	case len(all) == 0 && len(f.Notes) == 0:
-		f.Notes = append(f.Notes, o.Program+" is not on PATH, and no driver has described a card in "+o.DriverDir)
+		f.Notes = append(f.Notes, o.Program+" is not on PATH, and no driver lists a GPU in "+o.DriverDir)
 	default:
 		for _, g := range all {
 			f.Cards = append(f.Cards, g.devices()...)

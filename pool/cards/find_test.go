@@ -103,7 +103,7 @@ func TestAMachineWithoutCardsHasNoneAndThatIsNoError(t *testing.T) {
 			assert.Empty(t, found.Source)
 			require.Len(t, found.Notes, 1)
 			if name == "no program" {
-				assert.Contains(t, found.Notes[0], "is not on PATH, and no driver has described a card")
+				assert.Contains(t, found.Notes[0], "is not on PATH, and no driver lists a GPU")
 			} else {
 				assert.Contains(t, found.Notes[0], "nvidia-smi: ")
 			}
