@@ -60,14 +60,14 @@ func described() []openapi.Route {
 				openapi.Param{Name: "offset", Of: 0, Doc: "Number of rows to skip."})...),
 		read(tagState, "/v1/results/{key}", "One kept result in full.", store.Row{}),
 		other(tagState, "/v1/results/{key}/media/{n}", "Thumbnail of a kept picture or video, or the bytes of the file.", "image/jpeg",
-			openapi.Param{Name: "full", Of: openapi.Words{"1"}, Doc: "The bytes that the trainer sent for the picture or video."}, openapi.Param{Name: "frame", Of: 0, Doc: "One frame of a video."}),
+			openapi.Param{Name: "full", Of: openapi.Words{"1"}, Doc: "1: the bytes that the trainer sent for the picture or video."}, openapi.Param{Name: "frame", Of: 0, Doc: "Number of the frame of a video, from 0."}),
 		read(tagState, "/v1/history", "Steps of a run in the store.", openapi.Object{{Name: "steps", Of: []*store.StepHistory{}}},
-			openapi.Param{Name: "run", Of: "", Doc: "The run."}, split),
+			openapi.Param{Name: "run", Of: "", Doc: "Name of the run."}, split),
 		read(tagState, "/v1/history/runs", "Runs with results in the store.", openapi.Object{{Name: "runs", Of: []*store.RunHistory{}}}),
 		read(tagState, "/v1/runs/{run}/steps/{step}/groups", "Prompt groups of a step in the store.", openapi.Object{{Name: "groups", Of: []*store.Group{}}}, split,
 			openapi.Param{Name: "sort", Of: openapi.Words{"step", "zero_std", "std"}, Doc: "Order of the groups; default step: the order of arrival."}, openapi.Param{Name: "limit", Of: 0, Doc: "Maximum number of groups; default 200."}),
 		read(tagState, "/v1/runs/{run}/steps/{step}/histogram", "Histograms of the values of a step, by column.", openapi.Object{{Name: "columns", Of: map[string]*store.Histogram{}}}, split),
-		read(tagState, "/v1/hints", "Unusual patterns in the newest results of a run, such as a reward that correlates with length.", openapi.Object{{Name: "hints", Of: []store.Hint{}}}, openapi.Param{Name: "run", Of: "", Doc: "The run."}, split),
+		read(tagState, "/v1/hints", "Unusual patterns in the newest results of a run, such as a reward that correlates with length.", openapi.Object{{Name: "hints", Of: []store.Hint{}}}, openapi.Param{Name: "run", Of: "", Doc: "Name of the run."}, split),
 		read(tagState, "/v1/overview", "Summary of the server's state.", Overview{}),
 		other(tagState, "/v1/events", "Server-Sent Events: each change of the overview and the results.", "text/event-stream"),
 		read(tagState, "/v1/scorers", "The rewards that a sample may name.", openapi.Object{{Name: "rewards", Of: []Profile{}}}),
@@ -87,7 +87,7 @@ func described() []openapi.Route {
 		read(tagOperation, routeOpenAPI, "This document.", openapi.Any{}),
 		{Method: http.MethodPost, Path: "/v1/reload", Tag: tagOperation, Summary: "Reloads the configuration.", Answer: Reloaded{}},
 		open(read(tagOperation, routeHealth, "200 while the process answers.", openapi.Object{{Name: "status", Of: ""}})),
-		open(also(read(tagOperation, routeReady, "200 while the server accepts samples. With a token a refusal has its reason.", openapi.Object{
+		open(also(read(tagOperation, routeReady, "200 while the server accepts samples. With a token a refusal includes the reasons.", openapi.Object{
 			{Name: "ready", Of: false}, {Name: "reasons?", Of: []string{}}, {Name: "rewards?", Of: []loop.Progress{}},
 		}, openapi.Param{Name: "reward", Of: "", Doc: "Name of a reward: 200 only while the server accepts samples of this reward."}), http.StatusServiceUnavailable)),
 		other(tagOperation, "/metrics", "Metrics in Prometheus' text format.", "text/plain"),
@@ -102,15 +102,15 @@ func described() []openapi.Route {
 // rowParams select kept results.
 func rowParams() []openapi.Param {
 	return []openapi.Param{
-		{Name: "run", Of: "", Doc: "Of this run."},
+		{Name: "run", Of: "", Doc: "Only results of this run."},
 		{Name: "epoch", Of: "", Doc: "Epoch of the run; default: the newest epoch of each step."},
-		{Name: "split", Of: openapi.Words{"train", "val"}, Doc: "Of this split."},
-		{Name: "step", Of: 0, Doc: "Of this step."},
-		{Name: "reward", Of: "", Doc: "Of this reward."},
-		{Name: "uid", Of: "", Doc: "Of this prompt group."},
-		{Name: "outcome", Of: "", Doc: "With this outcome."},
-		{Name: "failed", Of: openapi.Words{"1"}, Doc: "Without a reward."},
-		{Name: "q", Of: "", Doc: "Text that prompt, response or id must contain."},
+		{Name: "split", Of: openapi.Words{"train", "val"}, Doc: "Only results of this split."},
+		{Name: "step", Of: 0, Doc: "Only results of this step."},
+		{Name: "reward", Of: "", Doc: "Only results of this reward."},
+		{Name: "uid", Of: "", Doc: "Only results of this prompt group."},
+		{Name: "outcome", Of: "", Doc: "Only results with this outcome."},
+		{Name: "failed", Of: openapi.Words{"1"}, Doc: "Only results without a reward."},
+		{Name: "q", Of: "", Doc: "Only results whose prompt, response or id contains this text."},
 	}
 }
 
@@ -147,7 +147,7 @@ func (s *Server) describedByTables() []openapi.Route {
 			r := openapi.Route{Method: p.Method, Path: path, Tag: tagSamples, Summary: "Scores samples of clients of " + p.System + ".", Body: openapi.Any{}, Answer: openapi.Any{}}
 			switch {
 			case p.Tell != nil:
-				r.Summary, r.Body = "Tells clients of "+p.System+" about this server.", nil
+				r.Summary, r.Body = "Describes this server to clients of "+p.System+".", nil
 			case path == ownPrefix+"/score":
 				r.Summary, r.Body, r.Type, r.Answer = "Scores one or several samples.", scoreBody(), "multipart/form-data", openapi.Object{{Name: "results", Of: []wire.Result{}}}
 			case p.Form == compat.Pickle:
@@ -174,10 +174,10 @@ func scoreBody() any {
 	picture := openapi.Strict{
 		{Name: "b64?", Of: "", Doc: "The bytes in base64."},
 		{Name: "file?", Of: "", Doc: "Name of the part of a multipart body that has the bytes."},
-		{Name: "encoding?", Of: openapi.Words{"jpeg", "png", "webp", "raw"}, Doc: "Default: by the bytes."},
+		{Name: "encoding?", Of: openapi.Words{"jpeg", "png", "webp", "raw"}, Doc: "Encoding of the bytes; default: detected from the bytes."},
 		{Name: "layout?", Of: "", Doc: "Layout of a raw picture: HWC or CHW."},
-		{Name: "dtype?", Of: "", Doc: "Of a raw picture: U8."},
-		{Name: "shape?", Of: []int{}, Doc: "Of a raw picture."},
+		{Name: "dtype?", Of: "", Doc: "Data type of a raw picture: U8."},
+		{Name: "shape?", Of: []int{}, Doc: "Shape of a raw picture, in the order of layout."},
 	}
 	file := openapi.Strict{
 		{Name: "b64?", Of: "", Doc: "The file's bytes in base64."}, {Name: "file?", Of: "", Doc: "Name of the part of a multipart body that has the file's bytes."},
@@ -186,12 +186,12 @@ func scoreBody() any {
 		{Name: "frames?", Of: []openapi.Strict{picture}, Doc: "Frames of the video as pictures, instead of an MP4, WebM or GIF file."}, {Name: "fps?", Of: 0.0},
 	}, file...)
 	sample := openapi.Strict{
-		{Name: "id?", Of: "", Doc: "Id of the sample; left out: the server makes one."},
+		{Name: "id?", Of: "", Doc: "Id of the sample; default: the server creates an id."},
 		{Name: "step?", Of: int64(0), Doc: "The trainer's global step."},
 		{Name: "split?", Of: openapi.Words{"train", "val"}},
 		{Name: "index?", Of: uint32(0), Doc: "Row in the trainer's batch."},
 		{Name: "uid?", Of: "", Doc: "Prompt group of the sample; all members of a group are in one request."},
-		{Name: "group_size?", Of: uint32(0), Doc: "Members of the group."},
+		{Name: "group_size?", Of: uint32(0), Doc: "Number of members of the group."},
 		{Name: "reward?", Of: "", Doc: "Name of the reward that scores the sample; default: the default reward."},
 		{Name: "data_source?", Of: ""},
 		{Name: "prompt?", Of: ""},
@@ -199,16 +199,16 @@ func scoreBody() any {
 		{Name: "ground_truth?", Of: openapi.Any{}},
 		{Name: "extra_info?", Of: map[string]openapi.Any{}},
 		{Name: "deadline_ms?", Of: uint32(0), Doc: "Time limit for the sample's result, in milliseconds."},
-		{Name: "traceparent?", Of: "", Doc: "W3C trace context."},
+		{Name: "traceparent?", Of: "", Doc: "W3C trace context of the sender."},
 		{Name: "images?", Of: []openapi.Strict{picture}},
 		{Name: "videos?", Of: []openapi.Strict{video}},
 		{Name: "audios?", Of: []openapi.Strict{file}},
 	}
 	return openapi.OneOf{sample, openapi.Strict{
 		{Name: "samples", Of: []openapi.Strict{sample}},
-		{Name: "reward?", Of: "", Doc: "Value for samples that have none of their own."},
-		{Name: "on_sample_failure?", Of: "", Doc: "none, group_mean, zero or value:<x>."},
-		{Name: "deadline_ms?", Of: uint32(0), Doc: "Value for samples that have none of their own."},
+		{Name: "reward?", Of: "", Doc: "Name of the reward for samples without reward."},
+		{Name: "on_sample_failure?", Of: "", Doc: "Replacement for a missing score: none, group_mean, zero or value:<x>."},
+		{Name: "deadline_ms?", Of: uint32(0), Doc: "Time limit in milliseconds for samples without deadline_ms."},
 	}}
 }
 

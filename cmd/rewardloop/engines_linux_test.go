@@ -344,5 +344,5 @@ func TestDoctorSaysWhichProgramStartsAnEngine(t *testing.T) {
 	code, out := main.Call(t, "doctor", "-c", cfg)
 	assert.Equal(t, 1, code)
 	assert.Contains(t, out, "/nowhere/python")
-	assert.Contains(t, out, "name a Python that has it as interpreter")
+	assert.Contains(t, out, "set interpreter beside rollout.name to a Python that has the engine")
 }
