@@ -23,14 +23,14 @@ type grant struct {
 // with nats.go 1.55 against nats-server 2.15.
 func shared() []grant {
 	return []grant{
-		{"$JS.API.CONSUMER.MSG.NEXT.RL_TICKETS.>", "ask for tickets"},
-		{"$JS.ACK.RL_TICKETS.>", "keep, end or give back a ticket"},
+		{"$JS.API.CONSUMER.MSG.NEXT.RL_TICKETS.>", "request tickets"},
+		{"$JS.ACK.RL_TICKETS.>", "extend, finish or return a ticket"},
 		{"rl.presence", "workers announce themselves"},
 		{"$KV.RL_FLEET.>", "write to the bucket of the fleet"},
-		{"$JS.API.STREAM.INFO.KV_RL_FLEET", "open the bucket"},
-		{"$JS.API.DIRECT.GET.KV_RL_FLEET.$KV.RL_FLEET.>", "read a key"},
-		{"$JS.API.CONSUMER.CREATE.KV_RL_FLEET.>", "begin to watch the bucket"},
-		{"$JS.API.CONSUMER.DELETE.KV_RL_FLEET.*", "end watching"},
+		{"$JS.API.STREAM.INFO.KV_RL_FLEET", "open the bucket of the fleet"},
+		{"$JS.API.DIRECT.GET.KV_RL_FLEET.$KV.RL_FLEET.>", "read a key of the bucket"},
+		{"$JS.API.CONSUMER.CREATE.KV_RL_FLEET.>", "start watching the bucket"},
+		{"$JS.API.CONSUMER.DELETE.KV_RL_FLEET.*", "stop watching the bucket"},
 		{"$JS.FC.KV_RL_FLEET.>", "resume watching after a pause of flow control"},
 	}
 }
@@ -42,23 +42,23 @@ func grantsOf(role Role) (publish, subscribe []grant) {
 	case Gateway:
 		publish = []grant{
 			{"rl.ticket.>", "publish tickets"},
-			{"rl.wake.*", "tell workers that tickets come"},
-			{"rl.revoke", "tell workers that an attempt is over"},
+			{"rl.wake.*", "announce new tickets to workers"},
+			{"rl.revoke", "announce to workers that an attempt has ended"},
 			{"rl.gateway", "gateways announce themselves"},
-			{"$JS.API.INFO", "ask whether JetStream is there"},
-			{"$JS.API.STREAM.CREATE.RL_TICKETS", "make the stream of tickets"},
-			{"$JS.API.STREAM.UPDATE.RL_TICKETS", "change its bounds"},
-			{"$JS.API.STREAM.INFO.RL_TICKETS", "look at it"},
-			{"$JS.API.CONSUMER.CREATE.RL_TICKETS.>", "make and change queues"},
-			{"$JS.API.CONSUMER.INFO.RL_TICKETS.*", "look at one"},
-			{"$JS.API.STREAM.CREATE.KV_RL_FLEET", "make the bucket"},
-			{"$JS.API.STREAM.UPDATE.KV_RL_FLEET", "change its bounds"},
-			{"$JS.API.STREAM.PURGE.KV_RL_FLEET", "drop what was deleted in it"},
+			{"$JS.API.INFO", "check that JetStream is available"},
+			{"$JS.API.STREAM.CREATE.RL_TICKETS", "create the stream of tickets"},
+			{"$JS.API.STREAM.UPDATE.RL_TICKETS", "change the limits of the stream"},
+			{"$JS.API.STREAM.INFO.RL_TICKETS", "read the state of the stream of tickets"},
+			{"$JS.API.CONSUMER.CREATE.RL_TICKETS.>", "create and change queues"},
+			{"$JS.API.CONSUMER.INFO.RL_TICKETS.*", "read the state of a queue"},
+			{"$JS.API.STREAM.CREATE.KV_RL_FLEET", "create the bucket of the fleet"},
+			{"$JS.API.STREAM.UPDATE.KV_RL_FLEET", "change the limits of the bucket"},
+			{"$JS.API.STREAM.PURGE.KV_RL_FLEET", "remove deleted keys of the bucket"},
 		}
 		publish = append(publish, shared()...)
 		subscribe = []grant{
 			{"_INBOX_RLG.>", "answers to gateways"},
-			{"rl.presence", "hear of workers"},
+			{"rl.presence", "receive announcements of workers"},
 		}
 	case Worker:
 		publish = shared()
@@ -66,10 +66,10 @@ func grantsOf(role Role) (publish, subscribe []grant) {
 		return []grant{}, []grant{}
 	}
 	return publish, append(subscribe,
-		grant{"_INBOX_RLW.>", "answers to workers, tickets among them"},
-		grant{"rl.wake.*", "hear that tickets come"},
-		grant{"rl.revoke", "hear of attempts that are over"},
-		grant{"rl.gateway", "hear of gateways"},
+		grant{"_INBOX_RLW.>", "answers to workers, such as tickets"},
+		grant{"rl.wake.*", "receive announcements of new tickets"},
+		grant{"rl.revoke", "receive announcements of ended attempts"},
+		grant{"rl.gateway", "receive announcements of gateways"},
 	)
 }
 

@@ -74,7 +74,7 @@ func disrmSpec(d Deps) rewards.Spec {
 		Options: append(
 			chat.EndpointDocs(),
 			rewards.Option{Name: "api", Type: "string", Default: apiVLLM, Doc: "API of the engine: vllm (POST /classify), sglang (POST /v1/embeddings), or vLLM's pooling, score or rerank (POST to the route of that name)"},
-			rewards.Option{Name: "template", Type: "string", Default: templateChatML, Doc: "chat template of the reward model: chatml, llama3, or a text with {prompt} and {response}; not used by score and rerank"},
+			rewards.Option{Name: "template", Type: "string", Default: templateChatML, Doc: "chat template of the reward model: chatml, llama3, or a text with {prompt} and {response}; not allowed with api: score and rerank"},
 			rewards.Option{Name: "task", Type: "string", Default: "the engine's", Doc: "task of a request to vLLM's pooling route, such as token_classify"},
 			rewards.Option{Name: "use_activation", Type: "bool", Default: "false for vllm, else the engine's", Doc: "true: vLLM applies softmax or sigmoid to the score (verl sets false)"},
 			rewards.Option{Name: "scale", Type: "number", Default: "1", Doc: "factor of the reward = score·scale + offset"},
