@@ -37,7 +37,7 @@ func mmk12Spec() rewards.Spec {
 		Summary: "is the letter of the <answer> the right one, and is the answer tagged and boxed (verl-omni, MMK12 choices)",
 		Options: []rewards.Option{
 			{Name: "format_score", Type: "number", Default: "0.3", Doc: "what the form counts beside the answer's 1, before both are scaled to 0…1"},
-			{Name: "values", Type: "string", Default: refuseValues, Doc: "answers that are no letter: refuse fails the sample, equal_text compares them character by character"},
+			{Name: "values", Type: "string", Default: refuseValues, Doc: "answers that are not a letter: refuse fails the sample, equal_text compares them character by character"},
 		},
 		Build: build(mmk12Options{FormatScore: 0.3, Values: refuseValues}, newMMK12),
 	}
