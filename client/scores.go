@@ -102,7 +102,7 @@ func RMScores(results []*wire.Result, o ScoreOptions) (*Scores, error) {
 			return nil, err
 		}
 	} else if o.Length != 0 || o.ToolUseScores != nil {
-		return nil, fmt.Errorf("%w: Length and ToolUseScores need StepMasks, Length alone Lengths", ErrScores)
+		return nil, fmt.Errorf("%w: ToolUseScores needs StepMasks; Length needs Lengths or StepMasks", ErrScores)
 	}
 	out.Values = make([]float32, out.Rows*out.Columns)
 	for i, r := range results {
@@ -129,7 +129,7 @@ func (o *ScoreOptions) columns(n int) (int, error) {
 	case o.Lengths != nil && o.StepMasks != nil:
 		return 0, fmt.Errorf("%w: give Lengths or StepMasks, not both", ErrScores)
 	case o.Lengths != nil && o.ToolUseScores != nil:
-		return 0, fmt.Errorf("%w: ToolUseScores need StepMasks: the last token has room for one score", ErrScores)
+		return 0, fmt.Errorf("%w: ToolUseScores needs StepMasks: the last token has room for one score", ErrScores)
 	case len(o.Lengths)+len(o.StepMasks) != n || o.ToolUseScores != nil && len(o.ToolUseScores) != n:
 		return 0, fmt.Errorf("%w: %d lengths, %d step masks and %d rows of tool use scores for %d results",
 			ErrScores, len(o.Lengths), len(o.StepMasks), len(o.ToolUseScores), n)
@@ -196,7 +196,7 @@ func (o *ScoreOptions) place(row []float32, i int, r *wire.Result, scores []floa
 		places = []int{0}
 	}
 	if len(places) != len(scores) {
-		return fmt.Errorf("%w: sample %q (row %d) has %d scores for the %d set places of its step mask", ErrScores, r.ID, i, len(scores), len(places))
+		return fmt.Errorf("%w: sample %q (row %d) has %d scores for the %d positions that are set in its step mask", ErrScores, r.ID, i, len(scores), len(places))
 	}
 	for k, v := range scores {
 		if math.IsInf(v, 0) || math.Abs(v) > math.MaxFloat32 || math.IsNaN(v) && r.RewardScore != nil {

@@ -168,7 +168,7 @@ func TestARewardWithoutStepScoresStandsAtTheLastPlace(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []float32{0, 7, 0, 0, 2, 0}, got.Row(0), "the rollout's own come before it")
 	_, err = client.RMScores(batch[1:2], client.ScoreOptions{StepMasks: masks[1:2], ToolUseScores: [][]float64{{7, 7, 7}}})
-	require.ErrorContains(t, err, `sample "none" (row 0) has 4 scores for the 3 set places`)
+	require.ErrorContains(t, err, `sample "none" (row 0) has 4 scores for the 3 positions that are set`)
 }
 
 func TestSeveralStopTokensCountAsOne(t *testing.T) {
@@ -216,18 +216,18 @@ func TestScoresThatDoNotFitTheirPlacesAreRefusedByName(t *testing.T) {
 	one := []*wire.Result{scored("s7", 1, 0.5, 0.25)}
 	mask := [][]bool{{true, false, true, true}}
 	for words, o := range map[string]client.ScoreOptions{
-		`sample "s7" (row 0) has 2 scores for the 3 set places`:                     {StepMasks: mask},
-		`has 4 scores for the 3 set places`:                                         {StepMasks: mask, ToolUseScores: [][]float64{{1, math.NaN(), 2}}},
-		`sample "s7" (row 0): +Inf is not a finite float32`:                         {StepMasks: mask, ToolUseScores: [][]float64{{math.Inf(1)}}},
-		`has 2 scores for the 0 set places`:                                         {StepMasks: [][]bool{{false}}},
-		`give Lengths or StepMasks`:                                                 {StepMasks: mask, Lengths: []int{1}},
-		`ToolUseScores need StepMasks`:                                              {ToolUseScores: [][]float64{{1}}, Lengths: []int{1}},
-		`0 lengths, 2 step masks and 0 rows of tool use scores for 1 results`:       {StepMasks: [][]bool{{true}, {true}}},
-		`row 0 has 4 tokens, want at most 3`:                                        {StepMasks: mask, Length: 3},
-		`row 0 has 0 tokens and no position`:                                        {Lengths: []int{0}},
-		`Length and ToolUseScores need`:                                             {Length: 3},
-		`OnFailed "zero", want fallback, nan, raise or value:<x>`:                   {OnFailed: "zero"},
-		`OnFailed: policy "value:x": want a finite number after the colon of value`: {OnFailed: "value:x"},
+		`sample "s7" (row 0) has 2 scores for the 3 positions that are set`:    {StepMasks: mask},
+		`has 4 scores for the 3 positions that are set`:                        {StepMasks: mask, ToolUseScores: [][]float64{{1, math.NaN(), 2}}},
+		`sample "s7" (row 0): +Inf is not a finite float32`:                    {StepMasks: mask, ToolUseScores: [][]float64{{math.Inf(1)}}},
+		`has 2 scores for the 0 positions that are set`:                        {StepMasks: [][]bool{{false}}},
+		`give Lengths or StepMasks`:                                            {StepMasks: mask, Lengths: []int{1}},
+		`ToolUseScores needs StepMasks`:                                        {ToolUseScores: [][]float64{{1}}, Lengths: []int{1}},
+		`0 lengths, 2 step masks and 0 rows of tool use scores for 1 results`:  {StepMasks: [][]bool{{true}, {true}}},
+		`row 0 has 4 tokens, want at most 3`:                                   {StepMasks: mask, Length: 3},
+		`row 0 has 0 tokens and no position`:                                   {Lengths: []int{0}},
+		`Length needs Lengths or StepMasks`:                                    {Length: 3},
+		`OnFailed "zero", want fallback, nan, raise or value:<x>`:              {OnFailed: "zero"},
+		`OnFailed: policy "value:x": want value:<number> with a finite number`: {OnFailed: "value:x"},
 	} {
 		_, err := client.RMScores(one, o)
 		require.ErrorIs(t, err, client.ErrScores, words)

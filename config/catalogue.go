@@ -139,7 +139,7 @@ func (r *reader) noteFetches(t *ComponentConfig, at value, options []entry) {
 		case !replaced || name == w.Name:
 			fetched = append(fetched, fmt.Sprintf("%s, about %s, %s (%s)", w.Name, sizeOf(w.Bytes), w.Licence.Name, w.URL))
 		case !isFolder(name) && !isFile(name):
-			fetched = append(fetched, fmt.Sprintf("%s in place of %s, of which neither size nor licence are known here", shorten(name), w.Name))
+			fetched = append(fetched, fmt.Sprintf("%s in place of %s, whose size and licence are not known here", shorten(name), w.Name))
 		}
 	}
 	if len(fetched) > 0 {

@@ -130,7 +130,7 @@ func TestWhatAnEntryDownloadsIsSaidBeforeItIsDownloaded(t *testing.T) {
 		"yuvalkirstain/PickScore_v1, about 3.9 GB, MIT (https://huggingface.co/yuvalkirstain/PickScore_v1); laion/CLIP-ViT-H-14-laion2B-s32B-b79K, about 4 MB, MIT (")
 	folder := filepath.ToSlash(t.TempDir())
 	require.Empty(t, notes(fmt.Sprintf(", model_path: %q, processor_path: %q", folder, folder)))
-	require.Contains(t, notes(", model_path: somebody/else"), "somebody/else in place of yuvalkirstain/PickScore_v1, of which neither size nor licence are known here")
+	require.Contains(t, notes(", model_path: somebody/else"), "somebody/else in place of yuvalkirstain/PickScore_v1, whose size and licence are not known here")
 }
 
 func TestFaultsOfAnEntryOfTheCatalogueSayWhatToDo(t *testing.T) {

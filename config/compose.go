@@ -45,7 +45,7 @@ func (r *reader) transform(o *object, t *ComponentConfig) {
 		if x, ok := r.number(v); ok && x != 0 {
 			t.Scale = x
 		} else if ok {
-			r.fault(v, "0 would make every sample equal")
+			r.fault(v, "want a number other than 0: with 0 all samples get the same score")
 		}
 	}
 	if v, ok := o.take("min_members"); ok && !v.null() {

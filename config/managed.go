@@ -221,7 +221,8 @@ func (r *reader) servers(e *Engine, pool ResourcePool, at value) {
 	case m.Device == infer.CPU || pool.PerNode == 0:
 		m.Servers = 1
 	case fit == 0:
-		r.fault(at, "starts no engine: one engine needs %s (tensor %d × pipeline %d × data %d), and the pool has %d; write a larger n_gpus_per_node, or a smaller tensor_model_parallel_size",
+		r.fault(at, "the resource pool has too few cards for an engine: one engine needs %s (tensor %d × pipeline %d × data %d), but the pool has %d; "+
+			"write a larger n_gpus_per_node, or a smaller tensor_model_parallel_size",
 			rewards.Count(e.Parallel.Cards(), "card"), e.Parallel.Tensor, e.Parallel.Pipeline, e.Parallel.Data, pool.PerNode)
 		m.Servers = 1
 	default:
@@ -255,7 +256,7 @@ func (r *reader) models(c *Config, p *Profile, parent *object) {
 		backend, _ := o.take("backend")
 		switch {
 		case backend.null():
-			r.fault(entry.value, "has no backend: write engine")
+			r.fault(entry.value, "has no backend: write backend: engine")
 			continue
 		case backend.node.Value == "native":
 			r.fault(backend, "rewardloop does not run verl-omni's executors: write the reward function as a Python class that loads its model, with device: and batch: true in its entry (docs/adopt.md)")

@@ -104,7 +104,7 @@ func (r *reader) httpPath(t *ComponentConfig, pathValue, nameValue value) {
 		r.fault(pathValue, "want an address such as http://127.0.0.1:18082, got %q", shorten(t.Path))
 		return
 	case u.Fragment != "":
-		r.fault(pathValue, "an address has no part after #")
+		r.fault(pathValue, "want an address without a part after #")
 	}
 	t.shownPath = shownOptions{r: r}.text("path", pathValue.node, t.Path)
 	if !nameValue.null() {

@@ -420,7 +420,7 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 	case c.MaxRespLen == 0:
 		r.fault(v, "has no max_resp_len, the longest response in tokens")
 	case c.Len < 1 || c.Len > c.MaxRespLen:
-		r.fault(buffer, "want len of 1…max_resp_len (%d) tokens, got %d", c.MaxRespLen, c.Len)
+		r.fault(buffer, "want a length (len) from 1 to max_resp_len (%d) tokens, got %d", c.MaxRespLen, c.Len)
 	default:
 		p.Overlong = c
 	}

@@ -78,7 +78,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	set.Gauge("held_bytes", "Bytes of the frames of all samples that the gateway holds.", func() float64 { h, _ := m.Bytes(); return float64(h) })
 	set.Gauge("granted_bytes", "Bytes of credit that the gateway has granted to clients and that clients have not used.", func() float64 { _, g := m.Bytes(); return float64(g) })
 	set.Gauge("step_rows_bytes", "Bytes of the rows of steps that the gateway keeps for trainers.", func() float64 { return float64(m.stepBytes()) })
-	set.Gauge("breakers_open", "Pairs of a worker and a reward of which the worker gets no samples because it failed them.", func() float64 { return float64(len(m.Breakers())) })
+	set.Gauge("breakers_open", "Pairs of a worker and a reward whose samples the worker does not get because the worker failed them.", func() float64 { return float64(len(m.Breakers())) })
 
 	metric.Table(profiles, []string{"reward"}, m.eachPlaceCount,
 		metric.Gauge("wanted_places", "Places that samples of the reward wait for or have; above rewardloop_live_places, workers are missing.", func(c placeCount) int { return c.wanted }),
@@ -104,7 +104,7 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 		retries:     set.Counter("retries_total", "Attempts that failed and after which the gateway queued the sample again."),
 		redelivered: set.Counter("redelivered_total", "Claims of a ticket by a worker that had claimed the same ticket before."),
 		republished: set.Counter("republished_total", "Tickets that the gateway published again because they lay unclaimed while a place was free."),
-		returned:    set.Counter("returned_total", "Samples that workers gave back, which is no attempt, because an engine or a service was down."),
+		returned:    set.Counter("returned_total", "Samples that workers gave back because an engine or a service was down; not counted as attempts."),
 		publishErrs: set.Counter("publish_errors_total", "Tickets that the queue of tickets did not take; the samples wait in the gateway."),
 		forgotten:   set.Counter("forgotten_results_total", "Results that the gateway dropped from memory before the client confirmed them."),
 

@@ -176,7 +176,7 @@ func (p *puller) begin(resp *http.Response, f File, part string, have int64) (in
 	case code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500:
 		return 0, fmt.Errorf("%w: %s answers %s for %s", errFetch, host, resp.Status, f.Source)
 	case code == http.StatusNotFound && noSuchFile(resp):
-		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: %w, or not that repository and revision", errFetch, host, resp.Status, f.Source, errNoSuchFile)}
+		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: %w, or the endpoint does not have that repository and revision", errFetch, host, resp.Status, f.Source, errNoSuchFile)}
 	default:
 		return 0, finalError{fmt.Errorf("%w: %s answers %s for %s: does the endpoint have that repository and revision?", errFetch, host, resp.Status, f.Source)}
 	}

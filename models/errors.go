@@ -43,9 +43,9 @@ var (
 // errNoSuchFile: the source answers, and has no file of that name.
 var errNoSuchFile = errors.New("no such file in the source")
 
-// checksumError says both sums, and that it is the other one's that counts.
-func checksumError(name, got, want, whose string) error {
-	return fmt.Errorf("%w: %s has sha256 %s, %s is %s", errChecksum, name, got, whose, want)
+// checksumError says both sums, and where the one that counts comes from: "as in the catalogue".
+func checksumError(name, got, want, origin string) error {
+	return fmt.Errorf("%w: %s has sha256 %s, want %s %s", errChecksum, name, got, want, origin)
 }
 
 // tail keeps the end of what a program said, where the reason stands.

@@ -39,7 +39,7 @@ func ExportName(name string) error {
 		return err
 	}
 	if strings.Contains(name, "/") {
-		return fmt.Errorf("%w: %q: a name without slashes", ErrName, name)
+		return fmt.Errorf("%w: %q: want a name without slashes", ErrName, name)
 	}
 	if m, err := Find(name); err == nil && m.Export == "" {
 		return fmt.Errorf("%w: %s is a model of the catalogue, which `rewardloop models pull %s` downloads: give another name", errTaken, name, name)
@@ -54,7 +54,7 @@ func (s Store) BeginExport(name string) (*Exporting, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("models: %w: --dir or REWARDLOOP_MODELS names another folder", err)
+		return nil, fmt.Errorf("models: %w: use another folder with --dir or REWARDLOOP_MODELS", err)
 	}
 	abs, err := filepath.Abs(s.Dir)
 	if err != nil {

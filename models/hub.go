@@ -179,7 +179,7 @@ func (p *puller) throughHub(ctx context.Context, t task) (done bool, err error) 
 		return false, nil
 	}
 	if t.found.Want != "" && e.Sum && e.ETag != t.found.Want {
-		return false, checksumError(t.Name+", as the endpoint announces it,", e.ETag, t.found.Want, "the one that counts")
+		return false, checksumError("the endpoint announces that "+t.Name, e.ETag, t.found.Want, t.found.origin())
 	}
 	slot, err := p.Hub.Begin(ctx, e, func() {
 		p.progress(Event{Model: p.model.Name, Stage: Waiting, Note: "another program is fetching " + t.Name + " into " + p.Hub.Dir})

@@ -86,7 +86,7 @@ func (s Store) Pull(ctx context.Context, m Model, o Options) error {
 		p.progress = func(Event) {}
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return fmt.Errorf("models: %w: --dir or REWARDLOOP_MODELS names another folder", err)
+		return fmt.Errorf("models: %w: use another folder with --dir or REWARDLOOP_MODELS", err)
 	}
 	release, err := p.lock(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (p *puller) lock(ctx context.Context) (release func(), err error) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("models: another pull has %s: %w", at, context.Cause(ctx))
+			return nil, fmt.Errorf("models: another pull holds the lock %s: %w", at, context.Cause(ctx))
 		}
 	}
 }
@@ -243,13 +243,13 @@ func (p *puller) compare(ctx context.Context, f File, part string, st Status) er
 	case f.Size > 0 && size != f.Size:
 		return fmt.Errorf("%w: %s from %s has %d bytes, want %d as in the catalogue", errChecksum, f.Name, f.Source, size, f.Size)
 	case st.Want != "" && got != st.Want:
-		whose := "the catalogue's"
+		origin := st.origin()
 		if st.Recorded {
-			whose = "the one recorded at the first pull (remove its entry from " + manifestName + " if the new file is meant)"
+			origin += " (remove the file's entry from " + manifestName + " if the new file is meant)"
 		}
-		return checksumError(f.Name+" from "+f.Source, got, st.Want, whose)
+		return checksumError(f.Name+" from "+f.Source, got, st.Want, origin)
 	case st.Want == "" && p.answers[f.Name].sum != "" && got != p.answers[f.Name].sum:
-		return checksumError(f.Name+" from "+f.Source, got, p.answers[f.Name].sum, "the one that the endpoint announces")
+		return checksumError(f.Name+" from "+f.Source, got, p.answers[f.Name].sum, "as the endpoint announces")
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (s Store) Intake(ctx context.Context, o Options) (*Intake, error) {
 		p.progress = func(Event) {}
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("models: %w: --dir or REWARDLOOP_MODELS names another folder", err)
+		return nil, fmt.Errorf("models: %w: use another folder with --dir or REWARDLOOP_MODELS", err)
 	}
 	release, err := p.lock(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (g Given) Validate() error {
 		return fmt.Errorf("%w: %s is not a file of the model %q", ErrName, g.Name, g.Model)
 	}
 	if f, known := catalogued(g.Name); known && f.SHA256 != "" && f.SHA256 != g.SHA256 {
-		return checksumError(g.Name, g.SHA256, f.SHA256, "the catalogue's")
+		return checksumError(g.Name, g.SHA256, f.SHA256, "as in the catalogue")
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (i *Intake) Put(ctx context.Context, g Given, content io.Reader) error {
 	}
 	got, size, err := sumOf(ctx, part)
 	if err == nil && (got != g.SHA256 || size != g.Size) {
-		err = checksumError(g.Name, got, g.SHA256, "the one of the bundle")
+		err = checksumError(g.Name, got, g.SHA256, "as in the bundle")
 	}
 	if err == nil {
 		err = settle(part, at)
@@ -183,7 +183,7 @@ func (s Store) Tree(ctx context.Context, name string) (all []Given, err error) {
 		}
 		if e, exported := known.Files[g.Name]; err == nil && exported && e.Model != "" {
 			if e.SHA256 != g.SHA256 {
-				return checksumError(g.Name, g.SHA256, e.SHA256, "the one of its export")
+				return checksumError(g.Name, g.SHA256, e.SHA256, "as recorded at the export")
 			}
 			g.Source, g.Model, g.Licence = e.Source, e.Model, e.Licence
 		}

@@ -92,7 +92,7 @@ func TestAFileWithAWrongNameOrAgainstTheCatalogueIsRefused(t *testing.T) {
 	m, err := models.Find("ppocr-v4-mobile")
 	require.NoError(t, err)
 	_, err = in.Has(t.Context(), given(m.Files[0].Name, "weights"))
-	require.ErrorContains(t, err, "the catalogue's")
+	require.ErrorContains(t, err, "as in the catalogue")
 }
 
 func TestAnExportThatIsGivenKeepsItsSumsSourceAndLicence(t *testing.T) {

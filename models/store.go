@@ -165,6 +165,14 @@ func (s Store) missing(m Model) error {
 	return errors.Join(faults...)
 }
 
+// origin says where Want comes from, behind the sum in an error.
+func (st Status) origin() string {
+	if st.Recorded {
+		return "as recorded at the first pull"
+	}
+	return "as in the catalogue"
+}
+
 // Status is what was found in a file's place.
 type Status struct {
 	// File is the catalogue's, Path where it belongs on the disk, Present whether one is there.
@@ -232,17 +240,13 @@ func (s Store) look(ctx context.Context, f File, known *manifest) Status {
 	if st.SHA256, st.Size, st.Err = sum(ctx, in); st.Err != nil {
 		return st
 	}
-	whose := "the catalogue's"
-	if st.Recorded {
-		whose = "the one recorded at the first pull"
-	}
 	switch {
 	case f.Size > 0 && st.Size != f.Size:
 		st.Err = fmt.Errorf("%w: %s has %d bytes, not %d", errChecksum, st.Path, st.Size, f.Size)
 	case st.Want == "":
 		st.Err = fmt.Errorf("%w: no checksum of %s is known yet", errChecksum, f.Name)
 	case st.SHA256 != st.Want:
-		st.Err = checksumError(st.Path, st.SHA256, st.Want, whose)
+		st.Err = checksumError(st.Path, st.SHA256, st.Want, st.origin())
 	default:
 		st.OK = true
 	}

@@ -72,7 +72,7 @@ func (c *colocated) enter(ctx context.Context, run, client, phase string) error 
 	c.mu.Unlock()
 	err := c.settle(ctx)
 	if others := c.inRollout(); err == nil && phase == wire.PhaseReward && len(others) > 0 {
-		err = fmt.Errorf("%w: scoring waits for other runs on these cards, which are in rollout: %s", rewards.Unavailable, strings.Join(others, ", "))
+		err = fmt.Errorf("%w: scoring waits until the other runs on these cards begin their reward phase: %s", rewards.Unavailable, strings.Join(others, ", "))
 	}
 	return err
 }

@@ -83,7 +83,7 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 				put(float64(s.Hits), "memory")
 				put(float64(s.Joined), "another")
 			}),
-		metric.Counts("failures_total", "Questions to the model that got no answer (no_answer), and answers of which no score could be read (no_score).", "what",
+		metric.Counts("failures_total", "Questions to the model that got no answer (no_answer), and answers from which no score could be read (no_score).", "what",
 			func(s chat.Stats, put func(float64, ...string)) {
 				put(float64(s.Failures), "no_answer")
 				put(float64(s.Refused), "no_score")

@@ -239,7 +239,7 @@ func (m *memory) full(a *account) error {
 		list = append(list, fmt.Sprintf("%s %s, %s", o.model.Name, mib(o.bytes), why))
 	}
 	slices.Sort(list)
-	return fmt.Errorf("%w: the model needs %s, but of the %s for models on the device %s are in use (%s)",
+	return fmt.Errorf("%w: the model needs %s; the device has %s for models, of which %s are in use (%s)",
 		infer.ErrMemory, mib(a.bytes), mib(m.budget), mib(m.taken), strings.Join(list, "; "))
 }
 

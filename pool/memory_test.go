@@ -183,7 +183,7 @@ func TestALoadThatFindsNoRoomFailsByNameWithTheNumbers(t *testing.T) {
 		require.ErrorIs(t, c.err, infer.ErrLoad)
 		assert.Equal(t, 10*time.Second, c.took, "half of the time of a load")
 		require.ErrorContains(t, c.err, "model b on cuda:0")
-		require.ErrorContains(t, c.err, "the model needs 50 MiB, but of the 100 MiB for models on the device 60 MiB are in use (a 60 MiB, used by ")
+		require.ErrorContains(t, c.err, "the model needs 50 MiB; the device has 100 MiB for models, of which 60 MiB are in use (a 60 MiB, used by ")
 		require.ErrorContains(t, c.err, "none of them became idle within 10s")
 		for x, w := range backlog {
 			w.is(t, float32(x))
@@ -200,7 +200,7 @@ func TestAModelThatIsLargerThanItsDeviceFailsAtOnce(t *testing.T) {
 		c := begin(t.Context(), s.model(t, sized(t, "huge", 11)), number(1))
 		c.fails(t, infer.ErrMemory)
 		assert.Zero(t, c.took)
-		require.ErrorContains(t, c.err, "the model needs 110 MiB, but of the 100 MiB")
+		require.ErrorContains(t, c.err, "the model needs 110 MiB; the device has 100 MiB")
 		assert.Zero(t, s.fake.loads)
 	})
 }

@@ -109,7 +109,7 @@ func (d *device) relieve(b *batch, o outcome) outcome {
 	if restarted {
 		what = " and the device's processes were restarted"
 	}
-	o.err = fmt.Errorf("%w: the item ran %d times in a batch of its own, also after %d other models were unloaded%s", o.err, o.again+1, evicted, what)
+	o.err = fmt.Errorf("%w: the item failed %d times in a batch of its own, even after %d other models were unloaded%s", o.err, o.again+1, evicted, what)
 	if failed != nil {
 		o.err = fmt.Errorf("%w (%s)", o.err, failed.Error()) // its class is not the item's
 	}

@@ -92,7 +92,7 @@ func TestAnItemForWhichThereIsNeverMemoryFailsByNameAfterOneRestart(t *testing.T
 		c.fails(t, infer.ErrMemory)
 		require.NotErrorIs(t, c.err, infer.ErrHost, "it had the device to itself")
 		require.ErrorContains(t, c.err, `item "1"`)
-		require.ErrorContains(t, c.err, "the item ran 3 times in a batch of its own, also after 0 other models were unloaded and the device's processes were restarted")
+		require.ErrorContains(t, c.err, "the item failed 3 times in a batch of its own, even after 0 other models were unloaded and the device's processes were restarted")
 		assert.Len(t, f.ran(), 3)
 		assert.Equal(t, 1, f.restarts)
 

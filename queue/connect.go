@@ -131,7 +131,7 @@ func explained(err error) error {
 	case errors.As(err, &untrusted): // with nats://, too: NATS says that it speaks TLS
 		return fmt.Errorf("%w: write tls:// with the host name in NATS's certificate, and set queue.tls_ca to its CA", err)
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		return fmt.Errorf("%w: NATS does not speak TLS: write nats:// and leave queue.tls_ca out", err)
+		return fmt.Errorf("%w: the NATS server does not use TLS: write nats:// and leave queue.tls_ca out", err)
 	}
 	return err
 }

@@ -113,7 +113,7 @@ func (h *hub) hurry(t wire.Ticket) bool {
 func (h *hub) open(m *nats.Msg) (*lease, bool) {
 	ticket, err := wire.DecodeTicket(m.Data)
 	if err == nil && foreign(m, ticketSubjects) {
-		err = errors.New("no gateway has published it")
+		err = errors.New("the ticket was not published by a gateway")
 	}
 	if err != nil {
 		h.bus.cfg.Log.Error("a ticket could not be decoded and was dropped", "ticket", string(m.Data), "error", err)

@@ -198,7 +198,7 @@ func ParseSamplePolicy(s string) (SamplePolicy, error) {
 func checkPolicy(p Policy, v float64, words ...Policy) error {
 	switch {
 	case p == PolicyValue && !finite(v):
-		return fmt.Errorf("the policy value needs a finite number, got %v", v)
+		return fmt.Errorf("policy value:<number>: want a finite number, got %v", v)
 	case p != PolicyValue && v != 0:
 		return fmt.Errorf("the policy %q takes no value, got %v", p, v)
 	case p != "" && p != PolicyValue && !slices.Contains(words, p):
@@ -216,7 +216,7 @@ func parsePolicy(s string, words ...Policy) (Policy, float64, error) {
 		if err == nil && finite(v) {
 			return PolicyValue, v, nil
 		}
-		return "", 0, fmt.Errorf("policy %q: want a finite number after the colon of value", s)
+		return "", 0, fmt.Errorf("policy %q: want value:<number> with a finite number", s)
 	}
 	return "", 0, fmt.Errorf("policy %q: want one of %v or value:<number>", s, words)
 }

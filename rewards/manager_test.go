@@ -31,7 +31,7 @@ func TestAProfileIsRefusedWithAllThatIsWrong(t *testing.T) {
 		"one component, not 5", `aggregation "sum"`, `"a" is used twice`, `"a/b": want a name`, `"a/b" has no scorer`,
 		`component "a": weight NaN`, `component "a": timeout, retries and concurrency`, `component "a/b": timeout, retries and concurrency`, `component key ""`,
 		`component "": timeout, retries and concurrency cannot be negative, nor the timeout over 24h`, "timeout, backoff and concurrency cannot be negative",
-		"on_sample_failure: the policy value needs a finite number", `component "combined": on_failure: policy "none"`,
+		"on_sample_failure: policy value:<number>: want a finite number", `component "combined": on_failure: policy "none"`,
 	} {
 		require.ErrorContains(t, err, text)
 	}

@@ -77,7 +77,7 @@ type Config struct {
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Listen, "listen", "127.0.0.1:8080", "Address and port on which the server listens. An address that other machines can reach needs token_file.")
 	k.Text(&c.TokenFile, "token_file", "", "File with the token that clients send as Authorization: Bearer, or with several tokens in lines of name:token. The file is read again when it changes.")
-	k.Text(&c.TLSCert, "tls_cert", "", "Certificate file (PEM); with tls_key. The server then speaks TLS 1.2 and 1.3 only.")
+	k.Text(&c.TLSCert, "tls_cert", "", "Certificate file (PEM); with tls_key. The server then uses TLS 1.2 and 1.3 only.")
 	k.Text(&c.TLSKey, "tls_key", "", "Private key file (PEM); with tls_cert.")
 	k.Text(&c.ClientCA, "client_ca", "", "CA file (PEM) whose certificates clients have to show; with tls_cert.")
 	k.Size(&c.JSONBytes, "body_bytes", 128<<20, "Size of the largest HTTP request body. A pickled body has at most 64 MiB.").Min(1 << 10)

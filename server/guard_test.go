@@ -154,7 +154,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	require.ErrorContains(t, server.Config{ClientCA: "ca"}.WithDefaults().Validate(), "client_ca")
-	for text, want := range map[string]string{"": "empty", " \n": "empty", "two words": "one word", "tökén": "one word"} {
+	for text, want := range map[string]string{"": "has no token", " \n": "has no token", "two words": "one word", "tökén": "one word"} {
 		_, err := server.New(server.Options{Config: server.Config{TokenFile: tokenFile(t, text)}})
 		require.ErrorContains(t, err, want)
 	}

@@ -328,7 +328,7 @@ func TestLatentBodiesAreRefusedByName(t *testing.T) {
 		"an overlap":         {header(`{"latents":{"dtype":"F16","shape":[1,1,1,1],"data_offsets":[0,2]},"b":{"dtype":"F16","shape":[1],"data_offsets":[1,3]}}`, 3), "begins at 1"},
 		"two of one name":    {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]},"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}`, 2), "duplicate name"},
 		"an unknown field":   {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,2],"x":1}}`, 2), "unknown key"},
-		"three offsets":      {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,1,2]}}`, 2), "more than two"},
+		"three offsets":      {header(`{"latents":{"dtype":"F16","shape":[1],"data_offsets":[0,1,2]}}`, 2), "want two numbers"},
 		"a field too few":    {header(`{"latents":{"dtype":"F16","shape":[1]}}`, 2), "needs dtype"},
 		"the names' own":     {tensors("latents", "F32", []int{1, 1, 1, 1}, floats(1, 1), "rewardloop_tensors", "I32", []int{1}, floats(1, 1)), "cannot be named"},
 		"many whole numbers": {tensors("latents", "F32", []int{1, 1, 1, 1}, floats(1, 1), "x", "I32", []int{1, 5000}, floats(1, 5000)), "limit is 4096"},

@@ -85,7 +85,7 @@ func parseTokens(text []byte) (list []token, warnings []string, err error) {
 	}
 	switch {
 	case len(list) == 0 && len(errs) == 0:
-		errs = append(errs, errors.New("it is empty"))
+		errs = append(errs, errors.New("the file has no token"))
 	case len(list) > maxTokens:
 		errs = append(errs, fmt.Errorf("%d tokens, want at most %d", len(list), maxTokens))
 	case bare > 0 && len(list) > 1:

@@ -43,8 +43,8 @@ func TestATokenFileHasOneTokenOrNamedOnes(t *testing.T) {
 		many += fmt.Sprintf("n%d:%s%d\n", i, tokenA, i)
 	}
 	for text, want := range map[string]string{
-		"":                                     "it is empty",
-		"\n# nothing\n":                        "it is empty",
+		"":                                     "the file has no token",
+		"\n# nothing\n":                        "the file has no token",
 		"a:" + tokenA + "\nb:" + tokenA:        "line 2: the token is on line 1 already",
 		"a:" + tokenA + "\na:" + tokenB:        "line 2: the name a is on line 1 already",
 		"a:" + tokenA + "\n" + tokenB:          "line 2: a token without a name must be the only token in its file",

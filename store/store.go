@@ -91,7 +91,7 @@ const (
 const pageSize = "page_size(16384)"
 
 // ErrInUse is a file that another process writes.
-var ErrInUse = errors.New("the file is written by another process")
+var ErrInUse = errors.New("another process is writing to the file")
 
 // Store writes. Its methods are safe for concurrent use and never wait for the disk.
 type Store struct {
@@ -240,7 +240,7 @@ func (s *Store) register(reg prometheus.Registerer) {
 		lost:    m.Counter("results_lost_total", "Results that a previous process had queued for the store and not written before it ended; trainers did get these results."),
 		dropped: m.Counters("dropped_total", "Results, payloads and pictures that the store left out because its queue was full or its disk failed, by what they are.",
 			metric.By("what", "result", "payload", "picture")),
-		thumbnails: m.Counters("thumbnails_total", "Pictures and videos of which a thumbnail was made or could not be made, by outcome.", metric.By("outcome", "made", "failed")),
+		thumbnails: m.Counters("thumbnails_total", "Pictures and videos whose thumbnail was made or could not be made, by outcome.", metric.By("outcome", "made", "failed")),
 		failed:     m.Counters("writes_failed_total", "Batches that the store could not write, by reason.", metric.By("reason", "full", "other")),
 	}
 	m.Gauge("bytes", "Bytes of the store's file.", func() float64 { return float64(s.bytes.Load()) })

@@ -30,7 +30,7 @@ var (
 	ErrValue       = errors.New("invalid value")
 	ErrDType       = errors.New("unknown dtype")
 	ErrShape       = errors.New("shape does not fit")
-	ErrOffsets     = errors.New("offsets do not tile the data")
+	ErrOffsets     = errors.New("data_offsets do not cover the data without gaps or overlaps")
 	ErrMedia       = errors.New("media and tensors do not fit")
 	ErrUnknownType = errors.New("unknown message type")
 )

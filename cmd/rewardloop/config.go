@@ -185,7 +185,7 @@ func printCapacities(w io.Writer, cfg *config.Config) {
 		}
 		fmt.Fprintf(w, "# %s: %d, %s. A sample takes a place of each", c.Reward, c.Samples, why)
 		if least := c.Least(); least.Concurrency < c.Samples {
-			fmt.Fprintf(w, ", of which %s has the fewest", least.Key)
+			fmt.Fprintf(w, ", and %s has the fewest", least.Key)
 		}
 		fmt.Fprintln(w, ":")
 		for _, x := range c.Components {

@@ -404,8 +404,8 @@ func TestReplayLeavesOutWhatItCannotScoreAndSaysSo(t *testing.T) {
 	meddle(t, meddled, "DELETE FROM results WHERE id = 's0'", "UPDATE results SET head = x'00' WHERE id = 's9'")
 	whole := call(t, "", "replay", "--store", meddled, "-c", twoFunctions(t, "1"), "--verify")
 	assert.Equal(t, exitFailure, whole.code)
-	assert.Contains(t, whole.stdout, "1 sample left out: their media are not kept or it is damaged")
-	assert.Contains(t, whole.stdout, "6 samples in prompt groups of which members are missing")
+	assert.Contains(t, whole.stdout, "1 sample left out: their media are not kept, or are damaged")
+	assert.Contains(t, whole.stdout, "6 samples in prompt groups with missing members")
 	again, _, _ = figures3(t, whole.stdout)
 	assert.Equal(t, 110, again)
 }

@@ -138,7 +138,7 @@ func TestASecondServerOnAStoreServesAndTakesItOverFromTheFirst(t *testing.T) {
 	first.stderr.await(t, "results are kept")
 	second, addr := keeping(t, file)
 	second.stderr.await(t, "results are not kept, because the store cannot be opened")
-	assert.Contains(t, second.stderr.String(), "the file is written by another process")
+	assert.Contains(t, second.stderr.String(), "another process is writing to the file")
 	scoreTexts(t, dial(t, firstAddr), "first", 10)
 	c := dial(t, addr)
 	scoreTexts(t, c, "second", 10)

@@ -242,7 +242,7 @@ func TestABundleThatSaysOtherThingsThanItHoldsIsRefused(t *testing.T) {
 		}, `unsafe name: file name "../mine.onnx"`},
 		"another file under a known name": {func(c *bundleContents, files map[string]string) {
 			c.Models[0].Files[0].Name = known.Files[0].Name
-		}, "the catalogue's is " + known.Files[0].SHA256},
+		}, "want " + known.Files[0].SHA256 + " as in the catalogue"},
 		"a library outside of the folder": {func(c *bundleContents, files map[string]string) {
 			c.Library = &bundledLibrary{Version: "1", Files: []string{"../../libonnxruntime.so"}}
 		}, `"../../libonnxruntime.so" is not a file of ONNX Runtime`},

@@ -78,7 +78,7 @@ func (c *modelsCall) find(ctx context.Context, name string) (models.Model, error
 			return models.FromRepository(r)
 		}
 		if err != nil {
-			return m, fmt.Errorf("%w; the name is not a file, owner/name of a repository, hf://owner/repository/file@commit or pip://package==version/member either", unknown)
+			return m, fmt.Errorf("%w; or a file, owner/name of a repository, hf://owner/repository/file@commit, or pip://package==version/member", unknown)
 		}
 		if !info.Mode().IsRegular() {
 			return m, fmt.Errorf("%w: %s is not a regular file; name the files one by one", models.ErrSource, name)

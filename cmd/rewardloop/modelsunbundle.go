@@ -149,7 +149,7 @@ func (c *unbundleCall) check(ctx context.Context) (err error) {
 	return c.readContents(ctx)
 }
 
-var errStop = errors.New("enough was read")
+var errStop = errors.New("the rest of the bundle is not needed")
 
 // readContents reads the first file of the bundle, and holds the others to it.
 func (c *unbundleCall) readContents(ctx context.Context) error {
@@ -162,7 +162,7 @@ func (c *unbundleCall) readContents(ctx context.Context) error {
 			return err
 		}
 		if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != e.SHA256 {
-			return fmt.Errorf("%w: %s is another one than was packed", bundle.ErrDamaged, e.Name)
+			return fmt.Errorf("%w: %s differs from the file that was packed", bundle.ErrDamaged, e.Name)
 		}
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields()

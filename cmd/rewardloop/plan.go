@@ -123,7 +123,7 @@ func plan(ctx context.Context, e *env, o planOptions, asJSON bool) error {
 		return planMedia(e, o, asJSON)
 	}
 	if o.set["processes"] {
-		return wrong(errors.New("--processes is of --media"))
+		return wrong(errors.New("--processes has an effect only with --media: add --media, or leave --processes out"))
 	}
 	p, err := newPlanner(o)
 	if err != nil {

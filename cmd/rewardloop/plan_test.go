@@ -194,7 +194,7 @@ func TestAPlanThatMakesNoSenseIsRefusedByName(t *testing.T) {
 		"probability of failure is 0.9":        {"--reward", "1s", "--failures", "0.9"},
 		"--within is -1":                       {"--reward", "1s", "--within", "-1"},
 		"--seeds is -1":                        {"--reward", "1s", "--seeds", "-1"},
-		"at most 33554432 of both":             {"--reward", "1s", "--samples", "1048576", "--group", "1", "--seeds", "100"},
+		"want a product of at most 33554432":   {"--reward", "1s", "--samples", "1048576", "--group", "1", "--seeds", "100"},
 		"no such file":                         {"--trace", "missing.json"},
 		"--samples and --trace":                {"--trace", "missing.json", "--samples", "5"},
 		`unexpected "now"`:                     {"--reward", "1s", "now"},
@@ -267,7 +267,7 @@ func TestAPlanOfMediaSaysWhatTheyAskOfTheGateway(t *testing.T) {
 		assert.Contains(t, got.stderr, "such as 81x480x832", wrong)
 	}
 	assert.Contains(t, call(t, "", "plan", "--media", "25KiB", "--reward", "2s").stderr, "--reward has no effect with --media")
-	assert.Contains(t, call(t, "", "plan", "--processes", "4").stderr, "--processes is of --media")
+	assert.Contains(t, call(t, "", "plan", "--processes", "4").stderr, "--processes has an effect only with --media")
 }
 
 // A gateway with what plan says takes such samples from as many clients.

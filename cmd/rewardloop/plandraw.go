@@ -92,7 +92,7 @@ func parseArrivals(text string, n int, rollout float64) ([]float64, error) {
 	case kind == "bursts":
 		v, err := strconv.Atoi(size)
 		if err != nil || v < 1 || v > n {
-			return nil, fmt.Errorf("--arrivals %q: a burst is of 1…%d samples", text, n)
+			return nil, fmt.Errorf("--arrivals %q: want bursts of 1…%d samples", text, n)
 		}
 		burst = v
 	default:

@@ -189,7 +189,7 @@ func (p *planner) drawAll(rec *recorded) error {
 		}
 	}
 	if o.seeds*planSteps*o.samples > 1<<27 { // 1 GiB
-		return fmt.Errorf("--seeds %d × %d samples: at most %d of both", o.seeds, o.samples, (1<<27)/planSteps)
+		return fmt.Errorf("--seeds %d × %d samples: want a product of at most %d", o.seeds, o.samples, (1<<27)/planSteps)
 	}
 	p.draws = make([][][]float64, o.seeds)
 	for d := range p.draws {

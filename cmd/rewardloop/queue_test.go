@@ -71,7 +71,7 @@ func TestQueueRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		"rewardloop queue: name acl, such as `rewardloop queue acl`\n":                                                                    {},
 		"rewardloop queue acl: --out must name a folder for the key files\n`rewardloop queue acl --help` shows the arguments and flags\n": {"acl"},
 		"rewardloop queue acl: unexpected \"worker\"\n`rewardloop queue acl --help` shows the arguments and flags\n":                      {"acl", "worker", "--out", dir},
-		"rewardloop queue acl: certificates for clients need one for the server: name its hosts\n":                                        {"acl", "--out", dir, "--mtls"},
+		"rewardloop queue acl: certificates for clients need a certificate for the server, too: name the hosts of the server (--tls)\n":   {"acl", "--out", dir, "--mtls"},
 		"rewardloop queue acl: host \"tls://a:4222\": want a name or an IP address, without a port or a scheme\n":                         {"acl", "--out", dir, "--tls", "tls://a:4222"},
 		"rewardloop queue acl: host \"\": neither a host name nor an IP address\n":                                                        {"acl", "--out", dir, "--tls", "a,,b"},
 		"rewardloop queue acl: folder: mkdir " + filepath.Join(dir, "file") + ": not a directory\n":                                       {"acl", "--out", filepath.Join(dir, "file")},

@@ -474,13 +474,13 @@ func (x *replaying) report(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%s scored again, %d with a reward before and now, %d identical to the last bit\n", rewards.Count(len(x.compared), "sample"), len(both), same)
 	if x.without > 0 {
-		fmt.Fprintf(w, "%s left out: their media are not kept or it is damaged; store.keep: full keeps media\n", rewards.Count(x.without, "sample"))
+		fmt.Fprintf(w, "%s left out: their media are not kept, or are damaged; store.keep: full keeps media\n", rewards.Count(x.without, "sample"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.unknown)) {
 		fmt.Fprintf(w, "%s left out: the configuration has no reward %s; give it one of this name\n", rewards.Count(x.unknown[name], "sample"), shownText(name))
 	}
 	if x.partial > 0 {
-		fmt.Fprintf(w, "%s in prompt groups of which members are missing: a reward of whole groups may differ\n", rewards.Count(x.partial, "sample"))
+		fmt.Fprintf(w, "%s in prompt groups with missing members: a reward of whole groups may differ\n", rewards.Count(x.partial, "sample"))
 	}
 	if gone > 0 {
 		fmt.Fprintf(w, "%s without a reward now\n", rewards.Count(gone, "sample"))

@@ -41,7 +41,7 @@ func runsCommand(e *env) *cobra.Command {
 		case *asJSON:
 			return e.json(list)
 		case len(list.Runs) == 0:
-			fmt.Fprintln(e.stdout, "the server knows no run: none has sent a sample yet")
+			fmt.Fprintln(e.stdout, "the server has no run: no run has sent a sample yet")
 			return nil
 		}
 		t := newTable(e, "run", "clients", "queued", "in flight", "mean ms", "newest step", "answered")

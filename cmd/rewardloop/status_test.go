@@ -53,7 +53,7 @@ func asks(t *testing.T, addr string, into any, args ...string) string {
 func TestAServerThatRunsIsAskedForItsStatusRunsStepsAndLatestTrace(t *testing.T) {
 	t.Parallel()
 	_, addr := serving(t, "testdata/cfg.yaml")
-	require.Contains(t, asks(t, addr, nil, "runs"), "knows no run")
+	require.Contains(t, asks(t, addr, nil, "runs"), "the server has no run")
 	played(t, addr, "my-run")
 
 	text := asks(t, addr, nil, "status")

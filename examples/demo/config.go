@@ -67,7 +67,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("load is %v, must be above 0 and at most 10", c.Load))
 	}
 	if c.MaxRollout <= 0 {
-		errs = append(errs, fmt.Errorf("the rollout may take %v, must be positive", c.MaxRollout))
+		errs = append(errs, fmt.Errorf("the time limit of the rollout is %v, must be positive", c.MaxRollout))
 	}
 	return errors.Join(errs...)
 }

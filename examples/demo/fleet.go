@@ -134,7 +134,7 @@ func (c *child) end() {
 
 // await returns the first group of the pattern once the process has said it.
 func (c *child) await(ctx context.Context, pattern *regexp.Regexp) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, childPatience, errors.New("it took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, childPatience, errors.New("the process was not ready in time"))
 	defer cancel()
 	for {
 		if m := pattern.FindStringSubmatch(c.said.String()); m != nil {

@@ -232,7 +232,7 @@ func (rep *Report) measure(r *Record) error {
 			return fmt.Errorf("the %s run: %w", run.name, err)
 		}
 		if m.Unscored > 0 || m.Peak > m.Servers {
-			return fmt.Errorf("the %s run has %d samples without a score and up to %d on %d places: no bound holds for it", run.name, m.Unscored, m.Peak, m.Servers)
+			return fmt.Errorf("the %s run has %d samples without a score, and up to %d at once on %d places: the lower bound cannot be computed", run.name, m.Unscored, m.Peak, m.Servers)
 		}
 		*run.into = &m
 	}

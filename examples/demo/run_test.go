@@ -128,7 +128,7 @@ func TestPicturesThatCannotShowAnythingAreNamed(t *testing.T) {
 func TestAConfigurationNamesAllItsFaults(t *testing.T) {
 	t.Parallel()
 	_, err := demo.Run(t.Context(), demo.Config{Samples: -1, GPUs: -1, Places: 1000, Load: -1, MaxRollout: -1}, nil)
-	for _, want := range []string{"-1 samples", "-1 GPUs", "1000 places", "load is -1", "rollout may take"} {
+	for _, want := range []string{"-1 samples", "-1 GPUs", "1000 places", "load is -1", "time limit of the rollout is -1ns"} {
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -70,7 +70,7 @@ func encodeRM(scores []*float64) ([]byte, error) {
 // checkRM says how the tensors of a file differ from the scores.
 func checkRM(file []byte, scores []*float64) error {
 	if len(file) < 8 {
-		return fmt.Errorf("%d bytes are no safetensors file", len(file))
+		return fmt.Errorf("got %d bytes, want a safetensors file of at least 8 bytes", len(file))
 	}
 	size := binary.LittleEndian.Uint64(file)
 	if size > uint64(len(file)-8) {

@@ -70,7 +70,7 @@ func (d *Demo) checkFormula() error {
 		}
 		m, err := formula.Compare(d.Record.Samples[i].Target, text)
 		if err == nil && m.Value != *s.RewardScore {
-			err = fmt.Errorf("reading %q for %q is worth %v, not %v", clip(text, 60), d.Record.Samples[i].Target, m.Value, *s.RewardScore)
+			err = fmt.Errorf("the text %q, read for the target %q, gives the score %v, but the file has %v", clip(text, 60), d.Record.Samples[i].Target, m.Value, *s.RewardScore)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("sample %q: %w", s.ID, err))

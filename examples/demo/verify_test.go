@@ -150,7 +150,7 @@ func TestAFileThatWasTamperedWithIsFound(t *testing.T) {
 	for name, tt := range map[string]struct{ file, old, new, says string }{
 		"a score":               {demo.ScoresFile, `"reward_score":0.75`, `"reward_score":0.85`, "but 0.75 in the trace"},
 		"a score in the trace":  {demo.TraceFile, `"streaming_score": 0.75`, `"streaming_score": 1`, "scored 0.75, but 1 in the trace"},
-		"what was read":         {demo.ScoresFile, `"text":"0pen"`, `"text":"Open"`, `is worth 1, not 0.75`},
+		"what was read":         {demo.ScoresFile, `"text":"0pen"`, `"text":"Open"`, `gives the score 1, but the file has 0.75`},
 		"the truth":             {demo.TraceFile, `"rendered": "Oen"`, `"rendered": "Open"`, "mean absolute error"},
 		"a time":                {demo.TraceFile, `"generated_s": 2.4,`, `"generated_s": 2.3,`, "takes"},
 		"two samples swapped":   {demo.ScoresFile, `{"id":"s1","index":1`, `{"id":"s2","index":1`, `row 1 is sample "s1"`},

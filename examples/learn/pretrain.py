@@ -1,4 +1,4 @@
-"""Pre-training of the policy on captions of which half of the digits are wrong, so that RL has something to mend."""
+"""Pre-training of the policy on captions in which half of the digits are wrong, so that RL has something to mend."""
 
 from collections.abc import Callable
 

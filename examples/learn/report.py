@@ -131,7 +131,7 @@ def write(folder: Path, base: Params, rows: list[dict[str, Any]]) -> Path:
         of[r["arm"]].append(r)
     parts = ["<h1>FlowGRPO through a reward loop</h1>"]
     parts.append(
-        "<p>A policy of 289,000 parameters draws strings of four digits. It was pre-trained on captions of which half of "
+        "<p>A policy of 289,000 parameters draws strings of four digits. It was pre-trained on captions in which half of "
         "the digits are wrong, and learns from what PP-OCR reads of its pictures. Reward and grain are those of 256 strings "
         "that it was never trained on. The gain is mostly that of undoing the wrong captions; the held-out strings are new "
         "combinations of digits that it has drawn before.</p>"

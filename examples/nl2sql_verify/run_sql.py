@@ -35,7 +35,7 @@ def main() -> None:
     sample = json.load(sys.stdin)
     name = sample["ground_truth"]["db"]
     if not re.fullmatch(r"\w+", name):
-        sys.exit(f"{name!r} is no name of a database")
+        sys.exit(f"{name!r} is not the name of a database")
     path = pathlib.Path(sys.argv[1], name + ".sqlite")
     if not path.is_file():
         sys.exit(f"no database {name}: run make_db.py")

@@ -62,7 +62,7 @@ func (m Manifest) CheckPart(ctx context.Context, folder string, i int) error {
 	own, end := header(m.id(), i), len(magic)+sha256.Size
 	switch {
 	case short == headerSize && bytes.HasPrefix(head, []byte(magic)) && !bytes.Equal(head[:end], own[:end]):
-		return fmt.Errorf("%w: %s is of bundle %x, and this is %s", ErrForeign, name, head[len(magic):len(magic)+6], m.ID[:12])
+		return fmt.Errorf("%w: %s belongs to bundle %x, but the manifest belongs to bundle %s", ErrForeign, name, head[len(magic):len(magic)+6], m.ID[:12])
 	case int64(short)+n != want.Size || hex.EncodeToString(sum.Sum(nil)) != want.SHA256:
 		return fmt.Errorf("%w: part %s has %d bytes, but %d bytes were packed: copy the part again", ErrDamaged, name, info.Size(), want.Size)
 	}
@@ -128,7 +128,7 @@ func (m Manifest) Each(ctx context.Context, folder string, take func(e Entry, co
 		case err != nil:
 			return err
 		case content.n != e.Size || hex.EncodeToString(sum.Sum(nil)) != e.SHA256:
-			return fmt.Errorf("%w: file %q unpacks to %d bytes, or to other ones than the %d that were packed", ErrDamaged, e.Name, content.n, e.Size)
+			return fmt.Errorf("%w: file %q unpacks to %d bytes that differ from the %d bytes that were packed", ErrDamaged, e.Name, content.n, e.Size)
 		}
 	}
 	switch n, err := io.ReadFull(z, make([]byte, 1)); {

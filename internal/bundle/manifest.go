@@ -169,12 +169,12 @@ func checkFiles(files []Entry, limit int64) error {
 		}
 		sum += e.Size
 		if _, there := taken[e.Name]; there {
-			return fmt.Errorf("%w: %q is a file and another one, or a folder", ErrManifest, e.Name)
+			return fmt.Errorf("%w: %q is listed twice, or as a file and as a folder", ErrManifest, e.Name)
 		}
 		taken[e.Name] = true
 		for at := strings.LastIndexByte(e.Name, '/'); at >= 0; at = strings.LastIndexByte(e.Name[:at], '/') {
 			if taken[e.Name[:at]] {
-				return fmt.Errorf("%w: %q is a file and a folder", ErrManifest, e.Name[:at])
+				return fmt.Errorf("%w: %q is listed as a file and as a folder", ErrManifest, e.Name[:at])
 			}
 			taken[e.Name[:at]] = false
 		}

@@ -117,7 +117,7 @@ func (r *Request) validate() error {
 	}
 	for name := range r.Extra {
 		if slices.Contains(reserved, name) {
-			fault("extra field %q: is a field that the request sets itself", name)
+			fault("extra field %q is set by the request itself; leave the extra field out", name)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -203,7 +203,7 @@ func (t *translator) next() error {
 		return t.group()
 	case ')':
 		if len(t.open) == 0 {
-			return errors.New("a parenthesis is closed that is not open")
+			return errors.New("a closing parenthesis has no opening parenthesis")
 		}
 		last := len(t.open) - 1
 		group := t.open[last]

@@ -110,7 +110,7 @@ func TestBytesBecomeNumbersOfHalfPrecision(t *testing.T) {
 	n.Std[2] = 1e-6
 	err := n.IntoHalves(got, src)
 	require.ErrorIs(t, err, infer.ErrInput)
-	require.ErrorContains(t, err, "of the byte 0 in channel 2, and F16 ends at 65504")
+	require.ErrorContains(t, err, "for the byte 0 in channel 2, but the largest F16 number is 65504")
 }
 
 func TestAPortOfHalfPrecisionCarriesFloats(t *testing.T) {

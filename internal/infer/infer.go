@@ -36,7 +36,7 @@ var (
 // Marks are beside the errors above and say more of whose fault they are.
 var (
 	// ErrWaiting, of ErrTimeout: the deadline passed before the item's run began.
-	ErrWaiting = errors.New("the item waited")
+	ErrWaiting = errors.New("the deadline passed before the run of the item began")
 	// ErrHung, of ErrTimeout: the run did not end at its deadline, and its process was killed.
 	ErrHung = errors.New("the process hung")
 	// ErrHost, of ErrCrashed, ErrFault, ErrMemory or ErrTimeout: the machine or its device is

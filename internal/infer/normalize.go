@@ -58,13 +58,13 @@ func (n *Normalize) Table() [][256]float32 {
 func (n *Normalize) Into(dst []float32, src []byte) { lookUp(dst, src, n.Table(), n.Inner) }
 
 // IntoHalves is Into in half precision, see ToHalf. It wraps ErrInput where the
-// normalisation makes of some byte what is beyond MaxHalf.
+// normalisation gives a number beyond MaxHalf for some byte.
 func (n *Normalize) IntoHalves(dst []uint16, src []byte) error {
 	floats := n.Table()
 	table := make([][256]uint16, len(floats))
 	for c := range table {
 		if v := ToHalf(table[c][:], floats[c][:]); v >= 0 {
-			return fmt.Errorf("%w: normalisation makes %v of the byte %d in channel %d, and F16 ends at %d", ErrInput, floats[c][v], v, c, MaxHalf)
+			return fmt.Errorf("%w: normalisation gives %v for the byte %d in channel %d, but the largest F16 number is %d", ErrInput, floats[c][v], v, c, MaxHalf)
 		}
 	}
 	lookUp(dst, src, table, n.Inner)

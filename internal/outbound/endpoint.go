@@ -75,7 +75,7 @@ func (e *endpoint) target(below string) (*url.URL, error) {
 	}
 	ref, err := url.ParseRequestURI(below)
 	if err != nil {
-		return nil, errors.New("the call's path is not one of a URL")
+		return nil, errors.New("the call's path is not a valid path of a URL")
 	}
 	if clean := path.Clean(ref.Path); clean != ref.Path && clean+"/" != ref.Path {
 		return nil, errors.New("the call's path has empty or dotted segments")

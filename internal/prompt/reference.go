@@ -22,7 +22,7 @@ func CheckReference(path string) error {
 	case path == "", root == rootTruth && !deeper, (root == rootTruth || root == rootExtra) && rest != "":
 		return nil
 	}
-	return fmt.Errorf("reference: %q leads nowhere, want ground_truth, ground_truth.<path> or extra_info.<path>", path)
+	return fmt.Errorf("reference: %q is not a path, want ground_truth, ground_truth.<path> or extra_info.<path>", path)
 }
 
 // Reference is the answer that the members of a group are held against: the text at the path,

@@ -198,7 +198,7 @@ func (s Store) find(ctx context.Context, want string) (python, error) {
 				return p, nil
 			}
 		}
-		advice = "`uv python install " + want + "` brings it"
+		advice = "`uv python install " + want + "` installs it"
 	}
 	wanted := "Python"
 	if want != "" {

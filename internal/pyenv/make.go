@@ -214,12 +214,12 @@ func (m *maker) await(ctx context.Context, name, what string) (*os.File, error) 
 			return l, nil
 		}
 		if !told {
-			m.o.Progress(Event{Stage: Waiting, Note: "another process makes " + what})
+			m.o.Progress(Event{Stage: Waiting, Note: "another process is making " + what})
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: another process makes %s: %w", ErrBusy, what, context.Cause(ctx))
+			return nil, fmt.Errorf("%w: another process is making %s: %w", ErrBusy, what, context.Cause(ctx))
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (s Store) Scratch() (dir string, release func(), err error) {
 		err = os.MkdirAll(filepath.Join(m.Dir, specsDir), 0o755)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("environments: %w: REWARDLOOP_ENVS names another folder", err)
+		return "", nil, fmt.Errorf("environments: %w: set REWARDLOOP_ENVS to use another folder", err)
 	}
 	if err := m.openTemp(); err != nil {
 		return "", nil, fmt.Errorf("environments: %w", err)
@@ -71,7 +71,7 @@ func (m *maker) within(run func() error) (err error) {
 		err = os.MkdirAll(filepath.Join(m.Dir, specsDir), 0o755)
 	}
 	if err != nil {
-		return fmt.Errorf("environments: %w: REWARDLOOP_ENVS names another folder", err)
+		return fmt.Errorf("environments: %w: set REWARDLOOP_ENVS to use another folder", err)
 	}
 	if err := m.openTemp(); err != nil {
 		return fmt.Errorf("environments: %w", err)
@@ -173,7 +173,7 @@ func (m *maker) wheels(ctx context.Context, r resolver, name, lines, dir string,
 		}
 		at := slices.IndexFunc(all, func(p Package) bool { return p.SHA256 == sum })
 		if at < 0 {
-			return nil, fmt.Errorf("%w: pip has brought %s with sha256 %s, which the lock does not name", ErrHash, file.Name(), sum)
+			return nil, fmt.Errorf("%w: pip downloaded %s with sha256 %s, which is not in the lock", ErrHash, file.Name(), sum)
 		}
 		names[at] = file.Name()
 		if err := move(filepath.Join(into, file.Name()), filepath.Join(dir, file.Name())); err != nil {
@@ -181,7 +181,7 @@ func (m *maker) wheels(ctx context.Context, r resolver, name, lines, dir string,
 		}
 	}
 	if at := slices.Index(names, ""); at >= 0 {
-		return nil, fmt.Errorf("%w: pip has brought no file for %s %s", ErrInstall, all[at].Name, all[at].Version)
+		return nil, fmt.Errorf("%w: pip downloaded no file for %s %s", ErrInstall, all[at].Name, all[at].Version)
 	}
 	return names, nil
 }

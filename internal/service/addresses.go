@@ -116,7 +116,7 @@ func checkURL(text string) error {
 	case u.Hostname() == "":
 		return errors.New("names no host")
 	case u.Fragment != "":
-		return errors.New("has a part after #, which no server sees")
+		return errors.New("has a part after #, which is never sent; leave the part out")
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func readSegmentHead(r io.ReaderAt) (mark [markBytes]byte, err error) {
 		return mark, fmt.Errorf("%w: head of the segment", ErrDamaged)
 	}
 	if v := binary.LittleEndian.Uint32(b[len(magic):]); v != version {
-		return mark, fmt.Errorf("%w: format %d, this one reads %d", errVersion, v, version)
+		return mark, fmt.Errorf("%w: the spool has format %d, this release reads format %d", errVersion, v, version)
 	}
 	copy(mark[:], b[len(magic)+4:])
 	return mark, nil

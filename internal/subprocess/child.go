@@ -245,7 +245,7 @@ func (c *child) autopsy(cause error) (report error, outside bool) {
 	if !c.gone() {
 		return fmt.Errorf("child %d cannot be killed (%w)", c.id, cause), false
 	}
-	report = fmt.Errorf("child %d died of %q (%w)", c.id, c.how, cause)
+	report = fmt.Errorf("child %d ended with %q (%w)", c.id, c.how, cause)
 	if over := c.over.Load(); over > 0 {
 		report = fmt.Errorf("child %d was killed: the child and its own child processes used %d MiB of memory, but the limit is %d MiB (%w)", c.id, over>>20, c.limit>>20, cause)
 	} else if c.killed.Load() {

@@ -18,7 +18,7 @@ var (
 	// ErrTimeout: the deadline passed before an answer; the child was killed.
 	ErrTimeout = errors.New("child process deadline passed")
 	// ErrWaiting comes with ErrTimeout where the deadline passed before a child was free.
-	ErrWaiting = errors.New("the request waited for a child process")
+	ErrWaiting = errors.New("the request ended while it waited for a child process")
 	// ErrUnavailable: no child can be had: not started, stopping, or none starts. With
 	// ErrHandler beside it, the handler of a new child says what is missing here.
 	ErrUnavailable = errors.New("child processes unavailable")

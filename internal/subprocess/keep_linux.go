@@ -43,7 +43,7 @@ type keeping struct {
 func keep(args []string) int {
 	grace, err := time.ParseDuration(args[0])
 	if err != nil || grace <= 0 {
-		fmt.Fprintf(os.Stderr, "keeper: the grace %q is no duration above 0\n", args[0])
+		fmt.Fprintf(os.Stderr, "keeper: the grace %q is not a duration above 0\n", args[0])
 		return 2
 	}
 	path, err := exec.LookPath(args[1])

@@ -288,7 +288,7 @@ func (p *Pool) look(ctx context.Context, c *child) (well bool, fault error) {
 	}
 	if !errors.Is(err, errBroken) {
 		c.destroy()
-		err = fmt.Errorf("no sign of life: %w", err)
+		err = fmt.Errorf("the check of the idle child process failed: %w", err)
 	}
 	death, outside := c.autopsy(err)
 	p.died(death)

@@ -444,7 +444,7 @@ func TestAStoppedIdleChildFailsItsPing(t *testing.T) {
 		now := p.Stats().PIDs
 		return len(now) == 1 && now[0] != old[0]
 	}, 10*time.Second, time.Millisecond)
-	require.Contains(t, p.Stats().LastError, "no sign of life")
+	require.Contains(t, p.Stats().LastError, "the check of the idle child process failed")
 }
 
 func TestTheEnvironmentIsExactlyTheOneGiven(t *testing.T) {

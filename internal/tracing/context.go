@@ -25,7 +25,7 @@ func (c Context) Traced() bool { return c.Sampled }
 const MaxBytes = 512
 
 // errForm says what a traceparent is.
-var errForm = errors.New("want a W3C traceparent, 00-<32 hex digits>-<16 hex digits>-<2 hex digits> in lower case, of which neither id is zero")
+var errForm = errors.New("want a W3C traceparent, 00-<32 hex digits>-<16 hex digits>-<2 hex digits> in lower case, where neither id is zero")
 
 // Parse reads a W3C traceparent. What versions after 00 add behind is passed over, as the standard says.
 func Parse(text string) (c Context, err error) {

@@ -103,11 +103,11 @@ func (r *Runner) failure(cmd *exec.Cmd, stderr string) error {
 	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	switch {
 	case status.Signaled() && status.Signal() == syscall.SIGXCPU:
-		return fmt.Errorf("%w: ffmpeg used more of a CPU than pool.decode.ffmpeg_timeout allows", rewards.BadInput)
+		return fmt.Errorf("%w: ffmpeg used more CPU time than pool.decode.ffmpeg_timeout allows", rewards.BadInput)
 	case killed(cmd):
-		return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s was killed, perhaps for want of memory", rewards.Crashed, r.program))
+		return rewards.Blamed(rewards.BlameWorker, fmt.Errorf("%w: %s was killed, perhaps because memory ran out", rewards.Crashed, r.program))
 	case status.Signaled():
-		return fmt.Errorf("%w: ffmpeg died of %s at this file", rewards.BadInput, unix.SignalName(status.Signal()))
+		return fmt.Errorf("%w: ffmpeg was ended by %s while it read this file", rewards.BadInput, unix.SignalName(status.Signal()))
 	case status.ExitStatus() == 126 && strings.HasPrefix(stderr, "confine: "),
 		status.ExitStatus() == 127, strings.Contains(stderr, "error while loading shared libraries"):
 		return rewards.Permanent(rewards.BlameWorker, fmt.Errorf("%w: %s does not start: %s", rewards.Internal, r.program, text))

@@ -27,11 +27,11 @@ const (
 func (e *exporting) run(ctx context.Context) error {
 	work, err := os.MkdirTemp("", "rewardloop-export-*")
 	if err != nil {
-		return fmt.Errorf("%w: %w: TMPDIR names another folder", ErrProgram, err)
+		return fmt.Errorf("%w: %w: set TMPDIR to use another folder", ErrProgram, err)
 	}
 	defer os.RemoveAll(work)
 	if err := os.CopyFS(work, e.Programs); err != nil {
-		return fmt.Errorf("%w: %w: TMPDIR names another folder", ErrProgram, err)
+		return fmt.Errorf("%w: %w: set TMPDIR to use another folder", ErrProgram, err)
 	}
 	// Inputs are read where the caller is, so that relative paths mean what they mean to a person.
 	cmd := exec.CommandContext(ctx, e.python, append([]string{"-u", filepath.Join(work, e.r.Family+".py")}, //nolint:gosec // its own program

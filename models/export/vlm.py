@@ -431,7 +431,7 @@ def main(
         parser.error(f"{config} is not there")
     kind = json.loads(config.read_text()).get("model_type")
     if kind not in kinds:
-        parser.error(f"{config} says model_type {kind!r}; this exporter knows {', '.join(kinds)}")
+        parser.error(f"{config} says model_type {kind!r}; want one of {', '.join(kinds)}")
     torch.manual_seed(0)
     model = load(args.checkpoint)
     copy_files(args.checkpoint, args.out)

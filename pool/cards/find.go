@@ -130,7 +130,7 @@ func (f *Found) list(ctx context.Context, o Options) ([]gpu, error) {
 	all := driverCards(o.DriverDir)
 	if len(all) > 0 {
 		f.Source = o.DriverDir
-		f.Notes = append(f.Notes, o.Program+" is not on PATH: memory, health and processes of the cards are not known (in a container NVIDIA_DRIVER_CAPABILITIES=compute,utility brings it)")
+		f.Notes = append(f.Notes, o.Program+" is not on PATH: memory, health and processes of the cards are not known (in a container set NVIDIA_DRIVER_CAPABILITIES=compute,utility)")
 	}
 	return all, nil
 }

@@ -18,7 +18,7 @@ func match(m infer.Model, have, want infer.Info) error {
 		})
 	}
 	if lacks(have.Inputs, want.Inputs) || lacks(have.Outputs, want.Outputs) {
-		return fmt.Errorf("%w: %q from %s has inputs %s and outputs %s; wanted are inputs %s and outputs %s", infer.ErrModel, m.Name, m.Path,
+		return fmt.Errorf("%w: %q from %s has inputs %s and outputs %s, want inputs %s and outputs %s", infer.ErrModel, m.Name, m.Path,
 			list(have.Inputs), list(have.Outputs), list(want.Inputs), list(want.Outputs))
 	}
 	return nil

@@ -233,7 +233,7 @@ func choose(model string, all []infer.Tensor, wanted []string) ([]infer.Tensor, 
 	for _, name := range wanted {
 		k := slices.IndexFunc(all, func(t infer.Tensor) bool { return t.Name == name })
 		if k < 0 || slices.ContainsFunc(out, func(t infer.Tensor) bool { return t.Name == name }) {
-			return nil, fmt.Errorf("%w: %q: output %q is wanted, want each at most once of %s", infer.ErrInput, model, name, list(portsOf(all)))
+			return nil, fmt.Errorf("%w: %q: output %q was requested; request only outputs of %s, each at most once", infer.ErrInput, model, name, list(portsOf(all)))
 		}
 		out = append(out, all[k])
 	}

@@ -137,7 +137,7 @@ func (s *Session) wanted(b infer.Batch) ([]int, error) {
 	for _, name := range b.Outputs {
 		k := slices.IndexFunc(s.info.Outputs, func(p infer.Port) bool { return p.Name == name })
 		if k < 0 || slices.Contains(at, k) {
-			return nil, fmt.Errorf("%w: %q: output %q is wanted, want each at most once of %s", infer.ErrInput, s.cfg.Model.Name, name, list(s.info.Outputs))
+			return nil, fmt.Errorf("%w: %q: output %q was requested; request only outputs of %s, each at most once", infer.ErrInput, s.cfg.Model.Name, name, list(s.info.Outputs))
 		}
 		at = append(at, k)
 	}

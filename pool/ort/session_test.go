@@ -225,7 +225,7 @@ func TestAModelOtherThanWantedIsRefusedWithBothSides(t *testing.T) {
 	} {
 		_, err := openModel(t, m, infer.Info{Inputs: []infer.Port{want}})
 		require.ErrorIs(t, err, infer.ErrModel)
-		require.ErrorContains(t, err, "has inputs [x F32[-1 3 -1 -1]] and outputs [map F32[-1 1 -1 -1]]; wanted are inputs ["+want.Name)
+		require.ErrorContains(t, err, "has inputs [x F32[-1 3 -1 -1]] and outputs [map F32[-1 1 -1 -1]], want inputs ["+want.Name)
 	}
 }
 

@@ -150,7 +150,7 @@ func TestOnlyTheOutputsThatAreWantedTravel(t *testing.T) {
 			b.Outputs = bad
 			_, err = d.Run(t.Context(), model("tower"), b)
 			require.ErrorIs(t, err, infer.ErrInput)
-			require.ErrorContains(t, err, `"`+bad[0]+`" is wanted`)
+			require.ErrorContains(t, err, `"`+bad[0]+`" was requested`)
 			require.ErrorContains(t, err, "last_hidden_state F32[-1 3 -1 -1], image_embeds F32[-1 3]")
 		}
 	})

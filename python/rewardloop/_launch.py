@@ -91,8 +91,9 @@ def find_binary() -> str:
     found = shutil.which("rewardloop", path=os.pathsep.join(installed)) or shutil.which("rewardloop")
     if found is None:
         raise RewardloopError(
-            "no program rewardloop in the folder of this Python or on PATH: a wheel for Linux on x86-64 or ARM brings it"
-            " (pip install rewardloop); elsewhere build it with `make build` and name bin/rewardloop in REWARDLOOP_BIN"
+            "no program rewardloop in the folder of this Python or on PATH: on Linux on x86-64 or ARM install the wheel that "
+            "contains the program (pip install rewardloop); on other systems build the program with `make build` and set "
+            "REWARDLOOP_BIN to bin/rewardloop"
         )
     return found
 

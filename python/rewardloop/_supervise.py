@@ -240,7 +240,7 @@ class Supervisor:
             return kind
         if (listen := _ready_line(line)) is None:
             self._await_event(process, _REST_TIMEOUT)  # a command that is not understood ends by itself, and its code says more
-            return f"its first line on stdout is {line[:200]!r}, which is no ready line: is this `rewardloop worker`?"
+            return f"its first line on stdout is {line[:200]!r}, which is not a ready line: is this `rewardloop worker`?"
         with self._changed:
             self._listen = listen
             self._set(state="ready", first=True)

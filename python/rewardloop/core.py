@@ -446,7 +446,7 @@ class Core:
                 if self._closing:  # asyncio.wait_for of Python 3.10 and 3.11 loses a cancellation that comes with an error
                     raise asyncio.CancelledError from err
                 if self._loop.time() >= lane.give_up:
-                    raise LostError(f"connection lost, and not had again in {self._cfg.reconnect_for:g} s: {err}") from err
+                    raise LostError(f"connection lost, and not restored within {self._cfg.reconnect_for:g} s: {err}") from err
                 _LOG.info("lane %d: %s", lane.number, err)
 
     async def _serve(self, link: Link) -> None:

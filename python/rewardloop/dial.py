@@ -153,12 +153,12 @@ def _late(attempt: _Attempt) -> ConnectError:
     if attempt.greeting:
         return ConnectError(attempt.url, f"no welcome {within}", "is this the address of a reward loop?")
     if attempt.connection is not None and attempt.connection.reached:
-        other = "" if attempt.secure else " If it speaks TLS, say wss://."
+        other = "" if attempt.secure else " If the server uses TLS, use wss://."
         return ConnectError(
             attempt.url, f"connected, but no answer {within}", "the program at this address may not be a rewardloop server, or hangs." + other
         )
     what = "no connection, or no TLS handshake," if attempt.secure else "no connection"
-    plain = " If it speaks no TLS, say ws://." if attempt.secure else ""
+    plain = " If the server does not use TLS, use ws://." if attempt.secure else ""
     return ConnectError(attempt.url, f"{what} {within}", "check the address; a firewall may drop the packets." + plain)
 
 
@@ -173,7 +173,9 @@ def _explain(attempt: _Attempt, err: Exception) -> ConnectError:
         words = " ".join(str(c) for c in _chain(err))
         if not attempt.secure and "HTTP/1.0 400" in words:  # what a TLS server in Go answers
             return ConnectError(attempt.url, "the server refused plain HTTP", "the server may use TLS: use wss://")
-        more = "It may want a client certificate: tls_cert=, tls_key=." if attempt.secure else "If it speaks TLS, say wss://."
+        more = "If the server uses TLS, use wss://."
+        if attempt.secure:
+            more = "The server may require a client certificate: tls_cert=, tls_key=."
         hint = f"is this the address and the port of a reward loop? {more}"
         return ConnectError(attempt.url, f"no HTTP answer ({words})", hint)
     if isinstance(err, NegotiationError):
@@ -195,7 +197,9 @@ def _status(attempt: _Attempt, err: InvalidStatus) -> ConnectError:
     said = f"the server answered {code}"
     if code == 401:
         given = attempt.cfg.token is not None or attempt.cfg.token_file is not None
-        hint = "it does not know this token; is it another server's?" if given else "it wants a token: give token_file="
+        hint = "the server requires a token: give token_file="
+        if given:
+            hint = "the server does not accept this token; is it the token of another server?"
         return ConnectError(attempt.url, said, hint)
     if 300 <= code < 400:
         where = err.response.headers.get("Location", "elsewhere")
@@ -205,11 +209,11 @@ def _status(attempt: _Attempt, err: InvalidStatus) -> ConnectError:
         words = (err.response.body or b"")[:600].decode(errors="replace").strip()
         return ConnectError(attempt.url, f"the server uses {spoken!r:.100}, {_here()} ({said}: {words})", _SAME)
     hints = {
-        400: f"it may speak another version than {PROTOCOL}, or be no reward loop",
-        403: "it refuses this client: token, certificate or origin",
-        404: "it is an HTTP server, but there is no reward loop at this path",
+        400: f"the server may use another version than {PROTOCOL}, or may not be a reward loop",
+        403: "the server refuses this client: check its token, certificate and origin",
+        404: "an HTTP server answered, but there is no reward loop at this path",
         502: "a proxy before the reward loop does not reach it",
-        503: "it is being stopped, or takes no more connections now; try again later",
+        503: "the server is being stopped, or accepts no more connections now; try again later",
     }
     made = ConnectError(attempt.url, said, hints.get(code, "is this the address of a reward loop?"))
     made.stopping = code == 503 and "Retry-After" in err.response.headers

@@ -37,7 +37,7 @@ class Reward:
         media = pictures(images)
         rows = metadata if isinstance(metadata, list | tuple) and len(metadata) == len(prompts) else [None] * len(prompts)
         if len(media) != len(prompts):
-            raise InputError(f"{len(prompts)} for {len(media)} images", field="prompts")
+            raise InputError(f"{len(prompts)} prompts for {len(media)} images, want one for each", field="prompts")
         self._calls += 1
         step = self._calls if self.step is None else self.step
         each = zip(prompts, media, rows, groups(step, prompts), strict=True)

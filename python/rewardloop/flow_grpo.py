@@ -35,7 +35,7 @@ def scorer_remote(name: str = "") -> Callable[[Any], ScoreFn]:
             """The scores in the order of the images; SampleFailedError for the first that has none."""
             media = pictures(images)
             if len(media) != len(prompts):
-                raise InputError(f"{len(prompts)} for {len(media)} images", field="prompts")
+                raise InputError(f"{len(prompts)} prompts for {len(media)} images, want one for each", field="prompts")
             samples = [
                 Sample(prompt=str(p), media=m, reward=name, extra_info=_metadata(metadata, i))
                 for i, (m, p) in enumerate(zip(media, prompts, strict=True))

@@ -99,7 +99,10 @@ def _encode(sample: Sample, message_bytes: int, header_bytes: int) -> Frame:
         raise TooLargeError(f"the texts make a header of {len(body)} bytes, the limit is {header_bytes}")
     size = 8 + len(body) + at
     if size > message_bytes:
-        raise TooLargeError(f"the message has {size} bytes, the server accepts {message_bytes}: loop.message_bytes there")
+        raise TooLargeError(
+            f"the message has {size} bytes, the server accepts {message_bytes}: raise loop.message_bytes in the configuration "
+            "of the server"
+        )
     return Frame(struct.pack("<Q", len(body)) + body, tuple(t[3] for t in tensors), size)
 
 

@@ -166,7 +166,7 @@ def audio(data: Any, *, layout: str = "", sample_rate: int | None = None, copy: 
     float16, bfloat16 or float32 with its sample_rate and with layout T, CT or TC, where T counts sample frames."""
     if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview):
         if sample_rate is not None:
-            raise InputError("a file has its own", field="sample_rate")
+            raise InputError("leave the argument out: a WAV or FLAC file contains its sample rate", field="sample_rate")
         encoding, view = _whole("audio", data, layout, copy)
         return Media("audio", encoding, "", "U8", (view.nbytes,), (view,))
     return _tensor("audio", data, layout, copy, sample_rate=sample_rate)
@@ -199,7 +199,7 @@ def _whole(kind: str, data: Any, layout: str, copy: bool) -> tuple[str, memoryvi
     found = _sniff_file(view)
     if found not in _FILES[kind]:
         want = "an MP4, WebM or GIF" if kind == "video" else "a WAV or FLAC"
-        raise InputError(f"{repr(os.fspath(data)) if path else 'it'} is not {want} file", field=kind)
+        raise InputError(f"{repr(os.fspath(data)) if path else 'the data'} is not {want} file", field=kind)
     return found, view
 
 
@@ -320,7 +320,7 @@ def _bytes_view(data: object, field: str, copy: bool) -> memoryview:
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InputError(f"want the bytes of a file, not {_name(data)}", field=field)
     if len(data) == 0:
-        raise InputError("it is empty", field=field)
+        raise InputError("the file is empty", field=field)
     if isinstance(data, memoryview) and not data.c_contiguous:
         return memoryview(data.tobytes())
     return memoryview(bytes(data)) if copy else memoryview(data).cast("B").toreadonly()

@@ -139,7 +139,8 @@ class _Worker:
         plan = self._plan
         if len(self._gpus) < self._wanted_gpus:
             raise RewardloopError(
-                f"bundle {self._bundle} promises {self._wanted_gpus} GPUs, of which Ray gives {len(self._gpus)} on {self._where}"
+                f"bundle {self._bundle} has {self._wanted_gpus} GPUs, but Ray assigned {len(self._gpus)} to the worker on "
+                f"{self._where}"
             )
         if self._folder is None:
             self._folder = Folder(self._key)
@@ -291,8 +292,9 @@ class RayWorkers:
         for group in groups:
             if not group.wait(max(0.1, deadline - time.monotonic())):
                 raise RewardloopError(
-                    f"the placement group has no resources after {self._plan.start_timeout:g} s: the group needs {group.bundle_specs}, "
-                    f"of {_short(ray.cluster_resources())} the cluster has {_short(ray.available_resources())} free"
+                    f"the placement group has no resources after {self._plan.start_timeout:g} s: the group needs "
+                    f"{group.bundle_specs}; the cluster has {_short(ray.cluster_resources())}, of which "
+                    f"{_short(ray.available_resources())} are free"
                 )
             for index, resources in enumerate(group.bundle_specs):
                 if self._gpus_per_node and not resources.get("GPU"):
@@ -345,7 +347,7 @@ class RayWorkers:
             except ray.exceptions.RayError as err:
                 hint = ""
                 if "ModuleNotFoundError" in str(err):
-                    hint = "; install rewardloop on the nodes, or give ray.init a runtime_env that brings it (py_modules)"
+                    hint = "; install rewardloop on the nodes, or in the runtime_env of ray.init (py_modules)"
                 raise RewardloopError(f"the actor of bundle {place.bundle} failed: {err}{hint}") from err
             yield place, answer
 
@@ -405,7 +407,7 @@ def _check(
         if not (math.isfinite(number) and number >= 0):
             raise InputError(f"is {number}, must be 0 or more", field=field)
     if group is None and not gpus and not cpus:
-        raise InputError("is 0: a bundle without GPU has to have some of a CPU", field="num_cpus")
+        raise InputError("is 0: a bundle without a GPU needs a CPU share above 0", field="num_cpus")
     if not (math.isfinite(start_timeout) and start_timeout > 0):
         raise InputError(f"is {start_timeout}, must be a number of seconds above 0", field="start_timeout")
     if max_restarts < -1:

@@ -138,7 +138,7 @@ class _Table:
         self.results = [_result(r, f"results[{i}]") for i, r in enumerate(results)]
         if samples is not None and [s.id for s in samples] != [r.id for r in self.results]:
             raise InputError(
-                f"{len(samples)} samples for {len(self.results)} results, want samples[i] to be what results[i] is of",
+                f"{len(samples)} samples for {len(self.results)} results, want samples[i] and results[i] to have the same id",
                 field="samples",
             )
         self.samples = samples

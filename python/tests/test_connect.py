@@ -114,7 +114,7 @@ class HintTest(Case):
 
         where = await self.listen(answer)
         err = await refusal("ws://" + where, connect_timeout=HANDSHAKE)
-        self.assertRegex(str(err), "connected, but no answer within 3 s; .* If it speaks TLS, say wss://")
+        self.assertRegex(str(err), "connected, but no answer within 3 s; .* If the server uses TLS, use wss://")
         self.assertRegex(str(await refusal("wss://" + where, connect_timeout=0.3)), "no TLS handshake, within 0.3 s")
 
     async def test_a_black_hole(self) -> None:
@@ -143,9 +143,9 @@ class HintTest(Case):
 
     async def test_who_answers_http_and_is_no_reward_loop(self) -> None:
         for status, words in {
-            "404 Not Found": "answered 404; it is an HTTP server, but there is no reward loop",
+            "404 Not Found": "answered 404; an HTTP server answered, but there is no reward loop",
             "200 OK": "answered 200; is this the address of a reward loop",
-            "503 Service Unavailable": "answered 503; it is being stopped",
+            "503 Service Unavailable": "answered 503; the server is being stopped",
             "302 Found\r\nLocation: http://elsewhere/": "points to 'http://elsewhere/'; redirects are not followed",
         }.items():
             with self.subTest(status):
@@ -246,9 +246,9 @@ class ServerHintTest(Case):
             good.write_text("the-right-token-of-this-server\n")
             wrong.write_text("another-token-of-some-server\n")
             with serve(token_file=good) as server:
-                self.assertRegex(str(await refusal(server.url)), "answered 401; it wants a token: give token_file=")
+                self.assertRegex(str(await refusal(server.url)), "answered 401; the server requires a token: give token_file=")
                 err = await refusal(server.url, token_file=wrong)
-                self.assertRegex(str(err), "answered 401; it does not know this token")
+                self.assertRegex(str(err), "answered 401; the server does not accept this token")
                 self.assertNotIn("another-token", str(err))
                 for settings in ({"token_file": good}, {"token": "the-right-token-of-this-server"}):
                     async with rewardloop.connect(server.url, run="r", **settings) as loop:

@@ -105,7 +105,7 @@ class MediaTest(unittest.TestCase):
             "dtype: float64": lambda: rewardloop.latent(f32.astype("f8"), layout="CHW"),
             "dtype: object": lambda: rewardloop.latent(np.array([[object()]]), layout="CH"),
             "image: want a NumPy": lambda: rewardloop.image([[1]], layout="HW"),
-            "image: it is empty": lambda: rewardloop.image(b"", encoding="png"),
+            "image: the file is empty": lambda: rewardloop.image(b"", encoding="png"),
             "image: an axis": lambda: rewardloop.image(u8[:0], layout="HWC"),
             "encoding: 'png', but the bytes are jpeg": lambda: rewardloop.image(jpeg, encoding="png"),
             "encoding: 'gif'": lambda: rewardloop.image(b"GIF89a", encoding="gif"),

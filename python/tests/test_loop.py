@@ -342,7 +342,7 @@ class ResumeTest(Case):
                 server.kill()
                 ended = await self.soon(asyncio.gather(*waiting, return_exceptions=True))
                 self.assertIsInstance(ended[-1], LostError)
-                self.assertRegex(str(ended[-1]), "sample 'w7': .* not had again in 0.2 s: .* nothing listens there")
+                self.assertRegex(str(ended[-1]), "sample 'w7': .* not restored within 0.2 s: .* nothing listens there")
                 with self.assertRaises(LostError):
                     await self.soon(self.read(loop, 2))
                 with self.assertRaises(LostError):

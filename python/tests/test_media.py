@@ -103,10 +103,12 @@ class FileTest(unittest.TestCase):
             self.assertEqual((made.kind, made.encoding, made.sample_rate), ("audio", encoding, None))
         for pattern, make in {
             "video: '.*a.txt' is not an MP4, WebM or GIF file": lambda: rewardloop.video(text),
-            "video: it is not an MP4": lambda: rewardloop.video(b"fLaC"),
+            "video: the data is not an MP4": lambda: rewardloop.video(b"fLaC"),
             "audio: '.*a.gif' is not a WAV or FLAC file": lambda: rewardloop.audio(gif),
             "layout: 'THWC' of a file": lambda: rewardloop.video(film, layout="THWC"),
-            "sample_rate: a file has its own": lambda: rewardloop.audio(b"fLaC", sample_rate=16000),
+            "sample_rate: leave the argument out: a WAV or FLAC file contains its sample rate": lambda: rewardloop.audio(
+                b"fLaC", sample_rate=16000
+            ),
             "layout: 'HWC' with encoding 'png'": lambda: rewardloop.image(self.put("b.png", png(2)), layout="HWC"),
             "encoding: 'jpeg', but the bytes are png": lambda: rewardloop.image(self.put("b.png", png(2)), encoding="jpeg"),
             r"frames\[1\]: '.*a.gif' is not a JPEG": lambda: rewardloop.frames([JPEG, gif]),

@@ -41,7 +41,7 @@ class TestPhase(unittest.TestCase):
         with serve("pool.colocated=true") as server:
             with rewardloop.Client(server.url, run="one") as one, rewardloop.Client(server.url, run="two") as two:
                 one.phase("rollout", timeout=PATIENCE)
-                with self.assertRaisesRegex(rewardloop.PhaseError, "other runs on these cards, which are in rollout: one"):
+                with self.assertRaisesRegex(rewardloop.PhaseError, "the other runs on these cards begin their reward phase: one"):
                     two.phase("reward", timeout=PATIENCE)
                 scored = two.submit(picture(1))
                 one.phase("reward", timeout=PATIENCE)

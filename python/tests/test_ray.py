@@ -63,7 +63,7 @@ class Arguments(unittest.TestCase):
             ("n_gpus_per_node: is -1, must be 0 or more", {"n_gpus_per_node": -1}),
             ("nnodes: the placement group sets the number", {"placement_group": object()}),
             ("num_cpus: is nan", {"num_cpus": float("nan")}),
-            ("num_cpus: is 0: a bundle without GPU", {"num_cpus": 0}),
+            ("num_cpus: is 0: a bundle without a GPU", {"num_cpus": 0}),
             ("start_timeout: is 0", {"start_timeout": 0}),
             ("grace: is -1", {"grace": -1}),
             ("max_restarts: is -2", {"max_restarts": -2}),

@@ -152,7 +152,7 @@ class SupervisorTest(unittest.TestCase):
         supervisor = self.supervise("garbage")
         with (
             mock.patch.object(_supervise, "_REST_TIMEOUT", 0.2),
-            self.assertRaisesRegex(RewardloopError, r"its first line on stdout is 'hello', which is no ready line"),
+            self.assertRaisesRegex(RewardloopError, r"its first line on stdout is 'hello', which is not a ready line"),
         ):
             supervisor.started(PATIENCE)
         until(lambda: not any(alive(int(str(start["pid"]))) for start in self.starts()[:1]), "the first one is gone")
@@ -169,7 +169,7 @@ class SupervisorTest(unittest.TestCase):
         for line in ("[]", "7", '{"event":"serving"}', '{"event":"ready","listen":5}', "\\377", '{"event":'):
             with self.subTest(line), mock.patch.object(_supervise, "_REST_TIMEOUT", 0.2):  # it does not end by itself
                 supervisor = self.supervise(argv=["/bin/sh", "-c", f"printf '{line}\\n'; exec sleep 60"])
-                with self.assertRaisesRegex(RewardloopError, "no ready line"):
+                with self.assertRaisesRegex(RewardloopError, "not a ready line"):
                     supervisor.started(PATIENCE)
                 supervisor.stop()
 

@@ -389,7 +389,7 @@ class DiffusersStyleTest(ServedCase):
             diffusers_style.Reward()([picture()], ["p"])
 
     def test_as_many_prompts_as_pictures(self) -> None:
-        with self.assertRaisesRegex(InputError, "1 for 2 images"):
+        with self.assertRaisesRegex(InputError, "prompts: 1 prompts for 2 images, want one for each"):
             diffusers_style.Reward()([picture()] * 2, ["p"])
 
 

@@ -55,7 +55,7 @@ class MaskedTest(unittest.TestCase):
     def test_rewards_that_were_changed_on_the_way_are_not_masked_in_silence(self) -> None:
         valid = [True, False]
         masked.remember(["x", "x"], valid, [0.5, 0.5])
-        with self.assertRaisesRegex(InputError, "on_failed: the rows of group 'x' that failed are not among"):
+        with self.assertRaisesRegex(InputError, "on_failed: the failed rows of group 'x' are not among"):
             masked.scored_rows(["x", "x"], np.float32([0.7, 0.7]))
 
     def test_more_groups_than_are_kept_forget_the_oldest(self) -> None:

@@ -72,7 +72,7 @@ class NamedColumns(unittest.TestCase):
     def test_a_name_that_no_row_can_have_is_refused(self) -> None:
         for key, says in (
             ("reward/orc", "'reward/orc' is not a column of this reward; the columns are reward/ocr, reward/pretty"),
-            ("reward/ocr/words", "'reward/ocr/words' is a text"),
+            ("reward/ocr/words", "'reward/ocr/words' is text, not a number"),
         ):
             with self.assertRaisesRegex(InputError, f"algorithm.gdpo_reward_keys: {says}"):
                 self.judge(scored(reward_ocr_words="a b"), gdpo_reward_keys=(key,))

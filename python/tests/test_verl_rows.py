@@ -235,7 +235,7 @@ class AgainstAServer(unittest.TestCase):
         scored = asyncio.run(compute_score(solution_str="text", **self.settings(on_failed="value:-2")))
         self.assertEqual((-2.0, 0.0), (scored["score"], scored["rewardloop/valid"]))
         self.assertEqual(-2.0, scored["rewardloop/score"], "a filter of groups meets a number, and no NaN")
-        with self.assertRaisesRegex(InputError, "sees no group"):
+        with self.assertRaisesRegex(InputError, "is called without the group"):
             asyncio.run(compute_score(**self.settings(on_failed="group_mean")))
 
     @unittest.skipUnless(TORCH, "SKIPPED: torch is not installed; make test-verl does")

@@ -32,7 +32,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("acl: no folder was named for the files"))
 	}
 	if c.MutualTLS && len(c.Hosts) == 0 {
-		errs = append(errs, errors.New("acl: certificates for clients need one for the server: name its hosts"))
+		errs = append(errs, errors.New("acl: certificates for clients need a certificate for the server, too: name the hosts of the server (--tls)"))
 	}
 	for _, host := range c.Hosts {
 		if err := validHost(host); err != nil {

@@ -82,7 +82,7 @@ acl: host "tls://gateway": want a name or an IP address, without a port or a sch
 acl: host "a b": neither a host name nor an IP address
 acl: host "": neither a host name nor an IP address`)
 	_, err = acl.Create(acl.Config{Dir: t.TempDir(), MutualTLS: true})
-	require.EqualError(t, err, "acl: certificates for clients need one for the server: name its hosts")
+	require.EqualError(t, err, "acl: certificates for clients need a certificate for the server, too: name the hosts of the server (--tls)")
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err = acl.Create(acl.Config{Dir: file})

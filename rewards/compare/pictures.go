@@ -30,7 +30,7 @@ func (s *showing) pictures(ctx context.Context, sample *rewards.Sample) ([]chat.
 	}
 	defer giveBack()
 	if len(v.At) > maxFrames {
-		return nil, fmt.Errorf("%w: %d frames of sample %q would be shown, at most %d are", rewards.BadInput, len(v.At), sample.ID, maxFrames)
+		return nil, fmt.Errorf("%w: %d frames of sample %q are selected, want at most %d", rewards.BadInput, len(v.At), sample.ID, maxFrames)
 	}
 	parts := make([]chat.Part, 0, len(v.At))
 	for _, f := range v.At {

@@ -104,7 +104,7 @@ func wiseQuestion(s *rewards.Sample) (string, error) {
 		explanation, _ = s.Truth()
 	}
 	if explanation == "" {
-		return "", fmt.Errorf("%w: sample %q says nowhere what its prompt is about: extra_info.explanation, or a ground_truth that is a string", rewards.BadInput, s.ID)
+		return "", fmt.Errorf("%w: sample %q has no explanation of its prompt: want extra_info.explanation, or a ground_truth that is a string", rewards.BadInput, s.ID)
 	}
 	return fmt.Sprintf(wisePrompt, c, explanation), prompt.Bounded(s, "explanation", explanation)
 }

@@ -140,7 +140,7 @@ type rated struct{ output, value float64 }
 // rate applies the rules to all places of a score.
 func (s scoreRules) rate(all []float32) (rated, error) {
 	if s.Index >= len(all) {
-		return rated{}, fmt.Errorf("%w: score.index is %d, the graph answers with %d numbers", infer.ErrModel, s.Index, len(all))
+		return rated{}, fmt.Errorf("%w: score.index is %d, but the graph returned %d numbers", infer.ErrModel, s.Index, len(all))
 	}
 	r := rated{output: float64(all[s.Index])}
 	x := r.output
@@ -151,7 +151,7 @@ func (s scoreRules) rate(all []float32) (rated, error) {
 		x = share(all, s.Index)
 	}
 	if r.value = x*s.Scale + s.Offset; !finite(r.value) {
-		return rated{}, fmt.Errorf("%w: the graph answers with %v, of which %s makes %v", rewards.InvalidScore, r.output, sidecarFile, r.value)
+		return rated{}, fmt.Errorf("%w: the graph returned %v; by the rules of %s the score is %v, want a finite number", rewards.InvalidScore, r.output, sidecarFile, r.value)
 	}
 	return r, nil
 }

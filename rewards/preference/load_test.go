@@ -111,7 +111,7 @@ func TestAModelThatAnswersOtherwiseThanAtItsExportIsRefused(t *testing.T) {
 		{"width": 1, "height": 1, "rgb": "CQkJ", "prompt": "a", "image_embeds": [0.5, 0.5], "tolerance": 0.01}]}`)
 	err := scorer(t, towers(), "pickscore", object(dir, "")).(rewards.Warmer).Warm(t.Context())
 	require.ErrorIs(t, err, infer.ErrModel)
-	for _, says := range []string{"case 1", "image_embeds[", "expected is 0.5", "at most 0.01", "selftest: false", "export the model again"} {
+	for _, says := range []string{"case 1", "image_embeds[", "want 0.5", "want at most 0.01", "selftest: false", "export the model again"} {
 		require.ErrorContains(t, err, says)
 	}
 	heedless := scorer(t, towers(), "pickscore", object(dir, `"selftest": false`))
@@ -120,7 +120,7 @@ func TestAModelThatAnswersOtherwiseThanAtItsExportIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	write(`{"format": 1, "cases": [{"width": 1, "height": 1, "rgb": "CQkJ", "prompt": "a", "image_embeds": [1]}]}`)
 	err = scorer(t, towers(), "pickscore", object(dir, "")).(rewards.Warmer).Warm(t.Context())
-	require.ErrorContains(t, err, "image_embeds has 2 numbers, expected are 1")
+	require.ErrorContains(t, err, "image_embeds has 2 numbers, want 1")
 	write(`{"format": 1, "cases": 7}`)
 	err = scorer(t, towers(), "pickscore", object(dir, "")).(rewards.Warmer).Warm(t.Context())
 	require.ErrorContains(t, err, "cases")

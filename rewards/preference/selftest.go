@@ -187,7 +187,7 @@ func (v embedding) unit() []float64 {
 func (c selfCase) near(what string, got, want []float64) error {
 	const remedy = "the folder is damaged, its files belong to different models, or the runtime computes different results: fetch or export the model again, or set selftest: false to use the model nevertheless"
 	if len(got) != len(want) {
-		return fmt.Errorf("%w: %s has %d numbers, expected are %d; %s", infer.ErrModel, what, len(got), len(want), remedy)
+		return fmt.Errorf("%w: %s has %d numbers, want %d; %s", infer.ErrModel, what, len(got), len(want), remedy)
 	}
 	top, off, worst := 1.0, 0.0, 0
 	for i := range want {
@@ -197,7 +197,7 @@ func (c selfCase) near(what string, got, want []float64) error {
 		}
 	}
 	if !(off <= c.tolerance*top) {
-		return fmt.Errorf("%w: %s[%d] is %.6g, expected is %.6g: off by %.2g, and at most %.2g is right; %s", infer.ErrModel, what, worst, got[worst], want[worst], off, c.tolerance*top, remedy)
+		return fmt.Errorf("%w: %s[%d] is %.6g, want %.6g: the difference is %.2g, want at most %.2g; %s", infer.ErrModel, what, worst, got[worst], want[worst], off, c.tolerance*top, remedy)
 	}
 	return nil
 }

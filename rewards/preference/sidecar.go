@@ -214,7 +214,7 @@ func (s *sidecar) validate(r *reader) {
 	case kindGraph:
 		r.check(s.Text != nil || s.Image != nil, "image and text are missing: kind graph needs at least one of them")
 	}
-	r.check(s.Kind == kindGraph || len(s.Constants) == 0, "constants are of kind graph, not of %s", s.Kind)
+	r.check(s.Kind == kindGraph || len(s.Constants) == 0, "constants are only for kind graph, got kind %s", s.Kind)
 	r.check(s.LogitScale == nil || *s.LogitScale > 0 && finite(*s.LogitScale), "logit_scale is not a positive number; want the factor itself, after exp")
 	r.check(finite(s.LogitBias), "logit_bias is not finite")
 	s.Score.validate(r)

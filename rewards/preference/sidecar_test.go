@@ -93,7 +93,7 @@ func TestAWrongSidecarNamesAllThatIsWrong(t *testing.T) {
 		"null scale":    {with(`"kind": "text"`, textPart, `"logit_scale": null`), []string{"logit_scale is null"}},
 		"no parts":      {with(`"kind": "combined"`), []string{"image is missing", "text is missing"}},
 		"graph of none": {with(`"kind": "graph"`), []string{"image and text are missing"}},
-		"needless":      {with(`"kind": "image"`, imagePart, textPart, `"constants": [{"name": "n", "dtype": "I64", "shape": [], "values": [1]}]`), []string{"kind image reads no text", "constants are of kind graph"}},
+		"needless":      {with(`"kind": "image"`, imagePart, textPart, `"constants": [{"name": "n", "dtype": "I64", "shape": [], "values": [1]}]`), []string{"kind image reads no text", "constants are only for kind graph"}},
 		"needless too":  {with(`"kind": "text"`, imagePart, textPart), []string{"kind text reads no pictures"}},
 		"paths":         {with(`"kind": "text"`, textPart, `"files": {"model": "../m.onnx", "vision": "/v.onnx"}`), []string{`files.model is "../m.onnx"`, `files.vision is "/v.onnx"`}},
 		"one name":      {with(`"kind": "text"`, textPart, `"inputs": {"ids": "x", "mask": "x"}`), []string{`inputs.ids and inputs.mask are both "x"`}},

@@ -32,7 +32,7 @@ func (o sampling) look(ctx context.Context, s *rewards.Sample, m *rewards.Media)
 		return visual{}, fmt.Errorf("sample %q: %w", s.ID, err)
 	}
 	if n := len(v.At); n > maxFrames {
-		return visual{}, fmt.Errorf("%w: %d frames of sample %q would be scored, at most %d are; choose fewer with frames or frame_interval", rewards.BadInput, n, s.ID, maxFrames)
+		return visual{}, fmt.Errorf("%w: %d frames of sample %q are selected, want at most %d; choose fewer with frames or frame_interval", rewards.BadInput, n, s.ID, maxFrames)
 	}
 	return visual{pixels: v.Pixels, frames: v.At}, nil
 }

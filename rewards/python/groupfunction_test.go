@@ -307,7 +307,7 @@ func TestWhatCannotBeCalledWithGroupsIsRefusedByName(t *testing.T) {
 	for options, says := range map[string]string{
 		`{"signature": "verl"}`: `signature "verl", want one of score_group, rm_gallery, openjudge, trl, slime, ms_swift, openrlhf, ddpo`,
 		`{"signature": "score_group", "placement": {"batch": true}}`:                      "signature: score_group needs whole prompt groups",
-		`{"signature": "trl", "reference": "prompt"}`:                                     `reference: "prompt" leads nowhere`,
+		`{"signature": "trl", "reference": "prompt"}`:                                     `reference: "prompt" is not a path`,
 		`{"reference": "ground_truth"}`:                                                   "reference is for functions of whole prompt groups",
 		`{"signature": "trl", "reference": "ground_truth", "placement": {"batch": true}}`: "reference is for functions of whole prompt groups",
 	} {

@@ -82,7 +82,7 @@ func ask(ctx context.Context, cfg Config, opts Options, groups bool) (reply, err
 	case r.Op == "refused":
 		return r, errors.New(r.Brief)
 	case r.Op != "inspected":
-		return r, fmt.Errorf("%w: %q to an inspection", errFrame, r.Op)
+		return r, fmt.Errorf("%w: the process answered %q to an inspection", errFrame, r.Op)
 	}
 	return r, nil
 }

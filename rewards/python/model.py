@@ -420,7 +420,8 @@ def main(sock, header, spec):
     sys.stdout, sys.stderr = process.Tee(1), process.Tee(2)
     try:
         if spec.get("protocol") != process.PROTOCOL:
-            raise Refused(f"protocol {spec.get('protocol')}, this process speaks {process.PROTOCOL}")
+            uses = f"the server uses protocol {spec.get('protocol')}, but this process uses {process.PROTOCOL}"
+            raise Refused(f"{uses}: install the same release of both")
         process.limit(spec.get("limits") or {})
         if spec["device"] == "cpu":
             os.nice(5)  # what models compute yields to the server's own work

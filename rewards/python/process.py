@@ -1202,7 +1202,8 @@ def main():
     try:
         spec, _ = read_frame(sock)
         if spec.get("protocol") != PROTOCOL:
-            raise Refused(f"protocol {spec.get('protocol')}, this process speaks {PROTOCOL}")
+            uses = f"the server uses protocol {spec.get('protocol')}, but this process uses {PROTOCOL}"
+            raise Refused(f"{uses}: install the same release of both")
         limit(spec.get("limits") or {})
         extend(spec.get("sources") or [])
         if spec.get("inspect"):

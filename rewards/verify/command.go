@@ -265,7 +265,7 @@ func (c *commandVerifier) judge(ctx context.Context, e ending) (json.RawMessage,
 }
 
 // errLate is the ending of a run whose context ended.
-var errLate = errors.New("its time limit has passed")
+var errLate = errors.New("the time limit of the program has passed")
 
 // errTooMuch ends the copying of an output that is over its bound.
 var errTooMuch = errors.New("too much output")

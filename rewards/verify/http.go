@@ -81,7 +81,7 @@ func (h *httpVerifier) Verify(ctx context.Context, s *rewards.Sample) (json.RawM
 // checkJSON refuses an answer that is not JSON: it may come whole another time.
 func checkJSON(a *outbound.Answer) error {
 	if !json.Valid(a.Body) {
-		return fmt.Errorf("%w: %s answers what is not JSON: %s", rewards.Unavailable, a.Endpoint, service.Quote(a.Body))
+		return fmt.Errorf("%w: the answer of %s is not JSON: %s", rewards.Unavailable, a.Endpoint, service.Quote(a.Body))
 	}
 	return nil
 }

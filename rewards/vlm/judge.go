@@ -247,7 +247,7 @@ func (j *Judge) views(ctx context.Context, l *loaded, px *rewards.Pixels, frames
 	var views []*view
 	for _, f := range frames {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("looking at frame %d: %w", f, err)
+			return nil, fmt.Errorf("preparing frame %d for the model: %w", f, err)
 		}
 		v, err := j.look(l, px, f)
 		if err != nil {

@@ -249,7 +249,7 @@ func (o *scorerOptions) extract(where *regexp.Regexp, text string) (float64, err
 	}
 	v, err := strconv.ParseFloat(found, 64)
 	if err != nil {
-		return 0, fmt.Errorf("the score %q is beyond all numbers", clipTo(found, 50))
+		return 0, fmt.Errorf("the score %q is too large for a 64-bit float", clipTo(found, 50))
 	}
 	if (o.Min != nil && v < *o.Min) || (o.Max != nil && v > *o.Max) {
 		return 0, fmt.Errorf("the score %v is out of range", v)

@@ -121,7 +121,7 @@ func (o *scorerOptions) validateCandidates() error {
 	n := len(o.Candidates)
 	switch {
 	case o.Mode != modeCandidates && (n > 0 || o.Expected != ""):
-		return errors.New("candidates and expected: are of mode candidates only")
+		return errors.New("candidates and expected: these options are only for mode: candidates")
 	case o.Mode != modeCandidates:
 		return nil
 	case n == 0 || n > maxCandidates:

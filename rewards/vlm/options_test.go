@@ -35,7 +35,7 @@ func TestOptionsNameTheirFaults(t *testing.T) {
 		`{"mode": "digit", "low": 1, "high": 10}`:                                              "low and high",
 		`{"mode": "digit", "low": 5, "high": 5}`:                                               "low and high",
 		`{"max_tokens": 0}`:                                                                    "max_tokens",
-		`{"candidates": ["a"]}`:                                                                "of mode candidates only",
+		`{"candidates": ["a"]}`:                                                                "only for mode: candidates",
 		`{"mode": "candidates", "template": "x", "candidates": ["a"]}`:                         "a single one has all of the probability",
 		`{"mode": "candidates", "template": "x", "candidates": ["a", "b"], "expected": "c"}`:   `expected: "c" is none`,
 		`{"mode": "candidates", "template": "x", "candidates": ["a", "{b}"]}`:                  "candidates[1]: unknown placeholder {b}",

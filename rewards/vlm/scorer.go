@@ -217,7 +217,7 @@ func (s *scorer) frames(ctx context.Context, sample *rewards.Sample, m *rewards.
 	defer giveBack()
 	frames := v.Number
 	if len(frames) > maxFrames {
-		return nil, fmt.Errorf("%w: %d frames of sample %q would be shown, at most %d are", rewards.BadInput, len(frames), sample.ID, maxFrames)
+		return nil, fmt.Errorf("%w: %d frames of sample %q are selected, want at most %d", rewards.BadInput, len(frames), sample.ID, maxFrames)
 	}
 	if s.options.Video == videoClip {
 		return [][]int{frames}, nil

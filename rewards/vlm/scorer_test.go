@@ -237,7 +237,7 @@ func TestWhichScoreOfSeveralCounts(t *testing.T) {
 		{"", "", "last", "<think><score>1</score></think> none", 0, "no match for"},
 		{"", "", "last", "<score>4/5</score>", 0, `"4/5" is not a number`},
 		{"", "", "last", "<score>NaN</score>", 0, "is not a number"},
-		{"", "", "last", "<score>1e999</score>", 0, "beyond all numbers"},
+		{"", "", "last", "<score>1e999</score>", 0, "too large for a 64-bit float"},
 		{"", `(\d+)%`, "last", "30% or 40%", 40, ""},
 		{"", "", "last", "", 0, "no match for"},
 	} {

@@ -179,7 +179,7 @@ func depth(source string) int {
 func quiet(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the template engine gave up: %v", p)
+			err = fmt.Errorf("the template engine failed: %v", p)
 		}
 		if err != nil && len(err.Error()) > maxTemplateError {
 			text := err.Error()
@@ -223,7 +223,7 @@ func raiseException(_ *exec.Evaluator, args *exec.VarArgs) (string, error) {
 	if len(args.Args) > 0 {
 		reason = args.Args[0].String()
 	}
-	return "", fmt.Errorf("the template refuses: %s", reason)
+	return "", fmt.Errorf("the chat template raised an error: %s", reason)
 }
 
 // strftimeNow is the date that some templates tell the model, with the directives of

@@ -95,7 +95,7 @@ func (n *tensor) readHeader(v strictjson.Text, all int64) error {
 			err = v.Array(func(_ int, v strictjson.Text) error {
 				at, err := v.Integer(0, all)
 				if offsets = append(offsets, at); len(offsets) > 2 {
-					err = errors.New("more than two")
+					err = errors.New("want two numbers")
 				}
 				return err
 			})

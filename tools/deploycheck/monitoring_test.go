@@ -275,7 +275,7 @@ func TestAQueryThatNamesWhatThereIsNotIsFound(t *testing.T) {
 		`rate(rewardloop_loop_step_exposed_seconds[5m])`:                        "no metric rewardloop_loop_step_exposed_seconds",
 		`histogram_quantile(0.9, rewardloop_loop_step_exposed_seconds_buckets)`: "no metric rewardloop_loop_step_exposed_seconds_buckets",
 		`rewardlop_live_places > 0`:                                             "no metric rewardlop_live_places",
-		`rewardloop_live_places{reward}`:                                        "is no matcher",
+		`rewardloop_live_places{reward}`:                                        "is not a matcher",
 		`1 + 1`:                                                                 "asks for no metric",
 	} {
 		_, err := c.Query(expr)

@@ -135,7 +135,7 @@ func (c *Cluster) checkEndpoint(where string, w workload, e MetricsEndpoint) {
 		c.refer(where, "secret", e.Authorization.Credentials.Name, []corev1.KeyToPath{{Key: e.Authorization.Credentials.Key}})
 	}
 	if tls != (e.Scheme == "https") || tls != (e.TLSConfig != nil) {
-		c.fault("%s: the pods of %s speak TLS: %t; it asks with the scheme %q and has a tlsConfig: %t", where, w.name, tls, e.Scheme, e.TLSConfig != nil)
+		c.fault("%s: the pods of %s use TLS: %t; the monitor asks with the scheme %q and has a tlsConfig: %t", where, w.name, tls, e.Scheme, e.TLSConfig != nil)
 	}
 	if e.TLSConfig != nil {
 		c.refer(where, "secret", e.TLSConfig.CA.Secret.Name, []corev1.KeyToPath{{Key: e.TLSConfig.CA.Secret.Key}})

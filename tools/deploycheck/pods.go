@@ -30,7 +30,7 @@ func (c *Cluster) checkWorkload(w workload) {
 	if w.kind == "StatefulSet" {
 		service := c.service(w.service)
 		if service == nil || service.Spec.ClusterIP != corev1.ClusterIPNone {
-			c.fault("%s: serviceName %q is no headless Service here", where, w.service)
+			c.fault("%s: serviceName %q is not a headless Service here", where, w.service)
 		} else if !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(w.template.Labels)) {
 			c.fault("%s: its Service %s does not select its pods", where, w.service)
 		}

@@ -93,7 +93,7 @@ func (c Catalogue) Query(expr string) (Query, error) {
 		for part := range strings.SplitSeq(m[2], ",") {
 			l := matcher.FindStringSubmatch(part)
 			if l == nil {
-				return q, fmt.Errorf("%s: %q is no matcher", m[1], part)
+				return q, fmt.Errorf("%s: %q is not a matcher", m[1], part)
 			}
 			if !slices.Contains(append(targetLabels(), c[m[1]]...), l[1]) {
 				return q, fmt.Errorf("%s has no label %s", m[1], l[1])

@@ -66,7 +66,7 @@ func (c *checker) command(name string, cmd command) {
 		case strangers()[program] != "":
 			c.count.excused++
 		default:
-			c.wrong(name, cmd.line, "the command %q is none that this project knows: mend it, or add it to strangers in tools/docscheck/reasons.go with its reason", program)
+			c.wrong(name, cmd.line, "this project does not know the command %q: mend the command, or add it to strangers in tools/docscheck/reasons.go with its reason", program)
 			return
 		}
 	}

@@ -135,7 +135,7 @@ func (c *checker) hydra(ctx context.Context, dir, name string, b block) {
 	for text := range strings.Lines(b.text) {
 		word := strings.TrimSpace(text)
 		if word != "" && !override.MatchString(word) {
-			c.wrong(name, n, "%q is no override: want [+~]key.key=value", word)
+			c.wrong(name, n, "%q is not an override: want [+~]key.key=value", word)
 		}
 		words = append(words, word)
 		n++

@@ -61,7 +61,7 @@ func bodyLength(header []byte) (int, error) {
 		case len(name) == len("Content-Length") && bytes.EqualFold(name, []byte("Content-Length")):
 			v, err := strconv.Atoi(string(bytes.TrimSpace(value)))
 			if err != nil || v < 0 || length >= 0 {
-				return 0, &refusal{http.StatusBadRequest, "Content-Length is no length, or is there twice"}
+				return 0, &refusal{http.StatusBadRequest, "Content-Length is not a length, or is given twice"}
 			}
 			length = v
 		case len(name) == len("Transfer-Encoding") && bytes.EqualFold(name, []byte("Transfer-Encoding")):
@@ -89,7 +89,7 @@ func parseCall(body []byte) (call, error) {
 	}
 	var c call
 	if err := json.Unmarshal(body, &c); err != nil {
-		return c, errors.New("the body is no JSON object with a response and a label such as {\"wait_ms\": 100}: " + err.Error())
+		return c, errors.New("the body is not a JSON object with a response and a label such as {\"wait_ms\": 100}: " + err.Error())
 	}
 	return c, c.Label.Validate()
 }

@@ -46,7 +46,7 @@ func Score(response string) (float64, error) {
 	for word := range strings.FieldsSeq(response) {
 		x, err := strconv.ParseFloat(word, 64)
 		if err != nil || math.IsNaN(x) || math.Abs(x) > 1e9 {
-			return 0, fmt.Errorf("%.40q is no number from -1e9 to 1e9", word)
+			return 0, fmt.Errorf("%.40q is not a number from -1e9 to 1e9", word)
 		}
 		if n == maxNumbers {
 			return 0, fmt.Errorf("more than %d numbers", maxNumbers)

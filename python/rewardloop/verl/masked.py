@@ -67,8 +67,8 @@ def scored_rows(uids: Sequence[Any], scores: npt.NDArray[np.float32]) -> npt.NDA
     missing = [uid for uid, (rows, _) in left.items() if rows]
     if missing:
         raise InputError(
-            f"the rows of group {missing[0]!r} that failed are not among those of which advantages are computed; rewards that "
-            "are changed after the rollout cannot be masked",
+            f"the failed rows of group {missing[0]!r} are not among the rows for which advantages are computed; "
+            "rewards that are changed after the rollout cannot be masked",
             field=f"{SECTION}.on_failed",
         )
     return scored

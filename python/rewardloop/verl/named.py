@@ -66,7 +66,7 @@ def _number(result: Result, name: str) -> float | None:
         raise InputError(f"{name!r} is not a column of this reward; the columns are {', '.join(given) or 'none'}", field=GDPO_KEYS)
     value = info.get(name)
     if isinstance(value, str):
-        raise InputError(f"{name!r} is a text, and no number", field=GDPO_KEYS)
+        raise InputError(f"{name!r} is text, not a number", field=GDPO_KEYS)
     return None if value is None or not abs(value) <= MAX_FLOAT32 else float(value)
 
 

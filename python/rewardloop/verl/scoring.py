@@ -38,7 +38,7 @@ async def compute_score(
     chosen = Settings.read({k: v for k, v in settings.items() if k in _FIELDS or k == "token"}, on_failed="raise")
     if chosen.on_failed in ("group_mean", "mask"):
         raise InputError(
-            f"{chosen.on_failed}: a reward function sees no group; use raise, value:<x> or an agent loop manager",
+            f"{chosen.on_failed}: a reward function is called without the group; use raise, value:<x> or an agent loop manager",
             field="on_failed",
         )
     chosen.need_no_group_columns("a reward function")

@@ -131,8 +131,8 @@ class Settings:
         """Refuses colocated where verl asks for rewards while its rollout has the memory."""
         if self.colocated:
             raise InputError(
-                f"{who} scores while the rollout has the memory of the cards; AsyncRewardAgent scores after it, "
-                "or the trainer calls phase() of rewardloop.Client itself",
+                f"{who} scores while the rollout uses the memory of the cards; use AsyncRewardAgent, which scores after the "
+                "rollout, or call phase() of rewardloop.Client in the trainer",
                 field=f"{SECTION}.colocated",
             )
 

@@ -180,7 +180,7 @@ func TestAPictureOfWhichNothingWouldBeLeftIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "20000x10")
 	_, err = RapidOCR.constants().prepare(bitmap{W: 1000, H: 1, Pix: make([]byte, 3000)}, 1<<24)
 	require.ErrorIs(t, err, rewards.BadInput)
-	require.ErrorContains(t, err, "1000x1 is read as 30016x")
+	require.ErrorContains(t, err, "1000x1 would be scaled to 30016x")
 }
 
 func TestPlanesAreBlueGreenRed(t *testing.T) {

@@ -23,11 +23,11 @@ type page struct {
 func (c constants) prepare(src bitmap, maxPixels int) (page, error) {
 	w, h := c.pageSize(src.W, src.H)
 	if w == 0 || h == 0 {
-		return page{}, fmt.Errorf("%w: a picture of %dx%d has a side of less than 16 pixels once the other is %d", rewards.BadInput, src.W, src.H, c.maxSide)
+		return page{}, fmt.Errorf("%w: a picture of %dx%d has a side of less than 16 pixels when the other side is scaled to %d", rewards.BadInput, src.W, src.H, c.maxSide)
 	}
 	p := page{bitmap: src, sourceW: src.W, sourceH: src.H, ratioX: 1, ratioY: 1, bar: c.bars(w, h)}
 	if full := h + 2*p.bar; w*full > maxPixels {
-		return page{}, fmt.Errorf("%w: a picture of %dx%d is read as %dx%d, at most %d pixels are", rewards.BadInput, src.W, src.H, w, full, maxPixels)
+		return page{}, fmt.Errorf("%w: a picture of %dx%d would be scaled to %dx%d, want at most %d pixels", rewards.BadInput, src.W, src.H, w, full, maxPixels)
 	}
 	if w != src.W || h != src.H {
 		p.ratioX, p.ratioY = float32(float64(src.W)/float64(w)), float32(float64(src.H)/float64(h))

@@ -107,7 +107,7 @@ def main() -> None:
         scores = [scorer.score(g, f"{line.strip()} {i}") for i, g in enumerate(groups)]
         wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
         if not np.isfinite(np.concatenate(scores)).all():
-            sys.exit("a score is no number")
+            sys.exit("a score is not a number")
         print(json.dumps({"per_s": args.pictures / wall, "cpu_ms": 1000 * cpu / args.pictures}), flush=True)
 
 

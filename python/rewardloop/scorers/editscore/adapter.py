@@ -18,7 +18,7 @@ class Scorer:
 
         sys.path[:] = before  # the package puts a relative folder in front of it
         if device == "cpu" and backbone != "openai":
-            raise ValueError("EditScore computes on a card alone: write devices: cuda")
+            raise ValueError("EditScore runs only on a card: write devices: cuda")
         self.model = EditScore(
             backbone=backbone, model_name_or_path=model_path, lora_path=lora_path, score_range=25, num_pass=num_pass, seed=seed
         )
