@@ -38,7 +38,7 @@ type Config struct {
 
 // Keys implements keys.Described: keys of the section loop.workers.
 func (c *Config) Keys(k *keys.Set) {
-	k.Size(&c.MaxBytes, "max_bytes", 0, "Maximum bytes of samples in a worker; a larger sample is taken alone; one reward gets at most half while others wait. 0: a quarter of the memory limit over num_workers, at least loop.message_bytes.")
+	k.Size(&c.MaxBytes, "max_bytes", 0, "Maximum bytes of samples in a worker. A larger sample is scored alone. While others wait, a reward gets at most half. 0: a quarter of the memory limit / num_workers, at least loop.message_bytes.")
 }
 
 // WithDefaults returns a copy with the defaults filled in.
