@@ -33,7 +33,7 @@ func rewardSection() *keys.Section {
 	placementDocs(&rest)
 	rest.Other("reward_kwargs", "", "options", "Arguments of the Python function, or options of the scorer.")
 	rest.Bool(new(bool), "steps", stepsDoc)
-	rest.Other("max_concurrency", "", "1…"+strconv.Itoa(mostConcurrency), "Same as concurrency, for a Python function of the recipe async_reward_agent, which uses this name. Only one of the two keys may be set.")
+	rest.Other("max_concurrency", "", "1…"+strconv.Itoa(mostConcurrency), "Alias of concurrency for a Python function, under the name that the recipe async_reward_agent uses. Only one of the two keys may be set.")
 	rest.Unset()
 	one.Keys = append(one.Keys, rest.Keys...)
 	s.Other("reward_functions", "", "components by name", "Components of a reward, by name, each with a scorer and the keys of reward.reward_functions.<key>.")
