@@ -142,9 +142,9 @@ const (
 
 // Keys implements keys.Described.
 func (m *Managed) Keys(k *keys.Set) {
-	k.Int(&m.Servers, "replicas", 0, "Number of servers that each process with workers starts. 0: as many as fit on the GPU pool, or one without a pool or a GPU.").Max(256)
-	k.Text(&m.Interpreter, "interpreter", "", "Python interpreter with the engine, such as envs/vllm/bin/python. Left out: the engine's command on PATH.")
-	k.Duration(&m.StartTimeout, "start_timeout", startTime, "Time limit of a start, from the command to the answer to the first request.").Min(time.Second)
+	k.Int(&m.Servers, "replicas", 0, "Number of engine servers that each process with workers starts. 0: as many as fit on the reward pool; 1 without a reward pool or with device: cpu.").Max(256)
+	k.Text(&m.Interpreter, "interpreter", "", "Python interpreter in which the engine is installed, such as envs/vllm/bin/python. Left out: the engine's command on PATH.")
+	k.Duration(&m.StartTimeout, "start_timeout", startTime, "Time limit for starting one engine server, from the start of the command to the answer to the first test request.").Min(time.Second)
 }
 
 // managed reads how an engine is started. parallelWritten says that its size is in the file.
@@ -442,13 +442,13 @@ func (p *printer) models(depth int, c *Config, r *Profile) {
 
 // modelSection is what stands below reward.models.<name>.
 func modelSection() *keys.Section {
-	s := &keys.Section{Name: "reward.models.<name>", Doc: "An engine that functions of a reward ask, in the keys of verl-omni's named reward models. What it does not say of its rollout, reward_model.rollout says."}
-	s.Other("backend", "", "engine", "engine: servers that are started here. native, a model in verl-omni's executors, is answered with what to write.")
-	s.Other("model_path", "", "a name or a folder", "The model that the engine serves. Left out: that of reward_model.")
-	s.Other("replicas", "1", "1 or more", "Servers that each process with workers starts.")
-	s.Other("n_gpus_per_node", "", "1 or more", "Cards of the engine's servers on each machine, beside nnodes: as many servers as fit.")
-	s.Other("nnodes", "", "1 or more", "Machines with such servers.")
-	s.Other("offload", "true", "true or false", "The engine gives its memory back between steps, where it shares its cards with a trainer.")
-	s.Other("rollout", "", "keys of reward_model.rollout", "How the engine is started.")
+	s := &keys.Section{Name: "reward.models.<name>", Doc: "An engine that rewardloop starts for the components of a reward, with the keys of verl-omni's named reward models."}
+	s.Other("backend", "", "engine", "Kind of the model. engine: servers that rewardloop starts. verl-omni's other kind, native, is refused with advice on what to write instead.")
+	s.Other("model_path", "", "a name or a folder", "Name or folder of the model that the engine serves. Left out: reward_model.model_path.")
+	s.Other("replicas", "1", "1 or more", "Number of engine servers that each process with workers starts.")
+	s.Other("n_gpus_per_node", "", "1 or more", "Number of GPUs on each machine for the engine. Together with nnodes it replaces replicas: each process starts as many servers as fit on these GPUs.")
+	s.Other("nnodes", "", "1 or more", "Number of machines that run servers of the engine. No effect without n_gpus_per_node.")
+	s.Other("offload", "true", "true or false", "Releases the GPU memory of the engine between the reward phases of a trainer that shares the GPUs (pool.colocated).")
+	s.Other("rollout", "", "keys of reward_model.rollout", "Engine and arguments of its start. Keys that are left out have the values of reward_model.rollout.")
 	return s
 }

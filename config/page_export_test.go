@@ -50,12 +50,22 @@ func reference(w io.Writer) error {
 	fmt.Fprint(b, "\n## Keys that have moved\n\nAn old key is a fault that names the new one.\n\n| old | new |\n|---|---|\n")
 	moved := renamed()
 	for _, old := range slices.Sorted(maps.Keys(moved)) {
-		fmt.Fprintf(b, "| `%s` | `%s` |\n", old, moved[old])
+		fmt.Fprintf(b, "| `%s`%s | `%s` |\n", old, staying(old), moved[old])
 	}
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("writing the reference: %w", err)
 	}
 	return nil
+}
+
+// staying says which keys below an old one have not moved; "": all have.
+func staying(old string) string {
+	for _, s := range rewardSection().Sections {
+		if "reward."+s.Name == old {
+			return ", except " + strings.Join(s.Names(), " and ")
+		}
+	}
+	return ""
 }
 
 // cell is a text in a table of Markdown. Addresses in it are examples and no links.

@@ -22,7 +22,7 @@ import (
 // with the name of one, and what a scorer reads that does not ship with rewardloop.
 func (c *Config) Print(w io.Writer) error {
 	p := &printer{w: bufio.NewWriter(w)}
-	p.line(0, "# What builds the reward of a sample that names none; rewards below has the others.")
+	p.line(0, "# The reward of samples that do not choose a reward by name; rewards below has the others.")
 	p.line(0, "reward:")
 	p.comment(1, "Reward-loop workers of this process.")
 	p.line(1, "num_workers: %d", c.NumWorkers)
@@ -118,7 +118,7 @@ func (p *printer) profile(depth int, r *Profile) {
 		p.comment(depth, "weighted_sum, weighted_mean, min, max or product.")
 		p.line(depth, "aggregation: %s", r.Aggregation)
 	}
-	p.comment(depth, "What stands beside the null score of a failed sample: none, zero, group_mean or value:<number>.")
+	p.comment(depth, "Fallback for a failed sample, in addition to the null score: none, zero, group_mean or value:<number>.")
 	p.line(depth, "on_sample_failure: %s", policy(r.OnSampleFailure.Policy, r.OnSampleFailure.Value))
 }
 
@@ -127,7 +127,7 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 	p.models(depth, c, r)
 	p.rewardModel(depth, c.Engines[r.Engine], r)
 	if o := r.Overlong; o != nil {
-		p.comment(depth, "verl's dapo manager adds a penalty for responses near their limit.")
+		p.comment(depth, "verl's dapo manager adds a penalty for overlong responses.")
 		p.line(depth, "reward_manager: {name: dapo}")
 		p.line(depth, "reward_kwargs:")
 		p.line(depth+1, "max_resp_len: %d", o.MaxRespLen)
@@ -140,7 +140,7 @@ func (p *printer) shared(depth int, c *Config, r *Profile) {
 		p.line(depth, "group_by: prompt")
 	}
 	if len(r.Verify) > 0 {
-		p.comment(depth, "What is found out about a sample before it is scored; scorers see it as extra_info.verified_results.")
+		p.comment(depth, "Tools that check a sample before scoring; scorers get the results as extra_info.verified_results.")
 		p.line(depth, "verify:")
 		for _, v := range r.Verify {
 			p.line(depth+1, "%s:", quote(v.Key))
@@ -164,7 +164,7 @@ func (p *printer) rewardModel(depth int, e *Engine, r *Profile) {
 	p.line(depth, "reward_model:")
 	p.line(depth+1, "enable: %v", e != nil)
 	if cards.PerNode > 0 {
-		p.comment(depth+1, "Cards of this machine that models with device: cuda run on, and the number of machines.")
+		p.comment(depth+1, "GPUs of each machine for models with device: cuda, and the number of machines.")
 		p.line(depth+1, "enable_resource_pool: true")
 		p.line(depth+1, "n_gpus_per_node: %d", cards.PerNode)
 		p.line(depth+1, "nnodes: %d", cards.Nodes)
@@ -190,7 +190,7 @@ func (p *printer) rewardModel(depth int, e *Engine, r *Profile) {
 	}
 	p.line(depth+2, "name: external")
 	if e.Parallel != (Parallel{Tensor: defaultTensor, Pipeline: 1, Data: 1}) {
-		p.comment(depth+2, "Cards of one server. Nothing is started.")
+		p.comment(depth+2, "GPUs of one server. rewardloop starts no server.")
 		for i, n := range []int{e.Parallel.Tensor, e.Parallel.Pipeline, e.Parallel.Data} {
 			p.line(depth+2, "%s: %d", parallelKeys()[i], n)
 		}
@@ -223,7 +223,7 @@ func (p *printer) engines(c *Config) {
 		}
 		if !header {
 			p.line(0, "")
-			p.line(0, "# Servers that judges ask.")
+			p.line(0, "# Servers that judges call.")
 			p.line(0, "engines:")
 			header = true
 		}
@@ -292,7 +292,7 @@ func (p *printer) python(depth int, t ComponentConfig) {
 	}
 	p.placement(depth, t)
 	if t.Probe != nil {
-		p.comment(depth, "Known samples that it is called with at start: image, video, text; none with []. Left out: by its parameters.")
+		p.comment(depth, "Known samples with which the function is called at start: image, video, text; none with []. Left out: chosen by the function's parameters.")
 		p.line(depth, "probe: %s", printable(encode(t.Probe)))
 	}
 }
@@ -354,7 +354,7 @@ func (p *printer) component(depth int, t ComponentConfig) {
 		p.line(depth, "scale: %v", t.Scale)
 	}
 	if t.Steps {
-		p.comment(depth, "It gives step scores.")
+		p.comment(depth, "The scorer returns a score for each step.")
 		p.line(depth, "steps: true")
 	}
 	if t.MinMembers != 0 {

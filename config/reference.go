@@ -15,7 +15,7 @@ import (
 // described are all sections of a file, at their defaults, each by the name under which it is
 // explained.
 func described() []*keys.Section {
-	return slices.Concat([]*keys.Section{rewardSection(), entrySection(), engineSection()}, Default().sections())
+	return slices.Concat([]*keys.Section{rewardSection(), entrySection(), modelSection(), engineSection()}, Default().sections())
 }
 
 // defaultOf is the default of a key as a file may have it; "": it has none.
@@ -29,20 +29,21 @@ func defaultOf(k *keys.Key) string {
 // Schema writes a JSON Schema of a configuration file, for editors.
 func Schema(w io.Writer) error {
 	all := described()
-	reward, entry, engine, rest := sectionSchema(all[0]), sectionSchema(all[1]), sectionSchema(all[2]), all[3:]
+	reward, entry, model, engine, rest := sectionSchema(all[0]), sectionSchema(all[1]), sectionSchema(all[2]), sectionSchema(all[3]), all[4:]
 	entry["additionalProperties"] = true // the options of its scorer
 	properties := reward["properties"].(map[string]any)
 	properties["reward_functions"] = named(properties["reward_functions"], "function")
+	properties["models"] = named(properties["models"], "model")
 	root := &keys.Section{Set: keys.Set{Sections: rest}}
 	schema := sectionSchema(root)
 	maps.Copy(schema["properties"].(map[string]any), map[string]any{
 		"reward":  map[string]any{"$ref": "#/$defs/reward"},
 		"rewards": named(map[string]any{"description": "Further rewards by name, with the keys of reward."}, "reward"),
-		"engines": named(map[string]any{"description": "Servers that judges ask, by name."}, "engine"),
+		"engines": named(map[string]any{"description": "Servers that judges call, by name."}, "engine"),
 	})
 	schema["$schema"], schema["title"] = "https://json-schema.org/draft/2020-12/schema", "rewardloop"
 	schema["$defs"] = map[string]any{
-		"reward": reward, "function": entry, "engine": engine,
+		"reward": reward, "function": entry, "model": model, "engine": engine,
 		"variable": map[string]any{"type": "string", "pattern": `\$\{oc\.env:`, "description": "A value of the environment: ${oc.env:NAME,default}."},
 	}
 	e := json.NewEncoder(w)

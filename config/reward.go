@@ -428,10 +428,10 @@ func (r *reader) overlong(p *Profile, parent *object, manager string) {
 
 // bufferKeys are verl's overlong_buffer_cfg.
 func (o *Overlong) bufferKeys(k *keys.Set, enable *bool) {
-	k.Bool(enable, "enable", "Switches the penalty on.")
-	k.Int(&o.Len, "len", 0, "Length in tokens of the last part of the longest response, in which the penalty grows.")
-	k.Float(&o.PenaltyFactor, "penalty_factor", 1, "Maximum penalty.")
-	k.Bool(&o.Log, "log", "Adds the columns overlong_reward and overlong.")
+	k.Bool(enable, "enable", "Turns the penalty for overlong responses on.")
+	k.Int(&o.Len, "len", 0, "Number of tokens below max_resp_len over which the penalty grows linearly from 0 to penalty_factor.")
+	k.Float(&o.PenaltyFactor, "penalty_factor", 1, "Penalty that is subtracted from the score of a response of max_resp_len tokens. A longer response gets a larger penalty.")
+	k.Bool(&o.Log, "log", "Adds the columns overlong_reward and overlong to the reward_extra_info of each sample.")
 }
 
 // sandbox reads sandbox_fusion, which without an address has no effect.

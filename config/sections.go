@@ -27,12 +27,12 @@ func (c *Config) sections() []*keys.Section {
 	var all keys.Set
 	l := all.Section("loop", "How samples are accepted, queued and answered.", &c.Loop, keys.Func(c.Server.SampleKeys))
 	l.Section("workers", "The reward-loop workers of this process; reward.num_workers is their number.", &c.Workers, &c.Loop.Breaker)
-	all.Section("pool", "Scorer of the component.", &c.Pool)
-	all.Section("store", "What a gateway keeps of final results, for the page, rewardloop export and rewardloop replay.", &c.Store)
-	all.Section("outbound", "What leaves this process by HTTP: engines, scorers on other servers, sandboxes.", &c.Outbound)
-	all.Section("server", "The HTTP route and the websocket.", &c.Server)
+	all.Section("pool", "Models, child processes and decoders of this process.", &c.Pool)
+	all.Section("store", "Final results that a gateway keeps for the page, rewardloop export and rewardloop replay.", &c.Store)
+	all.Section("outbound", "Outgoing HTTP requests of this process: to engines, scorers on other servers and sandboxes.", &c.Outbound)
+	all.Section("server", "The HTTP server and its websocket.", &c.Server)
 	all.Section("telemetry", "Traces of samples for a collector of OpenTelemetry (docs/tracing.md).", &c.Telemetry)
-	f := all.Section("queue", "Gateways and workers on several machines. Without it one process does it all.", &c.Queue)
+	f := all.Section("queue", "Gateways and workers on several machines. Without this section one process is both.", &c.Queue)
 	f.Check(c.checkQueue)
 	return all.Sections
 }
@@ -48,9 +48,9 @@ type Loop struct {
 // Keys implements keys.Described.
 func (l *Loop) Keys(k *keys.Set) {
 	l.Config.Keys(k)
-	k.Bool(&l.Deterministic, "deterministic", "Makes results independent of worker and batch: ONNX runs batches of one, no backup requests are sent, and the seed of a judge's question follows from the sample's id. Slower.")
-	k.Duration(&l.ComponentTimeout, "component_timeout", rewards.DefaultComponentTimeout, "Time limit of one scorer on one sample, retries included, where the entry has no timeout.").Min(time.Millisecond)
-	k.Duration(&l.DrainTimeout, "drain_timeout", 30*time.Second, "Time that a stopping process has to finish its samples.")
+	k.Bool(&l.Deterministic, "deterministic", "Makes results independent of worker and batch, at a lower speed: ONNX batches of one, no backup requests, and seeds of judge requests that are derived from the sample's id.")
+	k.Duration(&l.ComponentTimeout, "component_timeout", rewards.DefaultComponentTimeout, "Time limit for one component of a sample, retries included, unless the component sets timeout.").Min(time.Millisecond)
+	k.Duration(&l.DrainTimeout, "drain_timeout", 30*time.Second, "Time limit for finishing samples in flight when the process stops.")
 	k.AtMost("component_timeout", "claim_timeout")
 	// The lesser of these counts, so that a program may set them otherwise; in a file it is a slip.
 	k.AtMost("credit_bytes", "max_bytes")
@@ -78,13 +78,13 @@ type Pool struct {
 // Keys implements keys.Described.
 func (p *Pool) Keys(k *keys.Set) {
 	k.Choice(&p.Isolation, "isolation", []string{string(ort.Process), string(ort.Inline)},
-		"Isolation of native code. process: engines that can crash run in child processes. inline: in this process, for debugging.")
-	k.Text(&p.ModelsDir, "models_dir", "", "Folder of model files. Empty: REWARDLOOP_MODELS, else the clone's .cache/models, else rewardloop/models in the user's cache folder.")
-	k.Bool(&p.Colocated, "colocated", "Engines and models share GPUs with one trainer: scoring waits, and GPU memory is free, until the trainer begins its reward phase (`loop.phase(\"reward\")`). For a gateway with its own workers only.")
+		"Isolation of ONNX Runtime and Tesseract, whose native code can crash. process: in child processes. inline: in this process, for debugging only.")
+	k.Text(&p.ModelsDir, "models_dir", "", "Folder of model files. Empty: $REWARDLOOP_MODELS, else .cache/models in the Git checkout of rewardloop, else rewardloop/models in the user's cache folder.")
+	k.Bool(&p.Colocated, "colocated", "Shares the GPUs with one trainer: engines and models use GPU memory, and samples are scored, only in the trainer's reward phase (`loop.phase(\"reward\")`). Needs a gateway with workers.")
 	k.Section("onnx", "ONNX Runtime, which runs models such as PP-OCR.", &p.ONNX)
-	k.Section("tesseract", "The text reader of builtin://ocr.", &p.Tesseract)
+	k.Section("tesseract", "Tesseract, a text reader of builtin://ocr.", &p.Tesseract)
 	k.Section("python", "Processes that run Python reward functions (Linux only).", &p.Python)
-	k.Section("decode", "Pictures and videos on their way to pixels.", &p.Decode)
+	k.Section("decode", "Decoding of images, videos and sound files.", &p.Decode)
 }
 
 // Queue holds the settings of the section queue: where NATS is, who this process is
@@ -113,9 +113,9 @@ func (f *Queue) Keys(k *keys.Set) {
 	k.Text(&f.TLSCA, "tls_ca", "", "CA file (PEM) by which the certificates of NATS and of gateways are checked. Empty: the system's certificates.")
 	k.Text(&f.TLSCert, "tls_cert", "", "Certificate file (PEM) of nats_listen, also shown to NATS servers and gateways that ask for a client certificate.")
 	k.Text(&f.TLSKey, "tls_key", "", "Private key file (PEM) of tls_cert.")
-	k.Bool(&f.TLSClients, "tls_clients", "Has nats_listen accept only peers with a certificate that tls_ca has signed.")
+	k.Bool(&f.TLSClients, "tls_clients", "Restricts nats_listen to peers with a certificate that tls_ca has signed.")
 	k.Text(&f.Advertise, "advertise", "", "Address at which workers reach this gateway, such as ws://10.0.0.5:8080. Empty: derived from server.listen.")
-	k.Texts(&f.Rewards, "rewards", "Rewards that the workers of this process serve, by the names of their sections. Empty: all rewards of this file.")
+	k.Texts(&f.Rewards, "rewards", "Names of the rewards that the workers of this process serve: default for the section reward, else the name below rewards. Empty: all rewards of this file.")
 	k.Duration(&f.ClaimTTL, "claim_ttl", 2*time.Minute, "Lifetime of a ticket: the time that a worker of another process has to claim the sample.").Min(time.Second)
 	f.Spool.Keys(k)
 	k.Check(f.checkAccess)

@@ -63,34 +63,34 @@ type Config struct {
 
 // Keys implements keys.Described: the section loop.
 func (c *Config) Keys(k *keys.Set) {
-	k.Size(&c.MaxBytes, "max_bytes", 1<<30, "Maximum bytes of samples in flight and of unused credit, over all clients. A quarter is never granted as credit, so that samples of HTTP requests find room.").Min(1 << 20)
-	k.Size(&c.MessageBytes, "message_bytes", 128<<20, "Size of the largest sample. At most max_bytes.").Min(1 << 10)
-	k.Int(&c.CreditSamples, "credit_samples", 0, "Credit of one connection in samples (flow control). 0: 256, or twice the number of samples of the profile that live workers can score at a time, whichever is more.").Max(1_000_000)
-	k.Size(&c.CreditBytes, "credit_bytes", 64<<20, "Credit of one connection in bytes (flow control). At most max_bytes.").Min(1 << 10)
-	k.Int(&c.MaxAttempts, "max_attempts", 3, "Number of workers that may fail a sample by their own fault, or vanish with it, before the sample fails.").Between(1, 100)
-	k.Duration(&c.SampleTimeout, "sample_timeout", 900*time.Second, "Time from arrival to result for samples of the websocket without a deadline of their own.").Min(time.Second)
-	k.Duration(&c.MaxSampleTimeout, "max_sample_timeout", time.Hour, "Maximum deadline that a client may set.").Min(time.Second)
+	k.Size(&c.MaxBytes, "max_bytes", 1<<30, "Maximum bytes of samples in flight plus unused credit (flow control), over all clients. A quarter is never granted as credit and stays free for samples of HTTP requests.").Min(1 << 20)
+	k.Size(&c.MessageBytes, "message_bytes", 128<<20, "Maximum size of one sample. A larger sample is refused. At most max_bytes.").Min(1 << 10)
+	k.Int(&c.CreditSamples, "credit_samples", 0, "Maximum number of unfinished samples of one connection (flow control). 0: 256, or twice the number of samples of the reward that all workers can score at a time, whichever is more.").Max(1_000_000)
+	k.Size(&c.CreditBytes, "credit_bytes", 64<<20, "Maximum bytes of unfinished samples of one connection (flow control). At most max_bytes.").Min(1 << 10)
+	k.Int(&c.MaxAttempts, "max_attempts", 3, "Maximum number of workers that try a sample, one after another, when each worker disconnects or fails by a fault of the worker. Then the sample fails.").Between(1, 100)
+	k.Duration(&c.SampleTimeout, "sample_timeout", 900*time.Second, "Time limit from arrival to result for a websocket sample to which the client gives no deadline.").Min(time.Second)
+	k.Duration(&c.MaxSampleTimeout, "max_sample_timeout", time.Hour, "Maximum time limit that a client may set for a sample. A longer time limit is shortened for a sample of a websocket, and refused in an HTTP request.").Min(time.Second)
 	k.Duration(&c.StepTimeout, "step_timeout", 1800*time.Second, "Time limit of a step from its first message or sample on. Of several steps, the step with the earliest deadline is scored first.").Min(time.Second)
 	k.Choice(&c.OnStepDeadline, "on_step_deadline", []string{wire.DeadlineMask, wire.DeadlineFail, wire.DeadlineShortfall},
-		"Rewards of a declared step at its deadline, if samples are missing and the client does not say: rows masked, an error, or the step without the rows.")
+		"Result of a declared step with missing samples at its deadline, unless the client chooses. mask: rows marked as invalid. fail: an error. proceed_with_shortfall: the other rows only.")
 	k.Size(&c.StepBytes, "step_bytes", 256<<20, "Maximum bytes of memory for results of steps that trainers fetch with one request for each step, over all runs. The oldest results are deleted first.").Min(1 << 10)
 	k.Duration(&c.StepAge, "step_age", 30*time.Minute, "Time for which results of a step are kept for trainers that fetch a whole step with one request.").Min(time.Second)
-	k.Int(&c.NumExamine, "num_examine", 0, "Number of samples of each step that are printed with their rewards.").Max(10_000)
+	k.Int(&c.NumExamine, "num_examine", 0, "Number of samples of each step, the first that finish, that the server prints with their rewards to standard output. 0: none.").Max(10_000)
 	k.Duration(&c.ClaimTimeout, "claim_timeout", 600*time.Second, "Time for which a worker may hold a sample before another worker gets the sample. At least the longest component timeout.").Min(time.Second)
-	k.Duration(&c.UnavailableAfter, "unavailable_after", 0, "Maximum total wait of a sample while no worker can score its reward (engine down, no worker). Then the sample fails. 0: until shortly before its deadline (a tenth of its timeout, at most 5 s).")
-	k.Weights(&c.Weights, "run_weights", "Weights of training runs under load, by name, such as {ocr: 2}. A run without a weight has 1.")
-	k.Int(&c.KeepResults, "results_kept", 100_000, "Number of results of a run that are kept for a client that reconnects.").Between(1, 10_000_000)
+	k.Duration(&c.UnavailableAfter, "unavailable_after", 0, "Maximum total time that a sample waits while no worker or engine can score its reward; then the sample fails. 0: until 10 % of its timeout (at most 5 s) before its deadline.")
+	k.Weights(&c.Weights, "run_weights", "Weights by which training runs share the workers while samples of several runs wait, by name of the run, such as {ocr: 2}. A run that is not listed has weight 1.")
+	k.Int(&c.KeepResults, "results_kept", 100_000, "Maximum number of results of a run that are kept for a client that reconnects.").Between(1, 10_000_000)
 	k.Size(&c.KeepBytes, "results_bytes", 64<<20, "Maximum bytes of the results of a run that are kept for a client that reconnects.").Min(1 << 10)
 	k.Duration(&c.KeepFor, "results_age", 10*time.Minute, "Time for which results are kept for a client that reconnects.").Min(time.Second)
-	k.Duration(&c.ResumeGrace, "resume_grace", time.Minute, "Time for which samples wait for a client of their run to connect again, or to fetch rewards, before they are cancelled. "+
+	k.Duration(&c.ResumeGrace, "resume_grace", time.Minute, "Time from the disconnection of the last client of a run, or from the latest fetch of rewards, until unfinished samples of the run are cancelled. "+
 		"Samples of declared steps are not cancelled.").Min(time.Second)
-	k.Section("dispatch", "Which worker gets a sample, and when a second one does.", &c.Dispatch)
+	k.Section("dispatch", "Choice of the worker for a sample, and backup requests.", &c.Dispatch)
 	k.AtMost("message_bytes", "max_bytes")
 }
 
 // Keys implements keys.Described: keys of the section loop.workers.
 func (b *Breaker) Keys(k *keys.Set) {
-	k.Int(&b.Failures, "breaker_failures", 5, "Failures in a row of one worker at one profile, blamed on the worker, after which the circuit breaker gives the worker no samples of the profile for 1 s to 30 s.").Between(1, 65536)
+	k.Int(&b.Failures, "breaker_failures", 5, "Number of consecutive failures of a worker for one reward, caused by the worker, after which the circuit breaker gives the worker no samples of the reward for 1 s to 30 s.").Between(1, 65536)
 }
 
 // WithDefaults returns a copy with the defaults filled in.

@@ -264,7 +264,7 @@ func (m *Manager) Restore() (Restored, error) {
 		err := m.restore(now, k, &n)
 		if err != nil && !errors.Is(err, spool.ErrDamaged) {
 			n.Dropped++
-			m.log.Warn("a record of the spool was dropped", "kind", k.Kind.String(), "run", k.Run, "sample_id", k.ID, "error", err)
+			m.log.Warn("a record of the spool was dropped, because this gateway cannot use the record", "kind", k.Kind.String(), "run", k.Run, "sample_id", k.ID, "error", err)
 			m.core.journal.drop(k.Kind, sampleKey{k.Run, k.Epoch, k.ID})
 			return nil
 		}

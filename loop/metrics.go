@@ -75,57 +75,57 @@ func newMetrics(m *Manager, reg prometheus.Registerer) *metrics {
 	seconds := prometheus.ExponentialBuckets(0.001, 2, 18)
 
 	set.Gauge("samples_in_flight", "Samples that the gateway has accepted and not answered.", func() float64 { return float64(m.InFlight()) })
-	set.Gauge("held_bytes", "Bytes of the frames of all samples that the gateway holds.", func() float64 { h, _ := m.Bytes(); return float64(h) })
+	set.Gauge("held_bytes", "Bytes of the encoded messages of all samples that the gateway holds.", func() float64 { h, _ := m.Bytes(); return float64(h) })
 	set.Gauge("granted_bytes", "Bytes of credit that the gateway has granted to clients and that clients have not used.", func() float64 { _, g := m.Bytes(); return float64(g) })
 	set.Gauge("step_rows_bytes", "Bytes of the rows of steps that the gateway keeps for trainers.", func() float64 { return float64(m.stepBytes()) })
-	set.Gauge("breakers_open", "Pairs of a worker and a reward whose samples the worker does not get because the worker failed them.", func() float64 { return float64(len(m.Breakers())) })
+	set.Gauge("breakers_open", "Pairs of a worker and a reward whose circuit breaker is open: the worker gets no samples of the reward because attempts of the worker failed.", func() float64 { return float64(len(m.Breakers())) })
 
 	metric.Table(profiles, []string{"reward"}, m.eachPlaceCount,
-		metric.Gauge("wanted_places", "Places that samples of the reward wait for or have; above rewardloop_live_places, workers are missing.", func(c placeCount) int { return c.wanted }),
-		metric.Gauge("live_places", "Places that all live workers together have for samples of the reward.", func(c placeCount) int { return c.live }),
-		metric.Gauge("busy_places", "Places that samples of the reward from this gateway have.", func(c placeCount) int { return c.busy }),
+		metric.Gauge("wanted_places", "Places (a place is room for one sample in a worker) that waiting and running samples of the reward need; above rewardloop_live_places, there are too few workers.", func(c placeCount) int { return c.wanted }),
+		metric.Gauge("live_places", "Places for samples of the reward on all connected workers together (a place is room for one sample in a worker).", func(c placeCount) int { return c.live }),
+		metric.Gauge("busy_places", "Places of workers that are occupied by samples of the reward from this gateway.", func(c placeCount) int { return c.busy }),
 	)
 	metric.Table(profiles, []string{"reward"}, func(yield func(Progress, ...string)) {
 		for _, p := range m.Progress() {
 			yield(p, p.Reward)
 		}
-	}, metric.Gauge("reward_stopped", "1 while no sample of the reward can be scored or every sample fails, 0.5 while no result of the reward has come for 10 s, else 0; GET /readyz says why.",
+	}, metric.Gauge("reward_stopped", "1 while no sample of the reward can be scored or every sample fails, 0.5 while samples are unfinished and no result has come for 10 s, else 0; GET /readyz gives the reason.",
 		func(p Progress) float64 { return stoppedValue(p.State) }))
 	stats.Gauges(reg, m.latestStats)
 
 	return &metrics{
-		outcomes: set.Counters("samples_total", "Samples that got their final result, by outcome: scored, failed, rejected, expired, cancelled or lost.", outcome),
+		outcomes: set.Counters("samples_total", "Samples that got their final result, by outcome: scored, failed, rejected (refused by the gateway), expired, cancelled or lost (workers disconnected while they had the sample).", outcome),
 		refused:  set.Counters("refused_total", "Samples that the gateway refused before it accepted them, by class of the fault.", metric.By("class")),
-		failures: set.Counters("failures_total", "Failures in final results, by reward, component and class. Each failed component counts, also of scored samples; the component is empty where the sample failed as a whole.",
+		failures: set.Counters("failures_total", "Failures in final results, by reward, component and class. Every failed component counts, even in a scored sample; the component is empty if the sample failed as a whole.",
 			metric.By("reward", names...), metric.By("component", ""), metric.By("class", string(rewards.Expired))),
 		stage: set.Histograms("sample_seconds", "Time in seconds from a sample's arrival at the gateway to its first claim by a worker (stage queue) and to its final result (stage total).",
 			seconds, metric.By("stage")),
 		late:        set.Counter("late_results_total", "Results that the gateway dropped because the sample had been answered or the attempt was over."),
-		retries:     set.Counter("retries_total", "Attempts that failed and after which the gateway queued the sample again."),
-		redelivered: set.Counter("redelivered_total", "Claims of a ticket by a worker that had claimed the same ticket before."),
-		republished: set.Counter("republished_total", "Tickets that the gateway published again because they lay unclaimed while a place was free."),
-		returned:    set.Counter("returned_total", "Samples that workers gave back because an engine or a service was down; not counted as attempts."),
-		publishErrs: set.Counter("publish_errors_total", "Tickets that the queue of tickets did not take; the samples wait in the gateway."),
+		retries:     set.Counter("retries_total", "Failed attempts after which the gateway queued the sample again."),
+		redelivered: set.Counter("redelivered_total", "Claims (requests for the payload of a ticket) by a worker that had claimed the same ticket before."),
+		republished: set.Counter("republished_total", "Tickets that the gateway published again because no worker claimed the tickets while a place was free."),
+		returned:    set.Counter("returned_total", "Samples that workers returned to the gateway because an engine or a service was down; a return does not count as an attempt."),
+		publishErrs: set.Counter("publish_errors_total", "Tickets that the queue did not accept; the samples wait in the gateway."),
 		forgotten:   set.Counter("forgotten_results_total", "Results that the gateway dropped from memory before the client confirmed them."),
 
-		clientSamples: set.Counters("client_samples_total", "Samples that the gateway accepted, by the name of the token that the client showed: default for a token alone in its file, "+
-			"none where no token is asked for, others for names after the first 256.", metric.By("client")),
-		clientRefused: set.Counters("client_refused_total", "Samples and messages that the gateway refused, by the name of the token that the client showed.", metric.By("client")),
+		clientSamples: set.Counters("client_samples_total", "Samples that the gateway accepted, by the name of the client's token; default: a token without a name, "+
+			"none: the gateway requires no token, others: all names after the first 256.", metric.By("client")),
+		clientRefused: set.Counters("client_refused_total", "Samples and messages that the gateway refused, by the name of the client's token.", metric.By("client")),
 
-		breakers: set.Counter("breakers_opened_total", "Times that the gateway stopped giving a worker samples of a reward because the worker failed them."),
+		breakers: set.Counter("breakers_opened_total", "Times that the gateway stopped sending a worker samples of a reward because attempts of the worker failed."),
 		amiss:    set.Counter("table_faults_total", "Forbidden states of samples and attempts that the gateway found; above 0 the gateway has a defect, and its log has the details."),
 
-		backupsSent:   set.Counter("backups_total", "Backup requests that the gateway sent for samples that ran long while places were idle."),
-		backupsWon:    set.Counter("backups_won_total", "Backup requests that were answered before the first request for the same sample."),
-		backupSeconds: set.Counter("backup_wasted_seconds_total", "Time in seconds of attempts that did not count at samples with a backup request."),
+		backupsSent:   set.Counter("backups_total", "Backup requests that the gateway sent for slow samples while places were idle."),
+		backupsWon:    set.Counter("backups_won_total", "Backup requests that were answered before the original request for the same sample."),
+		backupSeconds: set.Counter("backup_wasted_seconds_total", "Time in seconds of attempts whose result was not used, for samples that had a backup request."),
 
-		stepsShort:     set.Counter("steps_short_total", "Steps that ended at their deadline, before all of their results were there."),
-		stepsForgotten: set.Counter("steps_forgotten_total", "Steps whose rows the gateway dropped because the steps were too old or too many."),
-		stepExposed: set.Histogram("step_exposed_seconds", "Time in seconds from the arrival of a step's last sample to the step's last result: scoring that the rollout did not hide.",
+		stepsShort:     set.Counter("steps_short_total", "Steps that ended at their deadline before all results had arrived."),
+		stepsForgotten: set.Counter("steps_forgotten_total", "Steps whose rows the gateway deleted because the rows were too old, too large in total or of too many steps."),
+		stepExposed: set.Histogram("step_exposed_seconds", "Time in seconds from the arrival of a step's last sample to the step's last result: scoring time that does not overlap with the rollout.",
 			prometheus.ExponentialBuckets(0.01, 2, 18)),
-		stepRatio: set.Histogram("step_over_ideal_ratio", "Time of a step's scoring over the time of an ideal queue with the same arrivals and service times.",
+		stepRatio: set.Histogram("step_over_ideal_ratio", "Time from the start of a step to the step's last result, divided by the same time of an ideal queue with equal arrivals and service times.",
 			[]float64{1, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.5, 2, 5}),
-		stepOverlap: set.Histogram("step_overlap_efficiency", "Share of a step's scoring that the rollout hid: 1 less the exposed time over the time of scoring after the rollout; at 1 nothing is exposed.",
+		stepOverlap: set.Histogram("step_overlap_efficiency", "Share of a step's scoring time that overlaps with the rollout: 1 - a / b, a: exposed time, b: time to score all samples of the step after the rollout; 1 is best.",
 			[]float64{-1, 0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1}),
 	}
 }

@@ -84,7 +84,7 @@ func (m *Manager) tell(b breakerChange) {
 		m.log.Error("a worker cannot score a reward; the worker gets no samples of the reward until the worker is restarted",
 			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason)
 	default:
-		m.log.Warn("a worker fails all samples of a reward; after a pause one sample probes the worker",
+		m.log.Warn("a worker gets no samples of a reward for a while, because attempts of the worker failed; then one sample tests the worker",
 			"worker", b.Worker, "reward", shown(b.Profile), "reason", b.Reason, "until", b.Until)
 	}
 }

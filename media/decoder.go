@@ -34,9 +34,9 @@ const (
 
 // Keys implements keys.Described: the section pool.decode.
 func (c *Config) Keys(k *keys.Set) {
-	k.Int(&c.MaxPixels, "max_pixels", 4096*4096, "Width × height of the largest picture or frame.").Between(1, 1<<30)
+	k.Int(&c.MaxPixels, "max_pixels", 4096*4096, "Maximum width × height of an image or frame, in pixels. A larger image is refused.").Between(1, 1<<30)
 	k.Int(&c.MaxFrames, "max_frames", 1024, "Maximum number of frames of a video. A longer video is refused.").Between(1, 1<<20)
-	k.Size(&c.BudgetBytes, "budget_bytes", 512<<20, "Maximum memory of running decodings and of pixels in use, together. A progressive JPEG of 4096×4096 takes 357 MiB during decoding and 48 MiB afterwards; of a video file the chosen frames count.").Min(1 << 20)
+	k.Size(&c.BudgetBytes, "budget_bytes", 512<<20, "Maximum memory of running decodings plus pixels in use; further decodings wait. A progressive JPEG of 4096×4096 pixels takes 357 MiB, then 48 MiB. Of a video only the selected frames count.").Min(1 << 20)
 	k.Text(&c.FFmpeg, "ffmpeg", FFmpegAuto, "Program that decodes mp4, webm, gif and flac: full path of ffmpeg 5.1 or newer, auto (ffmpeg on PATH) or off. Without ffmpeg these encodings are refused as unsupported_encoding.")
 	k.Duration(&c.FFmpegTimeout, "ffmpeg_timeout", time.Minute, "Time limit of ffmpeg for one file. Then ffmpeg is killed.").Between(time.Second, time.Hour)
 	k.Duration(&c.MaxLength, "max_length", 10*time.Minute, "Maximum duration of a video or sound in a file.").Between(time.Second, 24*time.Hour)

@@ -61,12 +61,12 @@ func (p *parts) Capacities() []Capacity {
 // logCapacities says them, one line each.
 func (p *parts) logCapacities(ctx context.Context) {
 	for _, why := range p.scorers.Readers.Replaced() {
-		p.log.WarnContext(ctx, "Tesseract reads the text of pictures instead of PP-OCR, so scores differ from PP-OCR's; set reader: tesseract at the reward to choose Tesseract",
+		p.log.WarnContext(ctx, "PP-OCR is not available, so Tesseract reads the text of images and scores differ; install PP-OCR, or set reader: tesseract in the component to keep Tesseract",
 			"reason", why)
 	}
 	p.logCards(ctx)
 	for _, c := range p.Capacities() {
-		p.log.InfoContext(ctx, "capacity", "reward", c.Reward, "samples", c.Samples, "written", c.Written, "fewest", c.Least().Key, "components", c.Reasons())
+		p.log.InfoContext(ctx, "the capacity of a reward is known", "reward", c.Reward, "samples", c.Samples, "written", c.Written, "fewest", c.Least().Key, "components", c.Reasons())
 	}
 }
 

@@ -181,7 +181,7 @@ server: {listen: "127.0.0.1:0"}
 	n.Stop()
 	var lines []string
 	for line := range strings.Lines(said.String()) {
-		if _, rest, ok := strings.Cut(line, "msg=capacity "); ok {
+		if _, rest, ok := strings.Cut(line, `msg="the capacity of a reward is known" `); ok {
 			lines = append(lines, strings.TrimSpace(rest))
 		}
 	}

@@ -119,10 +119,10 @@ func (p *parts) logCards(ctx context.Context) {
 			owners = append(owners, s.Owner)
 		}
 		if len(owners) > 0 {
-			p.log.InfoContext(ctx, "card", "device", u.Device, "card", u.Card.Visible(), "name", u.Card.Name, "models_of", strings.Join(owners, ", "), "bytes", u.Budget())
+			p.log.InfoContext(ctx, "a GPU is assigned to models", "device", u.Device, "card", u.Card.Visible(), "name", u.Card.Name, "models_of", strings.Join(owners, ", "), "bytes", u.Budget())
 		}
 	}
 	for _, note := range slices.Concat(book.Found.Notes, book.Plan.Notes) {
-		p.log.WarnContext(ctx, "cards", "note", note)
+		p.log.WarnContext(ctx, "GPUs of this machine may not work as expected", "note", note)
 	}
 }

@@ -159,7 +159,7 @@ func (c *colocated) gone(now time.Time) (some bool) {
 		case c.connected(t.run, t.client):
 			said.seen = now
 		case now.Sub(said.seen) > c.grace:
-			c.log.Warn("a client disconnected during its reward phase; the server no longer counts that phase", "run", t.run, "client", t.client, "phase", said.phase)
+			c.log.Warn("a client has been disconnected for longer than loop.resume_grace; the server ignores the client's phase", "run", t.run, "client", t.client, "phase", said.phase)
 			delete(c.clients, t)
 			some = true
 		}

@@ -229,7 +229,7 @@ func (d *Devices) loaded(m infer.Model, info infer.Info) {
 	if m.Embed != "" {
 		what = append(what, "embed", m.Embed)
 	}
-	d.log.Info("a model is loaded", what...)
+	d.log.Info("a model was loaded on a device", what...)
 }
 
 // On implements localmodel.Foreseer.

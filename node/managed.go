@@ -259,7 +259,7 @@ func (e *Engines) moved(name string, urls []string) {
 	for _, x := range e.engines {
 		if x.cfg.Name == name {
 			if err := e.transport.Replace(x.upstream, upstreamOf(x.cfg, urls)); err != nil {
-				e.log.Error("an engine moved to another port, and calls still go to the old port", "engine", name, "error", err)
+				e.log.Error("an engine listens on a new port, but calls still use the old port and fail; restart this process", "engine", name, "error", err)
 			}
 		}
 	}

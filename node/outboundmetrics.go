@@ -21,21 +21,21 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 		}
 	},
 		metric.Count("calls_total", "Calls of this process to the upstream (an engine or a reward service), each counted once however often the call was retried.", func(s upstream) int64 { return s.Calls }),
-		metric.Gauge("waiting", "Calls of this process that wait for a place at the upstream, for its rate or for one of its servers.", func(s upstream) int { return s.Waiting }),
-		metric.Gauge("unanswered_seconds", "Time in seconds since the upstream answered anything, or since the oldest request there was sent; 0 while no request is there.",
+		metric.Gauge("waiting", "Calls of this process that wait because of the upstream's concurrency limit or rate limit, or because no server of the upstream is available.", func(s upstream) int { return s.Waiting }),
+		metric.Gauge("unanswered_seconds", "Time in seconds since the latest answer of the upstream, or since the oldest open request was sent, whichever is later; 0 while no request is open.",
 			func(s upstream) float64 { return s.Unanswered.Seconds() }),
 		metric.Count("retries_denied_total", "Retries of calls to the upstream that its retry budget did not allow.", func(s upstream) int64 { return s.RetriesDenied }),
-		metric.Gauges("limit", "Limit of calls to the upstream for all processes of the fleet together, in the unit of the limit.", "limit", func(s upstream, put func(float64, ...string)) {
+		metric.Gauges("limit", "Limit of the upstream for all processes together; the label limit is concurrency (requests), requests_per_minute or tokens_per_minute.", "limit", func(s upstream, put func(float64, ...string)) {
 			for _, l := range s.Shares {
 				put(l.Whole, l.Limit)
 			}
 		}),
-		metric.Gauges("share", "Part of the upstream's limit that this process may use, in the unit of the limit.", "limit", func(s upstream, put func(float64, ...string)) {
+		metric.Gauges("share", "Part of rewardloop_outbound_limit that this process may use, in the same unit.", "limit", func(s upstream, put func(float64, ...string)) {
 			for _, l := range s.Shares {
 				put(l.Part, l.Limit)
 			}
 		}),
-		metric.Gauge("fleet_processes", "Processes that share the limits of the upstream; 0 while this process is alone.", func(s upstream) int { return s.Processes }),
+		metric.Gauge("fleet_processes", "Processes that share the limits of the upstream, this process included; 0 while this process knows no other process.", func(s upstream) int { return s.Processes }),
 		metric.Gauge("fleet_partitioned", "1 while this process cannot reach the processes that share the limits of the upstream and keeps its last known share, else 0.", func(s upstream) bool { return s.Partitioned }),
 	)
 
@@ -49,13 +49,13 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 	},
 		metric.Gauge("in_flight", "Requests of this process that the server has not answered.", func(s server) int { return s.InFlight }),
 		metric.Count("requests_total", "Requests that this process sent to the server, retries included.", func(s server) int64 { return s.Requests }),
-		metric.Count("retries_total", "Requests that this process sent to the server and that were not the first of their call.", func(s server) int64 { return s.Retries }),
+		metric.Count("retries_total", "Requests that this process sent to the server as a retry of a call.", func(s server) int64 { return s.Retries }),
 		metric.Counts("failures_total", "Requests of this process to the server that failed, by class of the failure.", "class", func(s server, put func(float64, ...string)) {
 			for class, n := range s.Failures {
 				put(float64(n), string(class))
 			}
 		}),
-		metric.Gauge("breaker_open", "1 while the server is out of service, after failures in a row that this process or another has seen, or because this process starts it and it is not ready, else 0.",
+		metric.Gauge("breaker_open", "1 while this process sends the server no requests but probes: after repeated failures seen by any process, or because a server started by this process is not ready; else 0.",
 			func(s server) bool { return s.Held || s.Breaker != outbound.Closed }),
 	)
 
@@ -68,8 +68,8 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 			}
 		}
 	},
-		metric.Count("server_starts_total", "Commands that this process has started for the server of an engine.", func(s engines.Status) int { return s.Starts }),
-		metric.Gauge("server_ready", "1 while the server of an engine that this process has started answers, else 0.", func(s engines.Status) bool { return s.State == engines.Ready }),
+		metric.Count("server_starts_total", "Times that this process started the server of an engine.", func(s engines.Status) int { return s.Starts }),
+		metric.Gauge("server_ready", "1 while an engine's server that was started by this process is ready, else 0.", func(s engines.Status) bool { return s.State == engines.Ready }),
 	)
 
 	metric.Table(metric.For(reg, "judge"), []string{"engine", "model"}, func(yield func(s chat.Stats, values ...string)) {
@@ -77,7 +77,7 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 			yield(s, at.Engine, at.Model)
 		}
 	},
-		metric.Counts("questions_total", "Questions to the model, by where the answer came from: the engine, the memory of answers, or another question that was the same.", "from",
+		metric.Counts("questions_total", "Questions to the model, by source of the answer: engine, memory (the cache of answers) or another (an identical question in progress).", "from",
 			func(s chat.Stats, put func(float64, ...string)) {
 				put(float64(s.Requests), "engine")
 				put(float64(s.Hits), "memory")
@@ -94,7 +94,7 @@ func outboundMetrics(reg prometheus.Registerer, e *Engines) {
 				put(float64(s.CompletionTokens), "completion")
 			}),
 		metric.Count("cost_total", "Cost of the model's tokens at the configured prices, in the currency of the prices.", func(s chat.Stats) float64 { return s.Cost }),
-		metric.Gauge("cache_bytes", "Bytes of the model's answers that this process remembers.", func(s chat.Stats) int64 { return s.Bytes }),
+		metric.Gauge("cache_bytes", "Bytes of the model's answers in the cache of answers of this process.", func(s chat.Stats) int64 { return s.Bytes }),
 	)
 }
 

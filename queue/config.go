@@ -83,13 +83,13 @@ func (c Config) Networked() bool { return len(c.URLs) > 0 || c.Listen != "" }
 
 // Keys implements keys.Described: the section of NATS.
 func (c *Config) Keys(k *keys.Set) {
-	k.Texts(&c.URLs, "nats", "Servers of the NATS that all processes share, such as [nats://a:4222, nats://b:4222]; tls:// for TLS.")
+	k.Texts(&c.URLs, "nats", "Addresses of the NATS servers that all processes share, such as [nats://a:4222, nats://b:4222]; tls:// for TLS. Empty: no shared NATS servers.")
 	k.Text(&c.Listen, "nats_listen", "", "Address of this gateway's own NATS for workers and other gateways, in place of nats. A public address needs acl_file; on loopback without acl_file, processes of the same user may connect.")
 	k.Text(&c.Dir, "nats_dir", "", "Folder for the files of this gateway's own NATS. Empty: a temporary folder.")
-	k.Text(&c.Name, "name", "", "Unique name of this process. Empty: host and process number.")
+	k.Text(&c.Name, "name", "", "Unique name of this process. Empty: host name and process ID.")
 	k.Duration(&c.Lease, "lease", 15*time.Second, "Time without a heartbeat after which a worker's samples go to other workers.").Min(time.Second)
-	k.Int(&c.Replicas, "replicas", 1, "Number of servers of a NATS cluster that each keep the tickets.").Between(1, 5)
-	k.Bool(&c.Durable, "durable", "Keeps acknowledged samples and tickets on disk, so that samples are scored although the gateway process dies. Off: samples live in memory, and clients send them again.")
+	k.Int(&c.Replicas, "replicas", 1, "Number of servers of a NATS cluster that each store a copy of the tickets (a ticket represents a waiting sample).").Between(1, 5)
+	k.Bool(&c.Durable, "durable", "Keeps acknowledged samples and tickets on disk, so that samples are scored even if the gateway process dies. false: samples are in memory only, and clients send samples again.")
 	k.Check(func(r keys.Report) {
 		if len(c.URLs) > 0 && c.Listen != "" {
 			r.Fault("nats_listen", "%s names a NATS that runs by itself, and this starts one: leave one of them out", r.Path("nats"))

@@ -41,7 +41,7 @@ func (b *bus) connect(ctx context.Context, name string, restored func()) (*nats.
 				subject = sub.Subject
 			}
 			b.counts.denied.WithLabelValues(reasonFor(err)).Inc()
-			log.ErrorContext(ctx, "NATS refuses", "subject", subject, "error", err)
+			log.ErrorContext(ctx, "the NATS server refused a connection or a message of this process; check the key and the role", "subject", subject, "error", err)
 		}),
 	}, b.cfg.Credentials...)
 	url := nats.DefaultURL

@@ -299,7 +299,7 @@ func (f *Fleet) bye(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleetBye)
 	defer cancel()
 	if err := f.kv.Delete(ctx, f.key()); err != nil {
-		f.cfg.Log.DebugContext(ctx, "the fleet did not hear the goodbye; it will notice", "error", err)
+		f.cfg.Log.DebugContext(ctx, "the leave message to the other processes was not sent; they remove this process after a timeout", "error", err)
 	}
 }
 

@@ -109,7 +109,7 @@ func (k *keeper) want(wanted map[string]bool, w wire.WorkerInfo) {
 			k.f.cfg.Log.Warn("a worker requested a queue with an invalid name; the worker gets no samples", "worker", w.ID, "reward", p.Name, "queue", p.Queue)
 		case !k.f.queues.lacks(p.Queue, now):
 		case k.f.queues.full() || len(wanted) > mostQueues:
-			k.f.cfg.Log.Error("workers requested more queues than a gateway creates; this worker gets no samples of the reward", "worker", w.ID, "reward", p.Name, "most", mostQueues)
+			k.f.cfg.Log.Error("a worker requested a queue beyond the maximum number of queues; the worker gets no samples of the reward", "worker", w.ID, "reward", p.Name, "most", mostQueues)
 			return
 		default:
 			wanted[p.Queue] = true
@@ -156,6 +156,6 @@ func (k *keeper) announce() {
 		err = k.f.nc.Publish(gatewaySubject, data)
 	}
 	if err != nil {
-		k.f.cfg.Log.Debug("announcement not sent", "error", err)
+		k.f.cfg.Log.Debug("the announcement of this gateway was not sent to workers; the gateway announces itself every second", "error", err)
 	}
 }

@@ -57,7 +57,7 @@ func (h *hub) run(ctx context.Context) {
 		}
 		wait, err := h.file()
 		if err != nil {
-			h.bus.cfg.Log.DebugContext(ctx, "tickets cannot be asked for; trying again", "queue", h.queue, "error", err)
+			h.bus.cfg.Log.DebugContext(ctx, "the request for tickets was not sent; retrying", "queue", h.queue, "error", err)
 		}
 		t.Reset(wait)
 	}

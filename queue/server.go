@@ -86,11 +86,11 @@ func (l serverLog) complaint(format string, v []any) {
 	if reason, refusal := reasonOf(text); refusal {
 		l.metrics.refused.WithLabelValues(reason).Inc()
 	}
-	l.log.Warn("NATS: " + text)
+	l.log.Warn("the NATS server of this process reports a problem", "message", text)
 }
 
 func (l serverLog) Noticef(format string, v ...any) {
-	l.log.Debug("NATS: " + fmt.Sprintf(format, v...))
+	l.log.Debug("message of the NATS server of this process", "message", fmt.Sprintf(format, v...))
 }
 
 func (l serverLog) Warnf(format string, v ...any) { l.complaint(format, v) }

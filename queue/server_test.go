@@ -114,7 +114,7 @@ func TestWhoHasNoKeyIsToldHowToNameOne(t *testing.T) {
 	require.ErrorIs(t, err, nats.ErrAuthorization)
 	require.ErrorContains(t, err, "nats://"+f.Address())
 	require.ErrorContains(t, err, "queue.nkey_file or queue.creds_file")
-	book.says(t, "NATS: ")
+	book.says(t, "the NATS server of this process reports a problem")
 	require.Equal(t, map[string]float64{"key": 1, "subject": 0, "tls": 0, "other": 0}, reasons(t, reg, "rewardloop_nats_refused_total"))
 }
 
@@ -146,7 +146,7 @@ func TestAMessageThatIsRefusedIsLoggedAndCounted(t *testing.T) {
 	book, reg := &logbook{}, prometheus.NewRegistry()
 	m := join(t, queue.Config{URLs: []string{"nats://w:x@" + f.Address()}, Log: book.log(), Metrics: reg})
 	connect(t, m, "w")
-	book.says(t, "NATS refuses")
+	book.says(t, "the NATS server refused")
 	require.Contains(t, book.String(), "rl.presence")
 	require.Equal(t, map[string]float64{"key": 0, "subject": 1, "tls": 0, "other": 0}, reasons(t, reg, "rewardloop_nats_denied_total"))
 }

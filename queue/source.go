@@ -110,7 +110,7 @@ func (s *Source) Announce(info wire.WorkerInfo) {
 		err = s.bus.nc.Publish(presenceSubject, data)
 	}
 	if err != nil {
-		s.bus.cfg.Log.Debug("announcement not sent", "worker", info.ID, "error", err)
+		s.bus.cfg.Log.Debug("the announcement of a worker was not sent to gateways; the worker announces itself every second", "worker", info.ID, "error", err)
 	}
 }
 

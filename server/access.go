@@ -32,14 +32,14 @@ func newMetrics(s *Server, reg prometheus.Registerer) *metrics {
 	set := metric.For(reg, "http")
 	set.Gauge("body_bytes", "Bytes of memory that are reserved for the bodies of HTTP requests in progress.", func() float64 { return float64(s.bodies.inUse()) })
 	set.Gauge("requests_in_flight", "HTTP requests that wait for scores.", func() float64 { return float64(s.admission.count()) })
-	set.Gauge("connections", "Connections on which clients use HTTP.", func() float64 { return float64(s.conns.Load()) })
-	set.Gauge("streams", "Websockets of clients that are open.", func() float64 { return float64(s.streams.count()) })
+	set.Gauge("connections", "Open HTTP connections of clients, websockets excluded.", func() float64 { return float64(s.conns.Load()) })
+	set.Gauge("streams", "Open websockets of clients.", func() float64 { return float64(s.streams.count()) })
 	return &metrics{
-		requests: set.Counters("requests_total", "HTTP requests that were answered, by route and status: 499 where the client left, 101 for a stream that has ended.",
+		requests: set.Counters("requests_total", "HTTP requests that were answered, by route and status; 499: the client disconnected, 101: a websocket that has ended.",
 			metric.By("route"), metric.By("code")),
-		seconds: set.Histograms("request_seconds", "Time in seconds from the header of an HTTP request to its answer, streams left out, by route.",
+		seconds: set.Histograms("request_seconds", "Time in seconds from the header of an HTTP request to the end of its answer, by route; websockets are excluded.",
 			prometheus.ExponentialBuckets(0.001, 2, 18), metric.By("route")),
-		handshakes: set.Counter("tls_failures_total", "Connections that did not use TLS or showed no certificate that is trusted."),
+		handshakes: set.Counter("tls_failures_total", "Connections without TLS or without a trusted client certificate."),
 		panics:     set.Counter("panics_total", "Panics of the handlers of HTTP requests."),
 		joined:     set.Counter("joined_requests_total", "HTTP requests that shared the result of an unfinished request with the same body, instead of being scored again."),
 	}
@@ -52,12 +52,12 @@ type complaints struct{ s *Server }
 func (c complaints) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	if !strings.Contains(text, "TLS handshake error") {
-		c.s.log.Debug("http: " + text)
+		c.s.log.Debug("message of the HTTP server", "message", text)
 		return len(line), nil
 	}
 	c.s.metrics.handshakes.Inc()
 	if missed, ok := c.s.warnings.allow(time.Now()); ok {
-		c.s.log.Warn("a connection was refused", "error", text, "not_logged_before", missed)
+		c.s.log.Warn("the server refused a connection of a client", "error", text, "not_logged_before", missed)
 	}
 	return len(line), nil
 }

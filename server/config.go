@@ -77,10 +77,10 @@ type Config struct {
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Listen, "listen", "127.0.0.1:8080", "Address and port on which the server listens. An address that other machines can reach needs token_file.")
 	k.Text(&c.TokenFile, "token_file", "", "File with the token that clients send as Authorization: Bearer, or with several tokens in lines of name:token. The file is read again when it changes.")
-	k.Text(&c.TLSCert, "tls_cert", "", "Certificate file (PEM); with tls_key. The server then uses TLS 1.2 and 1.3 only.")
-	k.Text(&c.TLSKey, "tls_key", "", "Private key file (PEM); with tls_cert.")
-	k.Text(&c.ClientCA, "client_ca", "", "CA file (PEM) whose certificates clients have to show; with tls_cert.")
-	k.Size(&c.JSONBytes, "body_bytes", 128<<20, "Size of the largest HTTP request body. A pickled body has at most 64 MiB.").Min(1 << 10)
+	k.Text(&c.TLSCert, "tls_cert", "", "Certificate file (PEM) of the server. Requires tls_key. If set, the server accepts only TLS 1.2 and 1.3.")
+	k.Text(&c.TLSKey, "tls_key", "", "Private key file (PEM) of tls_cert. Requires tls_cert.")
+	k.Text(&c.ClientCA, "client_ca", "", "CA file (PEM). Clients must present a certificate that this CA has signed. Requires tls_cert.")
+	k.Size(&c.JSONBytes, "body_bytes", 128<<20, "Maximum size of an HTTP request body. A larger body is refused. The maximum for a pickled body is 64 MiB.").Min(1 << 10)
 	k.Check(func(r keys.Report) {
 		if (c.TLSCert == "") != (c.TLSKey == "") {
 			given, missing := "tls_cert", "tls_key"
@@ -106,8 +106,8 @@ func (c *Config) Keys(k *keys.Set) {
 
 // SampleKeys adds the keys of the section loop that HTTP requests have for themselves.
 func (c *Config) SampleKeys(k *keys.Set) {
-	k.Duration(&c.SampleTimeout, "http_sample_timeout", 110*time.Second, "Time from the arrival of an HTTP request to its answer. Clients of flow_grpo give up at 120 s.").Min(time.Second)
-	k.Duration(&c.ComputeTimeout, "compute_timeout", 55*time.Second, "Time from the arrival of a POST /compute to its answer. The client of Flow-Factory gives up at 60 s.").Min(time.Second)
+	k.Duration(&c.SampleTimeout, "http_sample_timeout", 110*time.Second, "Time limit from the arrival of an HTTP scoring request to its answer, unless the request sets deadline_ms. Clients of flow_grpo stop waiting after 120 s.").Min(time.Second)
+	k.Duration(&c.ComputeTimeout, "compute_timeout", 55*time.Second, "Time limit from the arrival of a POST /compute request to its answer. The client of Flow-Factory stops waiting after 60 s.").Min(time.Second)
 	k.AtMost("http_sample_timeout", "max_sample_timeout")
 	k.AtMost("compute_timeout", "max_sample_timeout")
 }

@@ -145,7 +145,7 @@ func (t *tokens) read() ([]token, error) {
 	}
 	list, warnings, err := parseTokens(text)
 	for _, w := range warnings {
-		t.log.Warn("a token is too short", "file", t.file, "problem", w)
+		t.log.Warn("a token of the token file is accepted, but can be guessed; use 16 characters or more", "file", t.file, "problem", w)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("token_file %s: %w", t.file, err)

@@ -28,9 +28,9 @@ type Config struct {
 
 // Keys implements keys.Described.
 func (c *Config) Keys(k *keys.Set) {
-	k.Choice(&c.Keep, "keep", []string{KeepThumbnails, KeepFull, KeepResults, KeepOff}, "Data that is kept. thumbnails: results, samples and small JPEGs, made with a hundredth of the CPUs. full: also the media, which rewardloop replay scores again. results: no media. off: nothing.")
+	k.Choice(&c.Keep, "keep", []string{KeepThumbnails, KeepFull, KeepResults, KeepOff}, "Data to keep. thumbnails: results, samples and small JPEGs, made with at most 1 % of CPU time. full: also all media, for `rewardloop replay`. results: results and samples only. off: nothing.")
 	k.Text(&c.Path, "path", "", "SQLite file of one server. Empty: PORT.db (port of server.listen) in REWARDLOOP_STORE, else in rewardloop/store below XDG_STATE_HOME or ~/.local/state. REWARDLOOP_STORE=off or port 0: no file.")
-	k.Size(&c.Bytes, "bytes", 2<<30, "Maximum size of the file. Beyond this size the oldest results are deleted.").Min(1 << 20)
+	k.Size(&c.Bytes, "bytes", 2<<30, "Maximum size of the SQLite file. Above this size the oldest results are deleted.").Min(1 << 20)
 	k.Duration(&c.Age, "age", 30*24*time.Hour, "Time for which results are kept.").Between(time.Minute, 10*365*24*time.Hour)
 }
 

@@ -38,7 +38,7 @@ type Config struct {
 
 // Keys implements keys.Described: keys of the section loop.workers.
 func (c *Config) Keys(k *keys.Set) {
-	k.Size(&c.MaxBytes, "max_bytes", 0, "Maximum bytes of samples in a worker; a larger sample is taken alone; one reward gets at most half while others wait. 0: a quarter of the memory limit over num_workers, at least loop.message_bytes.")
+	k.Size(&c.MaxBytes, "max_bytes", 0, "Maximum bytes of samples in a worker. A larger sample is scored alone. While others wait, a reward gets at most half. 0: a quarter of the memory limit / num_workers, at least loop.message_bytes.")
 }
 
 // WithDefaults returns a copy with the defaults filled in.
@@ -121,9 +121,9 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	set := metric.For(reg, "worker")
 	return &Metrics{
-		samples: set.Counters("attempts_total", "Attempts at samples that workers of this process ended, by outcome.", metric.By("outcome")),
+		samples: set.Counters("attempts_total", "Attempts to score a sample that ended in this process, by outcome.", metric.By("outcome")),
 		component: set.Histograms("component_seconds", "Time in seconds that a component of a reward took, retries included, by reward, component and status.",
 			prometheus.ExponentialBuckets(0.001, 2, 18), metric.By("reward"), metric.By("component"), metric.By("status")),
-		abandoned: set.Counter("abandoned_total", "Scorers that overran their deadline and went on running."),
+		abandoned: set.Counter("abandoned_total", "Calls to scorers that exceeded their deadline and continued to run."),
 	}
 }

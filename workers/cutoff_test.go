@@ -237,7 +237,7 @@ func TestAGatewayThatTakesNoResultKeepsNobodyFromStopping(t *testing.T) {
 		start := time.Now()
 		w.Stop()
 		require.Less(t, time.Since(start), 3*time.Second)
-		require.Contains(t, log.String(), "stops without their samples")
+		require.Contains(t, log.String(), "other workers score the unfinished samples")
 		time.Sleep(10 * time.Second)
 		f.script.mu.Lock()
 		defer f.script.mu.Unlock()

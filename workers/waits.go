@@ -94,7 +94,8 @@ func (w *Worker) tell(b *bay, was, is string, d rewards.Dependency) {
 	switch {
 	case w.cfg.Index > 0:
 	case was == "" && is != "":
-		w.log.Warn("a dependency is down; samples of the reward wait in the gateway", "worker", w.cfg.ID, "reward", b.name, "dependency", d.Name, "error", d.Last)
+		w.log.Warn("an engine, a service or another dependency of a reward is not available; samples of the reward wait in the gateway",
+			"worker", w.cfg.ID, "reward", b.name, "dependency", d.Name, "error", d.Last)
 	case was != "" && is == "":
 		w.log.Info("the worker takes samples of a reward again", "worker", w.cfg.ID, "reward", b.name)
 	}

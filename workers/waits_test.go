@@ -70,7 +70,7 @@ func TestAProfileWhoseEngineIsDownIsAnnouncedAtOnceAndTakesNothing(t *testing.T)
 			require.Equal(t, wire.WorkerWaiting, f.said().State)
 			require.Equal(t, "waiting for e", f.said().Waits)
 		}
-		require.Equal(t, 1, strings.Count(log.String(), "a dependency is down"), "once for the process: %s", log)
+		require.Equal(t, 1, strings.Count(log.String(), "an engine, a service or another dependency of a reward is not available"), "once for the process: %s", log)
 		time.Sleep(50 * time.Millisecond) // what was under way has come back
 		claims, asked := ferries[0].count()+ferries[1].count(), len(e.Asked())
 		time.Sleep(900 * time.Millisecond)

@@ -206,7 +206,7 @@ func (w *Worker) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace)
 	defer cancel()
 	if err := w.Drain(ctx); err != nil {
-		w.log.Warn("scorers did not stop within 2 s of their cancellation; the worker stops without their samples", "worker", w.cfg.ID, "error", err)
+		w.log.Warn("scorers did not stop within 2 s of their cancellation; the worker stops, and other workers score the unfinished samples", "worker", w.cfg.ID, "error", err)
 	}
 	w.announce()
 }

@@ -182,7 +182,7 @@ func (c cause) start(t *testing.T) *troubledServer {
 			t.Logf("worker %d: %s=%s", i+1, k, v)
 		}
 		w := startWith(t, s.dir, env, "worker", "-c", "cfg.yaml", "--join", "nats://"+nats[1], "--name", fmt.Sprintf("w%d", i+1), "reward.num_workers=1")
-		w.stderr.await(t, "taking samples")
+		w.stderr.await(t, "the worker accepts samples")
 		s.others = append(s.others, w)
 	}
 	return s

@@ -135,7 +135,7 @@ func joinExample(t *testing.T, dir, line string) {
 	nats := regexp.MustCompile(`nats=(\S+)`).FindStringSubmatch(gateway.stderr.String())[1]
 	line = strings.NewReplacer("10.0.0.5:4222", nats, "nats.lab:4222", nats, ":9090", ":0").Replace(line)
 	p := start(t, dir, nil, nil, strings.Fields(line)[1:]...)
-	p.stderr.await(t, "taking samples")
+	p.stderr.await(t, "the worker accepts samples")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, exitOK, p.code(t), "%s: %s", line, p.stderr)
 }

@@ -116,7 +116,7 @@ func score(ctx context.Context, e *env, set *settings, f *scoreFlags) error {
 	show := newProgress(e, f.output == "-")
 	log := slog.New(slog.NewTextHandler(show, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: e.secrets.Attr}))
 	for _, n := range cfg.Notes() {
-		log.WarnContext(ctx, "configuration", "note", n.String())
+		log.WarnContext(ctx, "a key of the configuration may not have the expected effect", "note", n.String())
 	}
 	n, err := node.New(node.Options{Config: cfg, Log: log, Version: release(), NoServer: true, Examine: e.stderr})
 	if err != nil {

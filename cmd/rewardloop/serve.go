@@ -94,7 +94,7 @@ func serve(ctx context.Context, e *env, s *settings, f *serveFlags) error {
 		return wrong(err)
 	}
 	for _, n := range cfg.Notes() {
-		log.WarnContext(ctx, "configuration", "note", n.String())
+		log.WarnContext(ctx, "a key of the configuration may not have the expected effect", "note", n.String())
 	}
 	node.CollectLater(cfg, e.getenv)
 	if *f.tied {
@@ -129,7 +129,7 @@ func storePath(cfg *config.Config, log *slog.Logger) string {
 	folder, err := store.DefaultFolder()
 	if err != nil {
 		if !errors.Is(err, store.ErrOff) {
-			log.Warn("results are not kept", "error", err)
+			log.Warn("results are not kept, because the folder of the store is unknown; rewards are not affected", "error", err)
 		}
 		return ""
 	}

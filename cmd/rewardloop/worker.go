@@ -120,7 +120,8 @@ func runWorker(ctx context.Context, e *env, r workerRun) error {
 		}
 		address = addr.String()
 	}
-	r.log.InfoContext(ctx, "taking samples", "worker", w.Name(), "workers", max(r.cfg.NumWorkers, 1), "version", release(), "ready_after", time.Since(start).Round(time.Millisecond))
+	r.log.InfoContext(ctx, "the worker accepts samples",
+		"worker", w.Name(), "workers", max(r.cfg.NumWorkers, 1), "version", release(), "ready_after", time.Since(start).Round(time.Millisecond))
 	if err := json.NewEncoder(e.stdout).Encode(ready{Event: "ready", Worker: w.Name(), PID: os.Getpid(), Listen: address}); err != nil {
 		return failed(err)
 	}

@@ -59,12 +59,12 @@ func TestANATSOfTheLoopbackTakesTheUsersOwnWorkersAndThoseThatHaveItsKey(t *test
 	join := func(home string, more ...string) *process {
 		return startAt(t, home, append([]string{"worker", "--join", "nats://" + address, reward}, more...)...)
 	}
-	join(os.Getenv("XDG_CONFIG_HOME")).stderr.await(t, "taking samples")
+	join(os.Getenv("XDG_CONFIG_HOME")).stderr.await(t, "the worker accepts samples")
 	stranger := join(t.TempDir())
 	assert.Equal(t, exitFailure, stranger.code(t))
 	assert.Contains(t, stranger.stderr.String(), "name this role's key with queue.nkey_file")
 	assert.Contains(t, stranger.stderr.String(), "a gateway that made its own keys logs where they are")
-	join(t.TempDir(), "++queue.nkey_file="+key).stderr.await(t, "taking samples")
+	join(t.TempDir(), "++queue.nkey_file="+key).stderr.await(t, "the worker accepts samples")
 }
 
 // startAt starts the program as a user whose configurations are in a folder.
@@ -85,7 +85,7 @@ func TestAWorkerThatStartsBeforeTheNATSThatMakesItsKeyHasIt(t *testing.T) {
 	worker := startAt(t, home, "worker", "--join", "nats://"+address, reward)
 	worker.stderr.await(t, "cannot be reached yet")
 	startAt(t, home, "serve", "--listen", "127.0.0.1:0", "--nats-listen", address, reward, "reward.num_workers=0")
-	worker.stderr.await(t, "taking samples")
+	worker.stderr.await(t, "the worker accepts samples")
 }
 
 func TestANATSOfTheLoopbackIsRefusedWhereNoKeyCanBeKept(t *testing.T) {

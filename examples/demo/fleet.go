@@ -39,7 +39,7 @@ const childPatience = 30 * time.Second
 var (
 	saysJoin    = regexp.MustCompile(`workers can connect" nats=(\S+)`)
 	saysServing = regexp.MustCompile(`msg=serving address=(\S+)`)
-	saysTaking  = regexp.MustCompile(`msg="(taking samples)"`)
+	saysTaking  = regexp.MustCompile(`msg="(the worker accepts samples)"`)
 )
 
 // newFleet starts a gateway and two workers.

@@ -32,9 +32,9 @@ type Config struct {
 
 // Keys implements keys.Described: what is remembered of an engine's answers, and what they cost.
 func (c *Config) Keys(k *keys.Set) {
-	k.Size(&c.CacheBytes, "cache_bytes", 64<<20, "Size of the cache of answers, by model, text, pictures and parameters. 0: no cache.")
-	k.Float(&c.PromptPrice, "prompt_price", 0, "Price of a million request tokens, for the metrics of cost.")
-	k.Float(&c.CompletionPrice, "completion_price", 0, "Price of a million answer tokens, for the metrics of cost.")
+	k.Size(&c.CacheBytes, "cache_bytes", 64<<20, "Maximum memory of the cache of answers. Requests with the same model, text, images and parameters get the same answer. 0: no cache.")
+	k.Float(&c.PromptPrice, "prompt_price", 0, "Price of one million prompt tokens for the metric rewardloop_judge_cost_total, in any currency.")
+	k.Float(&c.CompletionPrice, "completion_price", 0, "Price of one million completion tokens for the metric rewardloop_judge_cost_total, in the currency of prompt_price.")
 }
 
 // WithDefaults returns a copy with the defaults filled in.

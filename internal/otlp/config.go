@@ -27,7 +27,7 @@ type Config struct {
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Endpoint, "otlp_endpoint", "", "Collector of traces by OTLP over HTTP, such as http://collector:4318; /v1/traces is added. Empty: no traces. Write ${oc.env:OTEL_EXPORTER_OTLP_ENDPOINT} to use that variable.")
 	k.Float(&c.SampleRatio, "sample_ratio", 1, "Fraction of samples without a traceparent that are traced. A sample with a traceparent is traced if its trainer records the trace. The gateway decides for all workers.").Between(0, 1)
-	k.Text(&c.HeadersFile, "headers_file", "", "File with headers of the requests to the collector, one line `Name: value` each, such as a key. Empty lines and lines that begin with # are ignored.")
+	k.Text(&c.HeadersFile, "headers_file", "", "File with HTTP headers for requests to the collector, such as an API key, one `Name: value` per line. Empty lines and lines that begin with # are ignored.")
 	k.Text(&c.ServiceName, "service_name", "rewardloop", "Value of service.name in the traces.")
 	k.Check(func(r keys.Report) {
 		if c.Endpoint == "" {

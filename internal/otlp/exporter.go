@@ -99,8 +99,8 @@ func Start(o Options) (*Exporter, error) {
 		return nil, fmt.Errorf("telemetry.otlp_endpoint: %w", err)
 	}
 	set := metric.For(o.Metrics, "telemetry")
-	e.sent = set.Counter("spans_sent_total", "Spans of traces that the collector has taken.")
-	e.dropped = set.Counters("spans_dropped_total", "Spans of traces that were dropped, by reason: full (collector too slow), unreachable (no answer of the collector in time), refused (by the collector), stopped (process ended first).",
+	e.sent = set.Counter("spans_sent_total", "Spans of traces that the collector accepted.")
+	e.dropped = set.Counters("spans_dropped_total", "Spans of traces that were dropped, by reason: full (collector too slow), unreachable (no answer from the collector in time), refused (by the collector), stopped (process ended first).",
 		metric.By("reason", reasonFull, reasonUnreachable, reasonRefused, reasonStopped))
 	e.tracer = tracing.New(o.SampleRatio, e.add)
 	ctx, stop := context.WithCancel(context.Background())

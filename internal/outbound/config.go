@@ -66,11 +66,11 @@ type UpstreamConfig struct {
 // Keys implements keys.Described: how the servers of an engine are asked.
 func (c *UpstreamConfig) Keys(k *keys.Set) {
 	k.Text(&c.KeyFile, "key_file", "", "File with the key that is sent as Authorization: Bearer. The file is read again when a server answers 401.")
-	k.Int(&c.Concurrency, "concurrency", 256, "Maximum requests in flight, over all servers and all processes together.").Between(1, 65536)
-	k.Float(&c.RPM, "requests_per_minute", 0, "Maximum requests per minute, retries included. 0: no limit.")
-	k.Float(&c.TPM, "tokens_per_minute", 0, "Maximum tokens per minute, sent and requested. 0: no limit.")
+	k.Int(&c.Concurrency, "concurrency", 256, "Maximum number of requests in flight, over all servers of the engine and all processes together.").Between(1, 65536)
+	k.Float(&c.RPM, "requests_per_minute", 0, "Maximum number of requests per minute, retries included. 0: no limit.")
+	k.Float(&c.TPM, "tokens_per_minute", 0, "Maximum number of prompt and completion tokens per minute. A request in flight counts with its estimated prompt tokens plus max_tokens. 0: no limit.")
 	k.Duration(&c.Timeout, "timeout", 2*time.Minute, "Time limit for one request. The component's timeout limits all requests of a sample together.").Between(time.Millisecond, 24*time.Hour)
-	k.Int(&c.Attempts, "attempts", 3, "Number of times that a request is sent when it fails with a transient error.").Between(1, 20)
+	k.Int(&c.Attempts, "attempts", 3, "Maximum number of attempts for a request that fails with a transient error, the first attempt included.").Between(1, 20)
 }
 
 // WithDefaults fills what is not set.

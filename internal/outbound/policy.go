@@ -30,7 +30,7 @@ type Policy struct {
 
 // Keys implements keys.Described: the section outbound.
 func (p *Policy) Keys(k *keys.Set) {
-	k.Texts(&p.Allow, "allow", "Hosts or networks, such as [10.0.0.7, judge.local], that may be called although they lead to this machine. Addresses in this file need no entry; link-local addresses are always refused.")
+	k.Texts(&p.Allow, "allow", "Host names or networks, such as [judge.local, 127.0.0.0/8], for which loopback addresses of this machine are allowed. localhost in a URL needs no entry. Link-local addresses are always refused.")
 	k.Text(&p.Proxy, "proxy", "", "Proxy for all outgoing HTTP, such as http://proxy:3128. Proxy variables of the environment are not used.")
 	k.Text(&p.CAFile, "ca_file", "", "File with certificates (PEM) that are trusted besides the system's certificates.")
 }

@@ -22,8 +22,8 @@ type policy interface {
 // and what makes one. A new policy is a row here and a file of its own.
 func all() []entry {
 	return []entry{
-		{Random, "one of the free places", func() policy { return random{} }},
-		{SpeedWeighted, "as random, but clearly slower workers do not get the last samples of a step", func() policy { return &speedWeighted{newRating()} }},
+		{Random, "any free place in a worker", func() policy { return random{} }},
+		{SpeedWeighted, "like random, but clearly slower workers do not get the last samples of a step", func() policy { return &speedWeighted{newRating()} }},
 	}
 }
 
@@ -50,7 +50,7 @@ func newPolicy(name string) policy {
 // policyDoc says for people what each policy does.
 func policyDoc() string {
 	var b strings.Builder
-	b.WriteString("Dispatch policy. ")
+	b.WriteString("Rule that chooses the worker for a sample. ")
 	for _, e := range all() {
 		fmt.Fprintf(&b, "%s: %s. ", e.name, e.doc)
 	}

@@ -306,7 +306,7 @@ func Gauges(reg prometheus.Registerer, latest func() []Latest) {
 		for _, l := range latest() {
 			yield(l, l.Key.Run, string(l.Key.Split))
 		}
-	}, metric.Gauge("step", "Latest step of the run and split that has ended; the gauges of rewards, rewardloop_reward_mean for one, are about this step.", func(l Latest) int64 { return l.Key.Step }))
+	}, metric.Gauge("step", "Latest step of the run and split that has ended; the other rewardloop_reward_ gauges with the labels run and split describe this step.", func(l Latest) int64 { return l.Key.Step }))
 
 	metric.Table(set, []string{"run", "split", "column"}, func(yield func(*ColumnStats, ...string)) {
 		for _, l := range latest() {

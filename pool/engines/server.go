@@ -159,7 +159,7 @@ func (s *server) doze(ctx context.Context, p *process, out *output) error {
 		return errSleeps
 	}
 	if err := s.engine.post(ctx, address(s.port)+cfg.Kind.sleep(), cfg.SleepTimeout); err != nil {
-		cfg.Log.WarnContext(ctx, "a server of an engine did not go to sleep and is stopped", "engine", cfg.Name, "server", s.name, "error", err)
+		cfg.Log.WarnContext(ctx, "a server of an engine did not release its memory; the server is stopped", "engine", cfg.Name, "server", s.name, "error", err)
 		return errSleeps
 	}
 	s.happened(slept, "")

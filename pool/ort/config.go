@@ -79,9 +79,9 @@ const (
 // Keys implements keys.Described: the section pool.onnx.
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Library, "library", "", "Path of libonnxruntime 1.29 or newer. Empty: the library is searched for; rewardloop doctor shows where.")
-	k.Int(&c.Slots, "slots", 0, "Number of runs at the same time on the CPU, each in a process with one thread. 0: one for each CPU. A GPU has one run at a time.").Max(1024)
-	k.Int(&c.MaxBatch, "max_batch", 32, "Maximum batch, in items, where measurements show a gain. After loading a model where only the batch axis is open, the process of a GPU measures batches of 1, 2, 4 and so on.").Between(1, 1024)
-	k.Duration(&c.RunTimeout, "timeout", time.Minute, "Time limit of one run. A process that takes longer is killed and replaced.").Min(time.Millisecond)
+	k.Int(&c.Slots, "slots", 0, "Maximum number of ONNX inferences at the same time on the CPU, each in a process with one thread. 0: one per CPU. On a GPU one inference runs at a time.").Max(1024)
+	k.Int(&c.MaxBatch, "max_batch", 32, "Maximum number of items in a batch; larger batches are used only if measured to be faster. On a GPU, a model whose only dynamic axis is the batch is measured with 1, 2, 4 … items after loading.").Between(1, 1024)
+	k.Duration(&c.RunTimeout, "timeout", time.Minute, "Time limit for one ONNX inference. A process that takes longer is killed and replaced.").Min(time.Millisecond)
 }
 
 // WithDefaults fills what is not set.

@@ -54,13 +54,13 @@ type Config struct {
 // Keys implements keys.Described: the section pool.python.
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Interpreter, "interpreter", "", "Path of Python 3.10 or newer, such as .venv/bin/python. Empty: REWARDLOOP_PYTHON, else python3 on PATH.")
-	k.Int(&c.Processes, "processes", 0, "Number of processes of a function: one of its own, others on demand and shared by all functions. 0: one for each CPU, and one for a function that is async or has a concurrency.").Max(1024)
-	k.Int(&c.Concurrency, "concurrency", 256, "Number of calls of an async function that one process runs at a time, unless the entry has a concurrency.").Between(1, 65536)
-	k.Size(&c.MemoryBytes, "memory", 0, "Limit on resident memory of a process with its child processes, unless the entry has a memory. 0: a quarter of the memory of machine or container.")
-	k.Size(&c.FileBytes, "file_bytes", 1<<30, "Size of the largest file that a function may write.").Min(1 << 10)
-	k.Int(&c.Files, "files", 1024, "Number of files and sockets that a process may have open.").Between(16, 1<<20)
-	k.Duration(&c.StartTimeout, "start_timeout", 2*time.Minute, "Time limit of one start: imports of the module and loading of the class.").Min(time.Millisecond)
-	k.Duration(&c.StallTimeout, "stall_timeout", 10*time.Second, "Time for which a call of an async function may block the other calls before the process is killed.").Min(time.Millisecond)
+	k.Int(&c.Processes, "processes", 0, "Maximum number of processes of a function: 1 of its own, the others started on demand and shared by all functions. 0: one per CPU, but 1 for a function that is async or sets concurrency.").Max(1024)
+	k.Int(&c.Concurrency, "concurrency", 256, "Maximum number of calls to an async function that one process runs at a time, unless the component sets concurrency.").Between(1, 65536)
+	k.Size(&c.MemoryBytes, "memory", 0, "Maximum resident memory of one process, child processes included, unless the component sets memory. 0: a quarter of the memory of the machine or the container.")
+	k.Size(&c.FileBytes, "file_bytes", 1<<30, "Maximum size of a file that a function may write.").Min(1 << 10)
+	k.Int(&c.Files, "files", 1024, "Maximum number of open files and sockets of a process.").Between(16, 1<<20)
+	k.Duration(&c.StartTimeout, "start_timeout", 2*time.Minute, "Time limit for starting one process: import of the module and creation of the class. A Python model has load_timeout instead.").Min(time.Millisecond)
+	k.Duration(&c.StallTimeout, "stall_timeout", 10*time.Second, "Time for which a call to an async function may block the other calls of the process. After this time the process is killed.").Min(time.Millisecond)
 }
 
 // WithDefaults fills what is not set, except Processes, whose default depends on the

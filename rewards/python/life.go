@@ -314,7 +314,8 @@ func (p *processes) judge(pl *place, held []*entry, blamed *entry, foreign bool,
 		if len(p.deadly) == deadlyRow {
 			p.held++
 			p.rest(p.held)
-			p.cfg.Log.Warn("a Python function is paused, because several samples ended its process", "function", label, "reason", p.reason(), "waiting", p.queue.Len(), "until", p.pause)
+			p.cfg.Log.Warn("a Python function is limited to one process, because several samples in a row crashed its process",
+				"function", label, "reason", p.reason(), "waiting", p.queue.Len(), "until", p.pause)
 		}
 	default:
 		p.suspect(held, how)

@@ -46,14 +46,14 @@ const bytesOfPixel = 3
 
 // Keys implements keys.Described: the keys of an entry.
 func (p *Placement) Keys(k *keys.Set) {
-	k.Bool(&p.Batch, "batch", "Calls a Python function with lists (prompts, images, ground_truths), one item for each sample of a batch. A class with compute_scores gets batches without this key.")
-	k.Other("devices", infer.CPU, "cpu, cuda, cuda:<n> or a list of them", "Devices of a Python model. cuda: every GPU of the reward pool. CUDA_VISIBLE_DEVICES is set before the file is imported; the model sees its GPU as cuda:0.")
-	k.Int(&p.Replicas, "num_replicas", 1, "Number of processes of a Python model on each device, each with the whole model.").Between(1, 64)
-	k.Int(&p.MaxBatch, "max_batch_size", 32, "Maximum batch of a Python model, in samples. The server measures the time of batches and makes no batch larger than useful.").Between(1, 1024)
-	k.Int(&p.MaxBatchPixels, "max_batch_pixels", 0, "Maximum pixels of all pictures and frames in a batch of a Python model. 0: the samples of a batch have at most 128 MiB.").Min(0)
-	k.Other("batch_wait_timeout_s", "auto", "auto or 0…1", "Maximum wait in seconds of a sample for a fuller batch while a process of a Python model is free. auto: as long as measured to pay, at most 0.005.")
-	k.Int(&p.Warmup, "warmup", 0, "Number of known samples that each process of a Python model scores in one batch after loading, so that no sample of a run pays for the first call. 0: none.").Between(0, 1024)
-	k.Duration(&p.LoadTimeout, "load_timeout", 10*time.Minute, "Time limit for one start of a process of a Python model: imports, loading of the class, warm-up.").Min(time.Second)
+	k.Bool(&p.Batch, "batch", "Calls a Python function with lists (prompts, images, ground_truths), one item for each sample of a batch. A class with compute_scores gets batches even if this key is not set.")
+	k.Other("devices", infer.CPU, "cpu, cuda, cuda:<n> or a list of them", "Devices of a Python model, which has processes on each device. cuda: every GPU of the reward pool. CUDA_VISIBLE_DEVICES is set before the import of the file, so each process sees its GPU as cuda:0.")
+	k.Int(&p.Replicas, "num_replicas", 1, "Number of processes of a Python model on each device. Each process loads the whole model.").Between(1, 64)
+	k.Int(&p.MaxBatch, "max_batch_size", 32, "Maximum number of samples in a batch of a Python model. The server measures the time of batches and stops enlarging batches when the throughput no longer rises.").Between(1, 1024)
+	k.Int(&p.MaxBatchPixels, "max_batch_pixels", 0, "Maximum total number of pixels of the images and frames in a batch of a Python model. 0: no such limit; instead the samples of a batch have at most 128 MiB.").Min(0)
+	k.Other("batch_wait_timeout_s", "auto", "auto or 0…1", "Maximum time in seconds that a sample waits for a fuller batch while a process of a Python model is idle. auto: as long as a fuller batch saves time, as measured, at most 0.005.")
+	k.Int(&p.Warmup, "warmup", 0, "Number of known samples (built-in test samples) that each process of a Python model scores in one batch after loading, because the first call to a model is slow. 0: none.").Between(0, 1024)
+	k.Duration(&p.LoadTimeout, "load_timeout", 10*time.Minute, "Time limit for starting one process of a Python model: import of the module, creation of the class, loading and warm-up.").Min(time.Second)
 }
 
 // WithDefaults fills what is not set.

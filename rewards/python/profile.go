@@ -98,7 +98,7 @@ func (p *processes) profileLate(pl *place) {
 			_, err = pl.conn.awaitProfile(ctx, said)
 		}
 		if err != nil {
-			p.cfg.Log.Warn("a profile of a Python function did not start", "function", p.opts.label(), "error", err)
+			p.cfg.Log.Warn("the profiler did not start in a process of a Python function", "function", p.opts.label(), "error", err)
 		}
 	})
 }

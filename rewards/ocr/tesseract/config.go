@@ -55,10 +55,10 @@ const (
 
 // Keys implements keys.Described: the section pool.tesseract.
 func (c *Config) Keys(k *keys.Set) {
-	k.Int(&c.Slots, "slots", 0, "Number of Tesseract processes, each of which reads one picture at a time. 0: one for each CPU.").Max(1024)
+	k.Int(&c.Slots, "slots", 0, "Number of Tesseract processes, each of which reads one image at a time. 0: one per CPU.").Max(1024)
 	k.Int(&c.PSM, "psm", 11, "Page segmentation mode: 11 sparse text, 6 one block, 7 one line.").Between(3, 13)
 	k.Text(&c.Language, "language", "eng", "Language data, such as eng or eng+chi_sim.")
-	k.Duration(&c.Timeout, "timeout", 30*time.Second, "Time limit of one picture. A process that takes longer is killed and replaced. A hard picture of 1024² takes 2 to 5 s.").Min(time.Millisecond)
+	k.Duration(&c.Timeout, "timeout", 30*time.Second, "Time limit for one image. A process that takes longer is killed and replaced. A difficult image of 1024×1024 pixels takes 2 to 5 s.").Min(time.Millisecond)
 	k.Check(func(r keys.Report) {
 		// It becomes an argument of a program and part of a file name.
 		if strings.Trim(c.Language, letters) != "" || strings.HasPrefix(c.Language, "-") {
