@@ -65,8 +65,8 @@ func TestConfigPrintSaysWhyACapacityIsNotKnown(t *testing.T) {
 func TestScorersSayHowManyCallsAreExecutedAtATime(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]string{
-		"gsm8k": "At a time: a call for each CPU.", "python": "of an async def function 256 in one process", "judge": "the engine's concurrency (256 questions at a time)",
-		"pairwise": "as many groups as", "http": "the requests of its concurrency (256)", "sandbox_fusion": "max_concurrent cases", "pickscore": "pool.onnx.slots",
+		"gsm8k": "At a time: a call for each CPU.", "python": "an async def function: 256 calls in one process", "judge": "the engine's concurrency (256 questions at a time)",
+		"pairwise": "as many groups as", "http": "as many requests as concurrency allows (256 by default)", "sandbox_fusion": "max_concurrent test cases", "pickscore": "pool.onnx.slots",
 		"vlm": "pool.onnx.max_batch", "ocr": "pool.tesseract.slots",
 	} {
 		got := call(t, "", "scorers", name)

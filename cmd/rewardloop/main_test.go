@@ -321,7 +321,7 @@ func TestScorersAreALineEachAndOneOfThemIsWhole(t *testing.T) {
 		require.NotEmpty(t, r.Summary)
 		require.NotEmpty(t, r.Concurrency)
 	}
-	require.Regexp(t, `\nocr +model +how well`, got.stdout)
+	require.Regexp(t, `\nocr +model +similarity of the text`, got.stdout)
 	require.Regexp(t, `\ngsm8k +- `, got.stdout)
 	require.Regexp(t, `\nhttp +service `, got.stdout)
 	some := call(t, "", "scorers", "gsm8k", "builtin://f1", "jpeg_compressibility")
