@@ -1,4 +1,4 @@
-"""What a trainer takes out of a demo: scores.jsonl as results, then rm_scores, then verl's question."""
+"""Reads scores.jsonl of a demo as results, makes rm_scores, and tests for rm_scores in the batch as verl does."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The experiments: which arms run, what is measured, and what must hold."""
+"""The experiments: which arms run, what is measured, and which bounds must hold."""
 
 import json
 import os
@@ -49,13 +49,13 @@ ARMS = {
 
 
 class Lab:
-    """Runs arms from the same weights, and keeps what they gave as <arm>-<seed>-<steps>.json."""
+    """Runs arms from the same weights, and saves the measurements of each as <arm>-<seed>-<steps>.json."""
 
     def __init__(self, base: Params, out: Path) -> None:
         self.base, self.out = base, out
 
     def service(self, beside: str, name: str) -> AbstractContextManager[Service]:
-        """The reward loop of a run."""
+        """Returns the reward loop of a run."""
         folder = self.out / "logs" / name
         match beside:
             case "killed":
@@ -67,7 +67,7 @@ class Lab:
         return service.single()
 
     def run(self, name: str, seed: int, steps: int, *, every: int = 0, altered: dict[int, float] | None = None) -> dict[str, Any]:
-        """Trains an arm and says what came of it; every so many steps it is evaluated, at the end always."""
+        """Trains an arm and returns its measurements. Evaluates it every ``every`` steps (0: not), and at the end."""
         arm = ARMS[name]
         label = f"{name}-{seed}-{steps}" + ("-altered" if altered else "")
         began, cpu = time.monotonic(), time.process_time()
@@ -116,7 +116,7 @@ class Lab:
 
 
 class Report:
-    """What an experiment claims, whether it holds, and the figures as rows of docs/results."""
+    """The claims of an experiment, whether they hold, and the figures as rows of docs/results."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -132,7 +132,7 @@ class Report:
         beside: dict[str, float] | None = None,
         said: str = "",
     ) -> None:
-        """Notes a figure, the median of values, and its bound if it has one; prints it with what is to be said of it."""
+        """Adds and prints a figure: the median of values, its bound if it has one, and the remark said."""
         value = float(np.median(values))
         made: dict[str, Any] = {"row": name, "issue": words, "value": value, "values": [float(v) for v in values]}
         if unit:
@@ -149,17 +149,17 @@ class Report:
         print(f"{'holds' if held else 'MISSED'}: {words}: {own}{bound}{others}{said and ', ' + said}", flush=True)
 
     def fact(self, name: str, words: str, holds: bool, **more: Any) -> None:
-        """Notes what is so or not: 1 or 0, at least 1."""
+        """Adds a figure that is 1 if holds is true, else 0, with the bound of at least 1."""
         self.row(name, words, float(holds), least=1.0, **more)
 
     @property
     def holds(self) -> bool:
-        """Whether every bound is kept."""
+        """Whether every bound holds."""
         return all(r["held"] for r in self.rows)
 
 
 def check(lab: Lab, report: Report) -> None:
-    """Three minutes: it learns, and the same whether rewards are streamed or not."""
+    """Three minutes: the policy learns, with the same weights whether rewards are streamed or not."""
     streamed = lab.run("streamed", 0, 30, every=30)
     gained = np.subtract(streamed["curve"][-1]["scores"], streamed["curve"][0]["scores"])
     report.row(
@@ -186,7 +186,7 @@ def check(lab: Lab, report: Report) -> None:
 
 
 def learns(lab: Lab, report: Report) -> None:
-    """Three seeds, 130 steps each."""
+    """Trains three seeds, 130 steps each."""
     ended = [lab.run("streamed", seed, 130, every=26) for seed in range(3)]
     before = ended[0]["curve"][0]
     report.row(
@@ -218,7 +218,7 @@ def learns(lab: Lab, report: Report) -> None:
 
 
 def same(lab: Lab, report: Report) -> None:
-    """The same weights whatever fails."""
+    """Tests for the same weights under every kind of failure."""
     steps = 100
     ended = {name: lab.run(name, 0, steps) for name in ("after", "streamed", "neighbour", "stalled", "killed")}
     want = ended["after"]["sha256"]
@@ -240,7 +240,7 @@ def same(lab: Lab, report: Report) -> None:
 
 
 def blind(lab: Lab, report: Report) -> None:
-    """Half of all samples fail."""
+    """Trains while half of all samples fail."""
     seeds, steps = range(6), 40
     ended = {name: [lab.run(name, seed, steps, every=steps) for seed in seeds] for name in ("impute", "mask", "zero")}
     for name, runs in ended.items():
@@ -256,7 +256,7 @@ def blind(lab: Lab, report: Report) -> None:
 
 
 def hacked(lab: Lab, report: Report) -> None:
-    """A reward that is hacked: OCR does not see grain."""
+    """Trains with a reward that can be hacked: OCR does not detect grain."""
     ended = {name: lab.run(name, 0, 90, every=18) for name in ("streamed", "no_late_kl", "all_steps", "cured")}
     grain = {name: r["grain"] for name, r in ended.items()}
     for name, r in ended.items():
@@ -277,7 +277,7 @@ def hacked(lab: Lab, report: Report) -> None:
 
 
 def overlap(lab: Lab, report: Report) -> None:
-    """What a step takes in each arm, beside what rewardloop plan says of the same times."""
+    """Compares the time of a step in each arm with the output of rewardloop plan for the same times."""
     modes = {"timed_after": "batch", "timed_streamed": "streaming", "timed_one_step_off": "one_step_off"}
     for name, mode in modes.items():
         arm, steps = ARMS[name], lab.run(name, 0, 12)["steps"][3:]  # the first ones compile
@@ -323,7 +323,10 @@ EXPERIMENTS: dict[str, Callable[[Lab, Report], None]] = {
 
 
 def conduct(lab: Lab, name: str) -> int:
-    """Runs an experiment by its name; 1 if something did not hold. REWARDLOOP_RESULTS=1 writes all into docs/results."""
+    """Runs an experiment by its name; returns 1 if a bound does not hold.
+
+    With the name all, REWARDLOOP_RESULTS=1 also writes the figures into docs/results.
+    """
     report, before = Report(), reports.load_average()
     for each in EXPERIMENTS if name == "all" else (name,):
         if name != "all" or each != "check":

@@ -1,4 +1,4 @@
-"""What is configured beside ocr: faults, a judge elsewhere, and a reward for white paper."""
+"""The reward functions beside ocr: faults, a remote judge, and a reward for white paper."""
 
 import asyncio
 import hashlib
@@ -11,25 +11,25 @@ def _odd(extra_info):
 
 
 def half(extra_info):
-    """Stands for infrastructure that fails for half of the samples: which ones, their names decide."""
+    """Simulates infrastructure that fails for half of the samples; a hash of the sample's name selects them."""
     if _odd(extra_info):
         raise ConnectionError("the service that this stands for is away")
     return 0.0
 
 
 def boom():
-    """A neighbour's reward that never works."""
+    """A neighbour's reward that always raises."""
     raise RuntimeError("this reward always raises")
 
 
 async def judge(extra_info):
-    """Stands for a judge that takes its time elsewhere, extra_info.seconds, and likes every second sample."""
+    """Simulates a remote judge that takes extra_info.seconds and returns 1 for half of the samples, else 0."""
     await asyncio.sleep(extra_info.get("seconds", 0.0))
     return float(_odd(extra_info))
 
 
 def paper(solution_image, extra_info):
-    """Minus the grain of the picture, times 4: 0 where the pixels without ink are white, -8 where they are black."""
+    """Returns minus 4 times the grain of the picture: 0 if the pixels without ink are white, -8 if they are black."""
     import numpy as np
     import pictures
 

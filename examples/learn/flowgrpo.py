@@ -1,7 +1,7 @@
 """FlowGRPO (arXiv 2505.05470): SDE sampling with log-probabilities, and the clipped update.
 
-Everything that is random is a function of (seed, step, sample), everything that is summed is summed in the order
-of the samples, and no time enters: the same rewards give the same weights, bit by bit.
+All randomness is a function of (seed, step, sample), all sums are in the order of the samples, and nothing depends on
+time: the same rewards give the same weights, bit by bit.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from policy import Params, velocity
 
 @dataclass(frozen=True)
 class Settings:
-    """What is trained, and how."""
+    """The settings of the training."""
 
     prompts: int = 8
     #: Samples of a prompt, which are compared with each other.
@@ -40,12 +40,12 @@ class Settings:
 
     @property
     def samples(self) -> int:
-        """Samples of a step."""
+        """Number of samples of a step."""
         return self.prompts * self.group
 
 
 class Trajectory(NamedTuple):
-    """What sampling N pictures leaves behind, each [N, denoise, ...]."""
+    """The trajectories of N sampled pictures, each field [N, denoise, ...]."""
 
     x: Any  # before each step, [N, T, 16, 32]
     y: Any  # after it
@@ -53,7 +53,7 @@ class Trajectory(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Adam's."""
+    """The state of the optimizer Adam."""
 
     count: Any
     mean: Any
@@ -61,7 +61,7 @@ class Moments(NamedTuple):
 
 
 def moments(params: Params) -> Moments:
-    """Adam's moments before the first update."""
+    """Returns Adam's moments before the first update."""
     zeros = jax.tree.map(jnp.zeros_like, params)
     return Moments(jnp.zeros((), jnp.int32), zeros, zeros)
 
@@ -87,7 +87,7 @@ def _log_prob(y: jax.Array, mean: jax.Array, std: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnums=0)
 def sample(s: Settings, params: Params, keys: jax.Array, ids: jax.Array) -> tuple[jax.Array, Trajectory]:
-    """Draws pictures [N, 16, 32] of the digits ids [N, 4]; each sample's noise comes from its own key."""
+    """Draws pictures [N, 16, 32] of the digits ids [N, 4]; the noise of each sample comes from its own key."""
     noise = jax.vmap(lambda k: jax.random.normal(k, (s.denoise + 1, HEIGHT, WIDTH)))(keys)
 
     def one(x: jax.Array, i: jax.Array) -> tuple[jax.Array, Trajectory]:
@@ -105,7 +105,7 @@ def _clipped_norm(grads: Params) -> Params:
 
 
 def adam(params: Params, grads: Params, m: Moments, rate: Any) -> tuple[Params, Moments]:
-    """One step of Adam (betas 0.9 and 0.99) on gradients whose norm is clipped to 1."""
+    """Makes one step of Adam (betas 0.9 and 0.99) with gradients whose norm is clipped to 1."""
     grads, count = _clipped_norm(grads), m.count + 1
     mean = jax.tree.map(lambda a, g: 0.9 * a + 0.1 * g, m.mean, grads)
     square = jax.tree.map(lambda a, g: 0.99 * a + 0.01 * g**2, m.square, grads)
@@ -126,9 +126,9 @@ def update(
     weights: jax.Array,
     late: jax.Array,
 ) -> tuple[Params, Moments]:
-    """One update with M samples: ids [M, 4], advantages [M], and weights [M], 0 where a sample is to count for nothing.
+    """Makes one update with M samples: ids [M, 4], advantages [M], and weights [M], 0 for a sample that must not count.
 
-    late [M] is the step, not one of the trained ones, at which a sample's KL divergence is taken, too.
+    late [M] is a step, not one of the trained ones, at which the KL divergence of a sample is also taken.
     """
     n, trained = ids.shape[0], s.trained
 

@@ -1,10 +1,10 @@
-"""FlowGRPO through a reward loop, on two cores.
+"""FlowGRPO through a reward loop, on two CPU cores.
 
     learn.py check                 what make test-learn runs: three minutes
     learn.py all --out folder      what make learn runs: every experiment, and report.html
     learn.py run --arm streamed    one arm
 
-REWARDLOOP_BIN names the binary of the server.
+REWARDLOOP_BIN is the path of the server's binary.
 """
 
 import argparse
@@ -26,7 +26,7 @@ CACHE = Path(os.environ.get("REWARDLOOP_LEARN_CACHE", ".cache/learn"))
 
 
 def reference(steps: int = pretraining.STEPS) -> policy.Params:
-    """The pre-trained weights, which are made once and kept in the cache."""
+    """Returns the pre-trained weights; the first call trains them and keeps them in the cache."""
     path = CACHE / f"base-{steps}.npz"
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def reference(steps: int = pretraining.STEPS) -> policy.Params:
 
 
 def main() -> int:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("pretrain", help="make the weights that every run begins with, in two minutes, and keep them")

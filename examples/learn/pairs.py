@@ -1,12 +1,13 @@
-"""How sure a difference between two arms is, when both met the same seeds or the same strings."""
+"""The significance of a difference between two arms with the same seeds or the same strings."""
 
 import numpy as np
 
 
 def sign_flips(differences: np.ndarray, draws: int = 20_000) -> float:
-    """The one-sided p that the mean of paired differences [N] is above 0: a randomisation test that flips signs.
+    """Returns the one-sided p of a mean above 0 of paired differences [N]: a randomisation test with flipped signs.
 
-    All 2^N patterns are counted up to N 14, draws random ones beyond; a draw counts itself, so that p is never 0.
+    Up to N 14 all 2^N patterns are counted, beyond that ``draws`` random ones and the observed one, so that p is never
+    0.
     """
     d = np.asarray(differences, np.float64)
     n = len(d)

@@ -1,6 +1,6 @@
-"""Pictures of four digits: how they are drawn, which are held out, and what OCR does not see of them.
+"""Pictures of four digits: how they are drawn, which are held out, and their grain, which OCR does not detect.
 
-A picture is float32 [16, 32], -1 black to 1 white.
+A picture is float32 [16, 32], from -1 for black to 1 for white.
 """
 
 import functools
@@ -17,7 +17,7 @@ HELD_OUT = 256
 
 @functools.cache
 def glyphs() -> np.ndarray:
-    """The digits in two typefaces, float32 [2, 10, 16, 8]. The typefaces are those that matplotlib ships."""
+    """Returns the digits in two typefaces, float32 [2, 10, 16, 8]. matplotlib contains the typefaces."""
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 
@@ -36,7 +36,7 @@ def glyphs() -> np.ndarray:
 
 
 def render(ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws digits [N, 4] as pictures [N, 16, 32], each in one of the typefaces and up to a row off the middle."""
+    """Draws digits [N, 4] as pictures [N, 16, 32], each in one of the typefaces and up to one row off the middle."""
     drawn = glyphs()[rng.integers(0, 2, len(ids))[:, None], ids]
     rows = drawn.transpose(0, 2, 1, 3).reshape(len(ids), HEIGHT, WIDTH)
     return np.stack([np.roll(r, s, axis=0) for r, s in zip(rows, rng.integers(-1, 2, len(ids)), strict=True)])
@@ -44,7 +44,7 @@ def render(ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 @functools.cache
 def held_out() -> np.ndarray:
-    """The digits of the strings that are held out, int [256, 4]."""
+    """Returns the digits of the held-out strings, int [256, 4]."""
     chosen = np.random.default_rng(7).permutation(10**LENGTH)[:HELD_OUT]
     return np.stack([chosen // 10**place % 10 for place in reversed(range(LENGTH))], axis=1)
 
@@ -55,7 +55,7 @@ def _held_out_set() -> frozenset[str]:
 
 
 def draw_strings(rng: np.random.Generator, n: int) -> np.ndarray:
-    """The digits of n strings that are not held out, int [n, 4]."""
+    """Returns the digits of n random strings that are not held out, int [n, 4]."""
     out: list[np.ndarray] = []
     while len(out) < n:
         ids = rng.integers(0, len(DIGITS), LENGTH)
@@ -65,12 +65,12 @@ def draw_strings(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def word(ids: np.ndarray) -> str:
-    """The string of digits [4]."""
+    """Returns digits [4] as a string."""
     return "".join(DIGITS[i] for i in ids)
 
 
 def pixels(picture: np.ndarray) -> np.ndarray:
-    """What is sent and shown of a picture: uint8 [16, 32, 1]."""
+    """Returns a picture as it is sent and shown: uint8 [16, 32, 1]."""
     return (np.clip(picture, -1, 1) * 127.5 + 127.5).astype(np.uint8)[..., None]
 
 
@@ -82,14 +82,14 @@ def _blank_cells() -> np.ndarray:
 
 
 def blank(ids: np.ndarray) -> np.ndarray:
-    """Pixels of the digits [N, 4] that have no ink however they are drawn, bool [N, 16, 32]."""
+    """Returns which pixels of the digits [N, 4] never have ink, however they are drawn: bool [N, 16, 32]."""
     return _blank_cells()[ids].transpose(0, 2, 1, 3).reshape(len(ids), HEIGHT, WIDTH)
 
 
 def grain(sent: np.ndarray, ids: np.ndarray) -> float:
-    """How far the pixels without ink are from white, 0 to 2, the mean over pictures [N, 16, 32] as sent, 0 to 255.
+    """Returns how far the pixels without ink are from white, 0 to 2: the mean over pictures [N, 16, 32] with 0 to 255.
 
-    OCR does not see it, so a policy that is rewarded for what OCR reads may let it grow.
+    OCR does not detect grain, so a policy that is rewarded for what OCR reads may let the grain grow.
     """
     paper = blank(ids)
     return float((2 * (1 - sent / 255) * paper).sum() / paper.sum())

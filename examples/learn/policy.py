@@ -20,7 +20,7 @@ DIM, HEADS, LAYERS, FREQUENCIES = 96, 4, 2, 32
 
 
 def init(key: jax.Array) -> Params:
-    """Fresh weights."""
+    """Returns new random weights."""
     keys = iter(jax.random.split(key, 64))
 
     def normal(*shape: int, scale: float | None = None) -> jax.Array:
@@ -51,7 +51,7 @@ def _norm(x: jax.Array) -> jax.Array:
 
 
 def velocity(params: Params, x: jax.Array, time: jax.Array, ids: jax.Array) -> jax.Array:
-    """The velocity at pictures x [N, 16, 32] and times [N], 0 to 1, for the digits ids [N, 4]; shape of x."""
+    """Returns the velocity at pictures x [N, 16, 32] and times [N], 0 to 1, for the digits ids [N, 4]; shape of x."""
     n = x.shape[0]
     tokens = x.reshape(n, ROWS, PATCH_HEIGHT, COLUMNS, PATCH_WIDTH).transpose(0, 1, 3, 2, 4).reshape(n, TOKENS, PATCH)
     cell_of_token = np.arange(TOKENS) % COLUMNS // (CELL // PATCH_WIDTH)
@@ -72,7 +72,7 @@ def velocity(params: Params, x: jax.Array, time: jax.Array, ids: jax.Array) -> j
 
 
 def noise_keys(*path: int, n: int) -> jax.Array:
-    """Keys of n samples, each a function of the path (a seed, a step) and of its own number alone."""
+    """Returns the keys of n samples; each depends only on the path (a seed, a step) and on the sample's number."""
     key = jax.random.PRNGKey(path[0])
     for part in path[1:]:
         key = jax.random.fold_in(key, part)
@@ -81,7 +81,7 @@ def noise_keys(*path: int, n: int) -> jax.Array:
 
 @jax.jit
 def draw(params: Params, keys: jax.Array, ids: jax.Array) -> jax.Array:
-    """Pictures [N, 16, 32] by the deterministic sampler of evaluations: 16 Euler steps, noise at the start only."""
+    """Draws pictures [N, 16, 32] with the deterministic sampler of evaluations: 16 Euler steps, noise at the start."""
     x = jax.vmap(lambda k: jax.random.normal(k, (HEIGHT, WIDTH)))(keys)
     times = jnp.linspace(1.0, 0.0, 17)
 
@@ -92,7 +92,7 @@ def draw(params: Params, keys: jax.Array, ids: jax.Array) -> jax.Array:
 
 
 def digest(params: Params) -> str:
-    """SHA-256 of all weights in the order of their names, in hexadecimal digits."""
+    """Returns the SHA-256 of all weights in the order of their names, in hexadecimal digits."""
     total = hashlib.sha256()
     for leaf in jax.tree.leaves(params):
         total.update(np.asarray(leaf).tobytes())
@@ -100,12 +100,12 @@ def digest(params: Params) -> str:
 
 
 def save(path: str, params: Params) -> None:
-    """Writes the weights as an .npz."""
+    """Writes the weights to an .npz file."""
     np.savez(path, *map(np.asarray, jax.tree.leaves(params)))
 
 
 def load(path: str) -> Params:
-    """Reads what save wrote."""
+    """Reads weights that save() wrote."""
     with np.load(path) as arrays:
         leaves = [jnp.asarray(arrays[name]) for name in arrays.files]
     return jax.tree.unflatten(jax.tree.structure(init(jax.random.PRNGKey(0))), leaves)

@@ -1,4 +1,4 @@
-"""Pre-training of the policy on captions in which half of the digits are wrong, so that RL has something to mend."""
+"""Pre-training of the policy on captions in which half of the digits are random, so that RL has errors to correct."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ def _step(params: Params, moments: flowgrpo.Moments, drawn: jax.Array, ids: jax.
 
 
 def pretrain(seed: int = 0, steps: int = STEPS, progress: Callable[[int, float], None] = lambda step, loss: None) -> Params:
-    """Weights that draw legible digits, often not those that were asked for."""
+    """Returns weights that draw legible digits, but often not the requested ones."""
     rng = np.random.default_rng(seed)
     params = policy.init(jax.random.PRNGKey(seed))
     moments = flowgrpo.moments(params)

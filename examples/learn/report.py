@@ -1,4 +1,4 @@
-"""report.html: what the arms of a folder have learned, as curves, pictures and a table of the claims."""
+"""Writes report.html: what the arms of a folder have learned, as curves, pictures and a table of the claims."""
 
 import base64
 import html
@@ -29,7 +29,7 @@ img { image-rendering: pixelated; max-width: 100% } .missed { color: #a00; font-
 
 
 def sheet(params: Params) -> bytes:
-    """A PNG with the first of the held-out strings, each above its picture."""
+    """Returns a PNG with the first held-out strings, each above its picture."""
     from PIL import Image, ImageDraw
 
     columns, rows = SHEET
@@ -48,7 +48,7 @@ def sheet(params: Params) -> bytes:
 
 
 def curves(runs: list[dict[str, Any]], key: str, label: str) -> str:
-    """An SVG with the curve of each run, one colour for each arm."""
+    """Returns an SVG with the curve of each run, one colour for each arm."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -73,7 +73,7 @@ def curves(runs: list[dict[str, Any]], key: str, label: str) -> str:
 
 
 def picture(params: Params, caption: str) -> str:
-    """A sheet as an HTML figure."""
+    """Returns a sheet as an HTML figure."""
     data = base64.b64encode(sheet(params)).decode()
     words = html.escape(caption)
     return f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption></figure>'
@@ -90,12 +90,12 @@ RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results" / "learn.json
 
 
 def load_average() -> str:
-    """The machine's load of the last one, five and fifteen minutes."""
+    """Returns the machine's load average over the last one, five and fifteen minutes."""
     return " ".join(f"{v:.2f}" for v in os.getloadavg())
 
 
 def write_results(rows: list[dict[str, Any]], load_before: str) -> Path:
-    """Writes the rows as docs/results has them; bench -tables makes the page of them."""
+    """Writes the rows in the format of docs/results; bench -tables generates the page from them."""
     import jax
 
     def git(*args: str) -> str:
@@ -124,7 +124,7 @@ def write_results(rows: list[dict[str, Any]], load_before: str) -> Path:
 
 
 def write(folder: Path, base: Params, rows: list[dict[str, Any]]) -> Path:
-    """Writes report.html of the runs in a folder."""
+    """Writes report.html for the runs in a folder, and returns its path."""
     runs = [json.loads(p.read_text()) for p in sorted(folder.glob("*-*-*.json"))]
     of = defaultdict(list)
     for r in runs:

@@ -1,4 +1,4 @@
-"""A reward loop for a run: one process, or a fleet that is killed, stopped or slowed while the run goes on."""
+"""A reward loop for a run: one process, or a fleet whose processes are killed, stopped or slowed during the run."""
 
 import os
 import random
@@ -25,7 +25,7 @@ START = 60.0
 
 @dataclass
 class Service:
-    """Where a run submits, and what has happened there."""
+    """The URL to which a run submits, and the events there."""
 
     url: str
     killed: int = 0
@@ -33,12 +33,12 @@ class Service:
 
 
 def binary() -> str:
-    """The program rewardloop."""
+    """Returns the path of the program rewardloop."""
     return os.environ.get("REWARDLOOP_BIN", "rewardloop")
 
 
 class Process:
-    """A rewardloop process of a fleet, which is started again under its old address."""
+    """A rewardloop process of a fleet. After kill() it runs again under the same address."""
 
     def __init__(self, log: Path, *args: str) -> None:
         self.args, self.log = args, log
@@ -50,17 +50,17 @@ class Process:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self) -> None:
-        """Kills it and its children, as the kernel or an operator would, and starts it again."""
+        """Kills the process and its children, as the kernel or an operator would, and starts it again."""
         self.signal(signal.SIGKILL)
         self.process.wait()
         self._start()
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to it and its children."""
+        """Sends a signal to the process and its children."""
         os.killpg(self.process.pid, number)
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the process and its children."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGKILL)
         self.process.wait()
@@ -89,14 +89,14 @@ def _wait_until_ready(url: str, logs: Path) -> None:
 
 @contextmanager
 def single() -> Iterator[Service]:
-    """One process: gateway, workers and scorers."""
+    """Runs one process with gateway, workers and scorers."""
     with rewardloop.launch(config=CONFIG, timeout=START) as server:
         yield Service(server.url)
 
 
 @contextmanager
 def fleet(folder: Path, workers: int) -> Iterator[tuple[Service, list[Process], list[Process]]]:
-    """Two gateways and some workers around a third gateway that only carries the queue."""
+    """Runs two gateways and some workers around a third gateway that only carries the queue."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
 
@@ -133,7 +133,7 @@ def fleet(folder: Path, workers: int) -> Iterator[tuple[Service, list[Process], 
 
 @contextmanager
 def repeated(seconds: float, act: Callable[[], None]) -> Iterator[None]:
-    """Calls act again and again, with pauses, until the block ends."""
+    """Calls act repeatedly, with pauses of ``seconds``, until the block ends."""
     over = threading.Event()
 
     def run() -> None:
@@ -151,7 +151,7 @@ def repeated(seconds: float, act: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def killed(folder: Path, every: float = 5.0) -> Iterator[Service]:
-    """A fleet of which every few seconds one worker and one gateway are killed with SIGKILL."""
+    """Runs a fleet in which one worker and one gateway are killed with SIGKILL every few seconds."""
     with fleet(folder, workers=2) as (service, gateways, workers):
         turn = 0
 
@@ -168,7 +168,7 @@ def killed(folder: Path, every: float = 5.0) -> Iterator[Service]:
 
 @contextmanager
 def stalled(folder: Path) -> Iterator[Service]:
-    """A fleet in which one worker is stopped for good in the middle of its work, and another runs a quarter of the time."""
+    """Runs a fleet with a neighbour, a worker that is stopped for good, and one that runs a quarter of the time."""
     with fleet(folder, workers=3) as (service, _, workers), neighbour(service.url):
         stopped, slow, _ = workers
 
@@ -193,14 +193,14 @@ def stalled(folder: Path) -> Iterator[Service]:
 
 @contextmanager
 def beside_neighbour() -> Iterator[Service]:
-    """One process, and beside the run a neighbour whose reward raises for each of its samples."""
+    """Runs one process, and beside the run a neighbour whose reward raises for each of its samples."""
     with single() as service, neighbour(service.url):
         yield service
 
 
 @contextmanager
 def neighbour(url: str) -> Iterator[None]:
-    """A process that submits samples to a reward that always raises, 32 at a time, until the block ends."""
+    """Runs a process that submits samples to a reward that always raises, 32 at a time, until the block ends."""
     process = subprocess.Popen([sys.executable, __file__, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
     try:
@@ -216,7 +216,7 @@ def neighbour(url: str) -> Iterator[None]:
 
 
 def main(url: str) -> None:
-    """The neighbour: it ends with its standard input, and prints how many of its samples failed."""
+    """Runs the neighbour: it ends when its standard input closes, and prints how many of its samples failed."""
     over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
     failed = 0

@@ -1,4 +1,4 @@
-"""One run of FlowGRPO whose rewards come from a reward loop, and the measuring of what it has learned."""
+"""One run of FlowGRPO with rewards from a reward loop, and the evaluation of the policy."""
 
 import time
 from concurrent.futures import Future
@@ -22,7 +22,7 @@ DEADLINE = 300.0
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to get the rewards of a run, and to use them."""
+    """A way to get and use the rewards of a run."""
 
     name: str
     #: after: all samples are submitted once the rollout is over; streamed: each when its sampling ends;
@@ -43,7 +43,7 @@ class Arm:
 
 @dataclass
 class Rollout:
-    """A step's samples, which were drawn, and their rewards, which come."""
+    """The drawn samples of a step, and the futures of their rewards."""
 
     step: int
     ids: np.ndarray  # [N, 4]
@@ -54,7 +54,7 @@ class Rollout:
 
 
 class Trainer:
-    """FlowGRPO from given weights. step() is one step; the weights after it are in params."""
+    """FlowGRPO from given weights. step() runs one step; params contains the weights after it."""
 
     def __init__(
         self, arm: Arm, reference: Params, seed: int, client: rewardloop.Client, altered: dict[int, float] | None = None
@@ -69,7 +69,7 @@ class Trainer:
         self.took: list[dict[str, float]] = []
 
     def step(self, step: int) -> dict[str, Any]:
-        """Draws, has scored, and learns; returns what was measured."""
+        """Draws samples, scores them, and updates the policy; returns the measurements."""
         if self.arm.schedule == "one_step_off":
             ready = self._pending or self._draw(step)
             self._pending = self._draw(step + 1)  # with the weights of before the update below
@@ -168,15 +168,18 @@ class Trainer:
 
 
 def held_out_pictures(params: Params) -> np.ndarray:
-    """What the deterministic sampler draws of the held-out strings, [256, 16, 32]; the noise is always the same."""
+    """Returns pictures of the held-out strings, [256, 16, 32], drawn by the deterministic sampler.
+
+    The noise is always the same.
+    """
     ids = pictures.held_out()
     return np.asarray(policy.draw(params, policy.noise_keys(5, n=len(ids)), ids))
 
 
 def evaluate(params: Params, client: rewardloop.Client, tag: str) -> dict[str, Any]:
-    """The rewards of held_out_pictures, through the loop.
+    """Returns the rewards of held_out_pictures, scored through the loop.
 
-    reward and exact are means over the strings, scores their rewards, grain is that of pictures.grain.
+    reward and exact are means over the strings, scores contains the reward of each string, and grain is pictures.grain.
     """
     ids, drawn = pictures.held_out(), held_out_pictures(params)
     results = client.score(

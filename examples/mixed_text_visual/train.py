@@ -1,6 +1,6 @@
 """One step of text, pictures and a video: train.py ws://127.0.0.1:8080
 
-All samples go over one connection and come back with the same keys, so that they can be one batch.
+All samples use one connection, and their results have the same keys, so that they can form one batch.
 """
 
 import sys
@@ -13,7 +13,7 @@ rng = np.random.default_rng(7)
 
 
 def noise(*shape: int) -> np.ndarray:
-    """Stands for what a model made."""
+    """Simulates the output of a model."""
     return rng.integers(0, 256, shape, dtype=np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Makes the database of the example: make_db.py <folder>"""
+"""Creates the database of the example: make_db.py <folder>"""
 
 import pathlib
 import sqlite3

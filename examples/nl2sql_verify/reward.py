@@ -1,8 +1,8 @@
-"""1 where the query gave the rows of the ground truth, else 0 and why."""
+"""The score is 1 if the query returned the rows of the ground truth, else 0 with the reason."""
 
 
 def compute_score(ground_truth, extra_info):
-    """ground_truth is {"db", "rows", "ordered"}; what the tool found stands under its name."""
+    """Scores a sample. ground_truth is {"db", "rows", "ordered"}; extra_info contains the output of the verify tool."""
     found = extra_info["verified_results"]["sql"]
     if not found["ran"]:
         return answer(0.0, False, 0, "the query did not run: " + found["error"])

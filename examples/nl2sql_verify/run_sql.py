@@ -1,8 +1,8 @@
-"""The verify tool: reads a sample from stdin, runs the SQL of its response, prints what came of it.
+"""The verify tool: reads a sample from stdin, runs the SQL of its response, and prints the result.
 
-The one argument is the folder with the databases, <db>.sqlite each; ground_truth.db says which. What is
-wrong with the SQL is a result, {"ran": false, "error": ...}: it is the response's. What is wrong with
-anything else ends the program with an error, and the sample fails: it is not the response's.
+The only argument is the folder with the databases, <db>.sqlite each; ground_truth.db is the name of the database. An
+error in the SQL is a result, {"ran": false, "error": ...}, because the response has caused it. Any other error ends the
+program with an error, and the sample fails, because the response has not caused it.
 """
 
 import json

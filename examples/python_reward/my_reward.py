@@ -1,4 +1,4 @@
-"""Two reward functions: a plain one, and one that awaits. Both see what verl's functions see.
+"""Two reward functions, a plain one and an async one, with the parameters of verl's reward functions.
 
     bin/rewardloop serve -c examples/python_reward/cfg.yaml
 """
@@ -7,13 +7,13 @@ import asyncio
 
 
 def compute_score(solution_str, ground_truth, bonus=0.0):
-    """1 where the last word is the ground truth; bonus is a key of the configuration."""
+    """Returns 1 if the last word is the ground truth, else 0, plus bonus, which is a key of the configuration."""
     words = solution_str.split()
     right = bool(words) and words[-1] == ground_truth
     return {"score": float(right) + bonus, "acc": right, "words": len(words)}
 
 
 async def judge(solution_str, extra_info):
-    """Stands for a call of a judge over HTTP: many run at the same time in one process."""
+    """Simulates a call of a judge over HTTP: many calls run at the same time in one process."""
     await asyncio.sleep(extra_info.get("seconds", 0.1))
     return min(len(solution_str) / 100, 1.0)

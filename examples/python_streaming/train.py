@@ -1,7 +1,7 @@
 """A training step in miniature: train.py ws://127.0.0.1:8080 [steps]
 
-Eight prompts, four samples each. Every sample is submitted the moment its "rollout" ends, and is scored
-while the others are still being made; at the end of the step the rewards of the whole batch are there.
+Eight prompts, four samples each. Every sample is submitted as soon as its "rollout" ends, and is scored while the
+others are still being generated. At the end of the step the rewards of the whole batch are available.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ PROMPTS, SAMPLES = 8, 4
 
 
 async def rollout(step: int, index: int) -> np.ndarray:
-    """Stands for a diffusion model: 256 x 256 pixels, some rougher than others, some sooner done."""
+    """Simulates a diffusion model: 256 x 256 pixels of random roughness, after a random time."""
     rng = np.random.default_rng([step, index])
     await asyncio.sleep(rng.uniform(0, 0.2))
     rough = rng.integers(0, 2 ** rng.integers(1, 9), (256, 256, 3))

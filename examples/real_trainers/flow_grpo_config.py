@@ -1,4 +1,4 @@
-"""flow_grpo's own configuration, made small: what scripts/train_sd3.py of a checkout trains on two processes of a CPU."""
+"""flow_grpo's own configuration, reduced: scripts/train_sd3.py of a checkout trains it in two processes on a CPU."""
 
 import importlib.util
 import os
@@ -7,7 +7,7 @@ import ml_collections
 
 
 def get_config() -> ml_collections.ConfigDict:
-    """config/base.py of the checkout, and what a CPU asks for."""
+    """Returns config/base.py of the checkout with the changes for a CPU."""
     spec = importlib.util.spec_from_file_location("base", os.path.join(os.environ["FLOW_GRPO"], "config", "base.py"))
     base = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(base)

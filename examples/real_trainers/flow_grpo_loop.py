@@ -1,14 +1,14 @@
-"""flow_grpo's own training loop, unchanged, whose rewards come from a reward loop.
+"""flow_grpo's own training loop, unchanged, with rewards from a reward loop.
 
     flow_grpo_loop.py --checkout ../flow_grpo --out folder
 
-It runs scripts/train_sd3.py of a checkout of flow_grpo (ac4c86e) twice on the CPU, in two processes with
+The program runs scripts/train_sd3.py of a checkout of flow_grpo (ac4c86e) twice on the CPU, in two processes with
 DistributedDataParallel, on a Stable Diffusion 3 pipeline with random weights: once with flow_grpo's own
-jpeg_compressibility, once with the same function behind a reward loop. Both must end with the same LoRA weights.
-REWARDLOOP_BIN names the binary of the server.
+jpeg_compressibility, once with the same function behind a reward loop. Both runs must end with the same LoRA weights.
+REWARDLOOP_BIN is the path of the server's binary.
 
-What is replaced: the module wandb, which here writes lines of JSON; one entry of flow_grpo.rewards, as its users would; and
-the loop's endlessness: it ends after the epochs asked for.
+Three things are replaced: the module wandb, by one that writes lines of JSON; one entry of flow_grpo.rewards, as users
+of flow_grpo would replace it; and the endless loop, which ends after the requested epochs.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def _wandb(log: Path) -> types.ModuleType:
 
 
 def train(arm: str, out: Path, epochs: int) -> None:
-    """One process of a run: the script as torchrun would start it. FLOW_GRPO names the checkout."""
+    """Runs one process of a run: the script, as torchrun would start it. FLOW_GRPO is the path of the checkout."""
     checkout = Path(os.environ["FLOW_GRPO"])
     sys.path.insert(0, str(checkout))
     sys.modules["wandb"] = _wandb(out / f"{arm}.jsonl")
@@ -76,7 +76,7 @@ def train(arm: str, out: Path, epochs: int) -> None:
         return trained[0]
 
     class Counted(tracker):
-        """Ends the run in every process at once: each of them computes the advantages of all samples."""
+        """Ends the run in every process at the same time: each process computes the advantages of all samples."""
 
         begun = 0
 
@@ -102,7 +102,7 @@ def train(arm: str, out: Path, epochs: int) -> None:
 
 
 def run(arm: str, out: Path, epochs: int, env: dict[str, str]) -> dict[str, Any]:
-    """A run of both processes, and what came of it."""
+    """Runs both processes of an arm, and returns the measurements."""
     for old in out.glob(f"{arm}*"):
         old.unlink()
     began = time.monotonic()
@@ -127,7 +127,7 @@ def run(arm: str, out: Path, epochs: int, env: dict[str, str]) -> dict[str, Any]
 
 
 def main() -> int:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkout", type=Path, help="a checkout of flow_grpo")
     parser.add_argument("--out", type=Path, required=True, help="where logs, curves and the pipeline go")

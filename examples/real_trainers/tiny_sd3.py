@@ -38,7 +38,7 @@ def _clip() -> CLIPTextModelWithProjection:
 
 
 def build(folder: Path) -> Path:
-    """Saves the pipeline in a folder, unless it is there; the weights are the same each time."""
+    """Saves the pipeline in a folder, unless the folder already contains it; the weights are always the same."""
     if (folder / "model_index.json").exists():
         return folder
     torch.manual_seed(0)

@@ -1,8 +1,8 @@
-"""The trainer of the package trainer, in Python: trainer_modes.py --url ws://127.0.0.1:8080
+"""The trainer of the Go package trainer, in Python: trainer_modes.py --url ws://127.0.0.1:8080
 
-A toy policy learns from the rewards of a running reward loop whose scorer is the stub beside this file, in
-the six ways in which a trainer can arrange its step around them. Rewards and policy are those of the trainer
-in Go, to the bit: the same random numbers, the same operations in the same order.
+A toy policy learns from the rewards of a running reward loop, whose scorer is the stub beside this file, in the six
+ways in which a trainer can arrange its step around the rewards. Rewards and policy are equal to those of the trainer
+in Go, bit by bit: the same random numbers, and the same operations in the same order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODES = {
 
 
 class Random:
-    """SplitMix64 (Steele, Lea, Flood 2014); the sequence that belongs to some numbers."""
+    """SplitMix64 (Steele, Lea, Flood 2014): the random sequence for a seed and further numbers."""
 
     def __init__(self, seed: int, *parts: int) -> None:
         self.state = seed & BITS
@@ -53,18 +53,18 @@ class Random:
 
 
 def draw_noise(seed: int, step: int, row: int) -> list[float]:
-    """About normal: a sum of four, with variance 1."""
+    """Returns approximately normal numbers: each is a sum of four uniform numbers, with variance 1."""
     r = Random(seed, 1, step, row)
     return [(r.uniform() + r.uniform() + r.uniform() + r.uniform() - 2) * 1.7320508075688772 for _ in range(DIMS)]
 
 
 def respond(theta: list[float], noise: list[float]) -> str:
-    """What the policy answers under that noise; six digits round the same way in every language."""
+    """Returns the policy's response for a noise; six digits round in the same way in every language."""
     return " ".join(f"{t + SPREAD * n:.6f}" for t, n in zip(theta, noise, strict=True))
 
 
 def advantages(rewards: list[float | None]) -> list[float]:
-    """GRPO's of one group: (r - mean) / (std + 1e-6) over those that have a reward, 0 for the others."""
+    """Returns the GRPO advantages of one group: (r - mean) / (std + 1e-6) over the rewards, 0 without a reward."""
     scored = [r for r in rewards if r is not None]
     if not scored:
         return [0.0] * len(rewards)
@@ -74,7 +74,7 @@ def advantages(rewards: list[float | None]) -> list[float]:
 
 
 def updated(theta: list[float], batch: list[tuple[float, list[float]]]) -> list[float]:
-    """Learns from one mini-batch of advantages and noise: their mean product, cut to length 1."""
+    """Returns the policy after one mini-batch of advantages and noise: their mean product is cut to length 1."""
     gradient = [fold(a * noise[d] for a, noise in batch) / len(batch) for d in range(DIMS)]
     norm = math.sqrt(fold(g * g for g in gradient))
     factor = RATE / norm if norm > MAX_NORM else RATE
@@ -82,7 +82,7 @@ def updated(theta: list[float], batch: list[tuple[float, list[float]]]) -> list[
 
 
 def fold(values: Iterable[float]) -> float:
-    """A sum in the order given: that of the built-in sum is another one since Python 3.12."""
+    """Returns the sum in the given order; the built-in sum gives another result since Python 3.12."""
     total = 0.0
     for v in values:
         total += v
@@ -90,14 +90,14 @@ def fold(values: Iterable[float]) -> float:
 
 
 def arrive(seed: int, step: int, n: int, within: int) -> list[int]:
-    """When each row is finished, in nanoseconds: uniform order statistics, the last one at within."""
+    """Returns when each row is finished, in nanoseconds: uniform order statistics, with the last one at ``within``."""
     r = Random(seed, 2, step)
     return sorted([int(r.uniform() * within) for _ in range(n)][:-1] + [within])
 
 
 @dataclass
 class Step:
-    """One step, with the batch that it learned from."""
+    """One step, with the batch of its updates."""
 
     step: int
     theta: list[float]  # of the policy that generated it; after the step, what was learned
@@ -120,7 +120,7 @@ class Step:
 
 
 class Trainer:
-    """One run in one mode. All times of o are in seconds, already scaled."""
+    """One run in one mode. All times in o are in seconds and already scaled."""
 
     def __init__(self, loop: rewardloop.Loop, mode: str, o: argparse.Namespace) -> None:
         self.loop, self.o = loop, o
@@ -135,7 +135,7 @@ class Trainer:
         return time.perf_counter() - self.began
 
     async def until(self, at: float) -> None:
-        """Sleeps until a moment, however late the sleep before it ended."""
+        """Sleeps until a point in time, even if an earlier sleep ended late."""
         if (left := at - self.now()) > 0:
             await asyncio.sleep(left)
 
@@ -163,7 +163,7 @@ class Trainer:
             self.steps.append(current)
 
     async def generate(self, number: int) -> Step:
-        """One rollout, to its end: each response is drawn when its time comes."""
+        """Runs one rollout to its end; each response is drawn at its own time."""
         n = self.rows
         step = Step(
             step=number, theta=self.theta, noise=[draw_noise(self.o.seed, number, row) for row in range(n)],
@@ -211,7 +211,7 @@ class Trainer:
         self.loop.submit(sample)  # its result is not awaited: rewards come in chunks
 
     async def collect(self, step: Step) -> None:
-        """Fetches rewards beside all else, so that a chunk is there when the update before it has ended."""
+        """Fetches rewards in the background, so that the next chunk is available when an update ends."""
         groups = self.o.prompts // self.o.mini_batches if self.pipelines else 0
         try:
             async for chunk in self.loop.chunks(step.step, groups=groups, order=self.o.order):
@@ -220,7 +220,7 @@ class Trainer:
             step.chunks.put_nowait(None)  # there is no more
 
     async def learn(self, step: Step) -> float:
-        """Updates the policy with every mini-batch, and returns when the last update has ended."""
+        """Updates the policy with every mini-batch, and returns the time at which the last update ended."""
         end = self.now()
 
         async def update(rows: list[int]) -> None:
@@ -246,7 +246,7 @@ class Trainer:
         return end
 
     def take(self, step: Step, chunk: rewardloop.Rewards) -> list[int]:
-        """Books a chunk of whole groups; what has no reward of its own keeps an advantage of 0."""
+        """Records a chunk of whole groups; a row without its own reward keeps an advantage of 0."""
         rows = [int(name.partition("/")[2]) for name in chunk.ids]
         for row, score, valid in zip(rows, chunk.rm_scores, chunk.rm_valid, strict=True):
             if valid:
@@ -260,7 +260,7 @@ class Trainer:
 
 
 def table(runs: dict[str, Trainer]) -> str:
-    """The modes side by side, and of each mode whose rewards and policy it had, to the bit."""
+    """Returns a table of the modes, which also contains the mode with the same rewards and policy, bit by bit."""
 
     def per_step(mode: str) -> float:
         return runs[mode].steps[-1].end / len(runs[mode].steps)
@@ -307,7 +307,7 @@ async def main(o: argparse.Namespace) -> None:
 
 
 def options() -> argparse.Namespace:
-    """The flags, with times scaled."""
+    """Parses the flags and scales the times."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flag: Callable[..., object] = p.add_argument
     flag("--url", required=True, help="a running reward loop whose scorer is a stub")

@@ -1,4 +1,4 @@
-"""(a) verl's custom reward function, asked as verl asks it: one coroutine for each sample.
+"""(a) verl's custom reward function, called as verl calls it: one coroutine for each sample.
 
     python examples/verl/compute_score.py          # starts a server of its own; REWARDLOOP_BIN names the binary
 """

@@ -13,7 +13,7 @@ from rewardloop.verl import AsyncRewardAgent
 
 
 class Batch:
-    """What is needed of verl's DataProto."""
+    """The parts of verl's DataProto that are needed."""
 
     def __init__(self, responses: torch.Tensor, uids: list[str]) -> None:
         self.batch = {"responses": responses}

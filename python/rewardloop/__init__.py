@@ -1,4 +1,4 @@
-"""Streams finished samples to a reward loop and hands their rewards out.
+"""Streams finished samples to a reward loop and returns their rewards.
 
 >>> async with rewardloop.connect("ws://127.0.0.1:8080", run="flow") as loop:   # doctest: +SKIP
 ...     result = await loop.submit(
@@ -6,28 +6,28 @@
 ...     )
 ...     print(result.outcome, result.reward_score)
 
-rewardloop.Client is the same for code without an event loop. rewardloop.ray starts workers on a Ray cluster,
-rewardloop.verl, flow_grpo and the others of line 10 are plug-ins of trainers, and ``python -m rewardloop.check`` tries a
-reward function without a server. These and the names below are for you; all other
-modules are the package's own:
+rewardloop.Client has the same methods for code without an event loop. rewardloop.ray starts workers on a Ray cluster.
+rewardloop.verl, rewardloop.flow_grpo and the other modules of line 10 are plug-ins for trainers.
+``python -m rewardloop.check`` tests a reward function without a server. These modules and the names that
+``import rewardloop`` provides are the public interface. All other modules are internal:
 
-    0  errors, messages, check, _processes, scorers         what can go wrong; what is said; a function tried; the catalogue
-    1  config, jsontext, media, _launch, _folder, _supervise settings; values; pictures; a server or a worker from Python
-    1  traceparent                                          the caller's span
+    0  errors, messages, check, _processes, scorers         exceptions; protocol messages; function check; catalogue
+    1  config, jsontext, media, _launch, _folder, _supervise settings; JSON; media; processes started from Python
+    1  traceparent                                          W3C trace context of the caller's span
     2  __main__                                             ``python -m rewardloop``, the program
-    2  dial, result, sample, ray                            a connection; what comes back; what is submitted; a cluster
-    3  frame, report, scores, steps                         a sample's bytes; loggers; the trainer's tensors; a step's rewards
+    2  dial, result, sample, ray                            connections; results; samples; a Ray cluster
+    3  frame, report, scores, steps                         encoded samples; loggers; trainer tensors; step rewards
     4  link                                                 a live connection with its credit
-    5  fetches                                              declarations and questions over lost connections
+    5  fetches                                              step declarations and fetches over lost connections
     6  core                                                 one outcome for each sample over lost connections
-    7  loop                                                 the client of an event loop
-    8  blocking                                             the client of any thread
-    9  _trainers, _names                                    what adapters share; what `import rewardloop` has
-   10  areal, diffusers_style, flow_factory, flow_grpo      plug-ins of trainers
-   10  ms_swift, nemo_rl, openrlhf, roll, skyrl, slime      plug-ins of trainers
-   10  trl, unirl, verl                                     plug-ins of trainers
+    7  loop                                                 the client for asyncio
+    8  blocking                                             the client for threads
+    9  _trainers, _names                                    code that adapters share; the names of `import rewardloop`
+   10  areal, diffusers_style, flow_factory, flow_grpo      plug-ins for trainers
+   10  ms_swift, nemo_rl, openrlhf, roll, skyrl, slime      plug-ins for trainers
+   10  trl, unirl, verl                                     plug-ins for trainers
 
-A module imports only modules of the lines above its own.
+A module imports only modules with a smaller line number.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Imports what there is when the first of it is asked for: ``python -m rewardloop.check`` needs no other package."""
+        """Imports the public names at the first access: ``python -m rewardloop.check`` needs no other package."""
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         import importlib

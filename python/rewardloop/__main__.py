@@ -1,4 +1,7 @@
-"""``python -m rewardloop ARGUMENTS`` runs the program rewardloop: that of this environment, wherever PATH leads."""
+"""``python -m rewardloop ARGUMENTS`` runs the program rewardloop.
+
+The program is that of REWARDLOOP_BIN if the variable is set, else of this environment, else the first one on PATH.
+"""
 
 import os
 import sys

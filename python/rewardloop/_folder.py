@@ -1,9 +1,9 @@
-"""A private folder for one worker's files, which outlives neither the worker nor the actor that starts it.
+"""A private folder for the files of one worker, which is removed after the worker and its actor have ended.
 
-Nothing can clean up after a process that was killed, so its successors do: a folder belongs to whoever holds
-the lock on the file ``lock`` in it, and the worker inherits the lock from its launcher. One that nobody holds
-is removed by the next Folder on this machine. A launcher that begins anew under the same key finds the worker
-of its predecessor by the lock it still holds, gives it time to exit, and kills it if it does not.
+A killed process cannot clean up, so a later process does. A folder belongs to the process that holds the lock on the
+file ``lock`` in the folder, and the worker inherits the lock from its launcher. The next Folder on this machine
+removes every folder whose lock nobody holds. A launcher that restarts under the same key detects the worker of its
+predecessor by the lock, waits for that worker to exit, and kills it if it does not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POLL = 0.1
 
 
 class Folder:
-    """Opened in the temporary folder of this machine, under a key that is the launcher's own. Owned by one thread."""
+    """A folder in the temporary folder of this machine, under the launcher's own key. Only one thread may use it."""
 
     def __init__(self, key: str, root: Path | None = None) -> None:
         root = root or Path(tempfile.gettempdir()) / f"rewardloop-workers-{os.getuid()}"
@@ -42,7 +42,7 @@ class Folder:
         _sweep(root, self.path)
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """Writes files by their relative names, readable by this user alone."""
+        """Writes files under their relative names, readable only by this user."""
         for name, data in files.items():
             path = self.path / name
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ class Folder:
             new.replace(path)
 
     def close(self) -> None:
-        """Removes it with all there is in it."""
+        """Removes the folder with everything in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
 

@@ -1,4 +1,4 @@
-"""Starting a reward loop from Python, for notebooks and tests."""
+"""Starts a reward loop from Python, for notebooks and tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _LOG_LINES = 200
 
 
 class Server:
-    """A `rewardloop serve` of this process. Ends with close(), a with block, or the interpreter, however that ends."""
+    """A child process `rewardloop serve`.
+
+    The process ends with close(), with a with block, or with the interpreter, even if the interpreter is killed.
+    """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -48,11 +51,11 @@ class Server:
 
     @property
     def log(self) -> tuple[str, ...]:
-        """The latest lines of its log."""
+        """The latest lines of the server's log."""
         return tuple(self._log)
 
     def close(self, timeout: float = 10.0) -> None:
-        """Lets it finish what it has, for at most timeout seconds, and stops it."""
+        """Stops the server, which has at most timeout seconds to finish the samples in flight."""
         atexit.unregister(self.close)
         if os.getpid() != self._pid:
             return
@@ -63,7 +66,7 @@ class Server:
         self.kill()
 
     def kill(self) -> None:
-        """Stops it at once, as a crash would."""
+        """Kills the server immediately, as a crash would end it."""
         self.process.kill()
         self.process.wait()
         if self.process.stdin is not None:
@@ -80,7 +83,11 @@ class Server:
 
 
 def find_binary() -> str:
-    """The program that REWARDLOOP_BIN names, else the one that was installed with this package, else the one on PATH."""
+    """Returns the path of the program rewardloop.
+
+    The path is that of REWARDLOOP_BIN if the variable is set, else of the program installed with this package, else of
+    the first program rewardloop on PATH. Raises RewardloopError if there is none.
+    """
     named = os.environ.get("REWARDLOOP_BIN", "")
     if named:
         found = shutil.which(named)
@@ -106,13 +113,14 @@ def launch(
     binary: str | os.PathLike[str] | None = None,
     timeout: float = 60.0,
 ) -> Server:
-    """Starts `rewardloop serve` and returns when it accepts samples, or raises within timeout seconds.
+    """Starts `rewardloop serve` and returns when the server accepts samples.
 
-    overrides are those of the command line, such as "reward.custom_reward_function.path=builtin://ocr".
-    A server with server.tls_cert needs its url's ws replaced by wss.
+    Raises RewardloopError if the server exits or does not accept samples within timeout seconds. overrides are
+    command-line overrides, such as "reward.custom_reward_function.path=builtin://ocr". With server.tls_cert, replace ws
+    by wss in the url of the server.
 
-    Where this interpreter is killed, the server finishes what is in flight and ends, as after close(): it waits for the
-    end of a pipe, which children of os.fork() have too.
+    If this interpreter is killed, the server finishes what is in flight and ends, as after close(). The server waits
+    for the end of a pipe, and children of os.fork() hold this pipe open too.
     """
     args = [os.fspath(binary or find_binary()), "serve", "--listen", listen, "--log-format", "json", "--until-stdin-closes"]
     if config is not None:

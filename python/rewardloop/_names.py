@@ -1,4 +1,4 @@
-"""What ``import rewardloop`` has: the names that are for users."""
+"""The public names of ``import rewardloop``."""
 
 from ._launch import Server, launch
 from .blocking import BlockingPending, Client, connect_sync

@@ -1,14 +1,13 @@
-"""Keeping one `rewardloop worker` alive: what the actors of rewardloop.ray do, without Ray.
+"""Keeps one `rewardloop worker` running: the work of the actors of rewardloop.ray, without Ray.
 
-The life of a Supervisor: start() makes the thread that owns the process. It starts the worker, reads its
-ready line, waits for its end, and starts it again after a pause that grows from 0.5 s to 30 s, until stop().
-started() waits for the first ready line, or says why it did not come. The worker's stdin is a pipe that
-nothing is written to: however the process of the Supervisor ends, the pipe's end reaches the worker, which
-exits. The worker leads a process group of its own, which is killed with it, so that what it has started
-does not outlive it.
+Life cycle of a Supervisor: start() starts the thread that owns the process. The thread starts the worker, reads its
+ready line, waits for its end, and restarts it after a pause that grows from 0.5 s to 30 s, until stop().
+started() waits for the first ready line, or raises why there is none. The worker's stdin is a pipe to which nothing is
+written. When the process of the Supervisor ends, for whatever reason, the pipe closes and the worker exits. The worker
+leads its own process group, which is killed with the worker, so that no child of the worker outlives it.
 
-Three threads serve each process: one for its stdout, one for its stderr, one that waits for its end. They
-only report; the owner alone starts, ends and forgets a process.
+Three threads serve each process: one reads stdout, one reads stderr, one waits for the end of the process. These
+threads only report. The owner thread alone starts, ends and discards a process.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True)
 class Launch:
-    """What is started: a program with arguments, its whole environment, its folder, descriptors it inherits."""
+    """The process to start: a program with arguments, its environment, its folder, and the descriptors it inherits."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -61,7 +60,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Status:
-    """A worker at one moment."""
+    """The state of a worker at one moment."""
 
     state: State
     #: Of the process that runs, else None.
@@ -88,10 +87,10 @@ class _Process:
 
 
 class Supervisor:
-    """Owns one worker. launch is asked before each start; what it raises counts as a failed start.
+    """Owns one worker process. Calls launch before each start; an exception from launch counts as a failed start.
 
-    log gets each line of the worker's stderr, and what the Supervisor has to say. After stop(), or once its
-    process is gone, a Supervisor is not started again.
+    log receives each line of the worker's stderr, and the messages of the Supervisor. A Supervisor can be started only
+    once: it does not run again after stop().
     """
 
     def __init__(
@@ -125,11 +124,14 @@ class Supervisor:
     # --- for everybody -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begins, once; started() says how it went."""
+        """Starts the owner thread, once; started() reports the outcome."""
         self._owner.start()
 
     def started(self, timeout: float | None = None) -> None:
-        """Returns once the worker has been ready, or raises why its first start failed or did not end in time."""
+        """Returns once the worker has been ready.
+
+        Raises RewardloopError if the first start fails, or does not end within timeout seconds (None: no timeout).
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: self._first is not None, timeout):
                 raise RewardloopError(f"{self._name}: not ready within {timeout:g} s and still starting")
@@ -137,7 +139,7 @@ class Supervisor:
                 raise RewardloopError(f"{self._name}: {self._last_error}")
 
     def status(self) -> Status:
-        """The worker now. Asks it at /readyz, for 2 s at most."""
+        """Returns the state of the worker, including its answer at /readyz (timeout 2 s)."""
         with self._changed:
             state, process, listen = self._state, self._process, self._listen
             restarts, last_error = self._restarts, self._last_error
@@ -145,11 +147,11 @@ class Supervisor:
         return Status(state, pid, restarts, last_error, state == "ready" and _readyz(listen))
 
     def stderr(self) -> list[str]:
-        """The latest lines of the worker's stderr, over restarts."""
+        """Returns the latest lines of the worker's stderr, including lines from before a restart."""
         return list(self._stderr)
 
     def stop(self) -> None:
-        """Lets the worker finish what it has, for at most grace seconds after SIGTERM, then kills it. Returns when it is gone."""
+        """Sends SIGTERM, waits at most grace seconds for the worker to finish, then kills it. Returns after its end."""
         self._stopping.set()
         with self._changed:
             if self._process is not None:

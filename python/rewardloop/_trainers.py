@@ -1,11 +1,13 @@
-"""What the adapters for trainers share: one connection for each process, samples of a trainer's rows, numbers of results.
+"""Code that the adapters for trainers share: one connection per process, samples from rows, numbers from results.
 
-REWARDLOOP_URL names the reward loop, or several gateways with commas between, REWARDLOOP_TOKEN_FILE the token's file (else
-REWARDLOOP_TOKEN is the token), REWARDLOOP_RUN the run, REWARDLOOP_PROFILE the reward of samples that name none, and
-REWARDLOOP_ON_SAMPLE_FAILURE what stands in for a missing score (none, group_mean, zero, value:<x>).
+REWARDLOOP_URL is the URL of the reward loop, or the URLs of several gateways, separated by commas.
+REWARDLOOP_TOKEN_FILE is the path of the token file; without it, REWARDLOOP_TOKEN is the token. REWARDLOOP_RUN is the
+name of the run, REWARDLOOP_PROFILE the reward profile of samples without a profile of their own, and
+REWARDLOOP_ON_SAMPLE_FAILURE the policy for a missing score (none, group_mean, zero, value:<x>).
 
-A sample without a score becomes what its trainer has for that; where it has nothing, SampleFailedError. It never becomes a
-number, unless somebody asked for one (on_sample_failure of the profile, or the variable above).
+A sample without a score becomes the value that its trainer defines for this case. If the trainer defines none, the
+adapter raises SampleFailedError. A missing score becomes a number only on request (on_sample_failure of the profile,
+or REWARDLOOP_ON_SAMPLE_FAILURE).
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def client(run: str, on_sample_failure: str = "") -> Client:
-    """The connection of this process, which is made when it is first asked for. It belongs to no event loop."""
+    """Returns the connection of this process, and opens it at the first call. It belongs to no event loop."""
     policy = os.environ.get("REWARDLOOP_ON_SAMPLE_FAILURE") or on_sample_failure
     with _LOCK:
         made = _CLIENTS.get((os.getpid(), policy))
@@ -78,28 +80,31 @@ def _over(made: Client) -> bool:
 
 
 async def scored(samples: Iterable[Sample], run: str, on_sample_failure: str = "") -> list[Result]:
-    """The results in the order of the samples. Any event loop will do, another one each time, too."""
+    """Returns the results in the order of the samples. Each call may run in a different event loop."""
     connection = await asyncio.to_thread(client, run, on_sample_failure)
     return await asyncio.gather(*(asyncio.wrap_future(connection.submit(s)) for s in samples))
 
 
 def number(result: Result) -> float | None:
-    """The score, else the number that somebody asked for in its place, else None."""
+    """Returns the score, else the fallback value if one was requested, else None."""
     if result.reward_score is None and result.fallback is not None:
         return result.fallback.value
     return result.reward_score
 
 
 def required(result: Result) -> float:
-    """The same for trainers that have nothing for a sample without a reward: SampleFailedError."""
+    """Returns number(result); raises SampleFailedError if that is None, for trainers that need a number."""
     if (value := number(result)) is None:
         raise SampleFailedError(result)
     return value
 
 
 def sample(prompt: Any, response: Any, row: Mapping[str, Any] | None = None, **fields: Any) -> Sample:
-    """A sample of texts or conversations, and of the columns of a row: the reference answer, pictures, and the rest as
-    extra_info, without those that are None. A conversation goes as prompt or messages into extra_info, too."""
+    """Returns a sample from texts or conversations and from the columns of a row.
+
+    The columns are the reference answer, pictures, and others, which become extra_info. Columns that are None are left
+    out. A conversation is also part of extra_info: as prompt, or as the column messages of the row.
+    """
     extra = {name: value for name, value in (row or {}).items() if value is not None}
     truths = [extra.pop(name) for name in _TRUTHS if name in extra]
     pictures = [extra.pop(name) for name in _PICTURES if name in extra]
@@ -123,14 +128,14 @@ def _picture(picture: Any) -> Media:
 
 
 def groups(step: int, prompts: Sequence[Any]) -> list[dict[str, Any]]:
-    """The fields of samples that make the equal prompts of one call one prompt group."""
+    """Returns, for each prompt, the fields of a sample that put equal prompts of one call into one prompt group."""
     call, sizes = fresh_id()[:8], Counter(map(repr, prompts))
     names = {prompt: f"{step}/{call}/{i}" for i, prompt in enumerate(sizes)}
     return [{"step": step, "uid": names[p], "group_size": sizes[p]} for p in map(repr, prompts)]
 
 
 def means(results: Sequence[Result]) -> dict[str, float]:
-    """The mean of each column of reward_extra_info over the results in which it is a number."""
+    """Returns the mean of each column of reward_extra_info over the results in which the column is a number."""
     columns: dict[str, list[float]] = {}
     for name, value in (item for r in results for item in r.reward_extra_info.items()):
         if isinstance(value, int | float):
@@ -139,7 +144,7 @@ def means(results: Sequence[Result]) -> dict[str, float]:
 
 
 def text(turns: Any, role: str) -> str:
-    """A text, or that of the last turn of a role in a conversation; "": there is none."""
+    """Returns a text unchanged, or the text of the last turn of a role in a conversation; "" if there is none."""
     if turns is None or isinstance(turns, str):
         return turns or ""
     said = [turn.get("content") for turn in turns if turn.get("role") == role]
@@ -150,18 +155,21 @@ def text(turns: Any, role: str) -> str:
 
 
 def rows(columns: Mapping[str, Any], n: int) -> list[dict[str, Any]]:
-    """Columns of a batch as n rows. What is no list of n values is left out: it is the trainer's own."""
+    """Returns the columns of a batch as n rows, without the trainer's own values, which are not lists of n values."""
     kept = {name: list(c) for name, c in columns.items() if isinstance(c, list | tuple | np.ndarray) and len(c) == n}
     return [{name: plain(column[i]) for name, column in kept.items()} for i in range(n)]
 
 
 def plain(value: Any) -> Any:
-    """A number of NumPy or of a tensor as Python's own."""
+    """Returns a scalar of NumPy or of a tensor as a Python number, and any other value unchanged."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value
 
 
 def pictures(images: Any) -> list[Media]:
-    """The media of a batch: tensors NCHW (NFCHW of videos) in [0, 1] are rounded to 8 bits, arrays are NHWC, or PIL."""
+    """Returns the media of a batch.
+
+    images is a tensor NCHW (videos: NFCHW) in [0, 1], which is rounded to 8 bits; arrays NHWC; or PIL images.
+    """
     if hasattr(images, "detach"):
         pixels = images.detach()
         if str(pixels.dtype) != "torch.uint8":
@@ -175,5 +183,5 @@ def _one(pixels: Any, picture: str, film: str) -> Media:
 
 
 def torch() -> Any:
-    """PyTorch, which the trainer has."""
+    """Returns the module torch, which the trainer has installed."""
     return importlib.import_module("torch")

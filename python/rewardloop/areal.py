@@ -1,10 +1,11 @@
-"""A reward of the loop for AReaL: ``reward_fn="rewardloop.areal.reward_fn"`` of a workflow, or, better,
-``workflow="rewardloop.areal.RLVRWorkflow"``, which is AReaL's without its process pool.
+"""A reward function for AReaL with rewards of a reward loop: ``reward_fn="rewardloop.areal.reward_fn"`` of a workflow,
+or, better, ``workflow="rewardloop.areal.RLVRWorkflow"``, which is AReaL's workflow without its process pool.
 
-Facts relied on (AReaL 1.0.4): AsyncRewardWrapper calls f(prompt, completions, prompt_ids, completion_ids, **data) in a process
-pool, a few at a time, for at most 15 s with the wait for a process, up to four times, and **takes a reward of 0 for the fourth
-TimeoutError**; any other exception rejects the trajectory. So the function here is done before that, and never raises
-TimeoutError; but samples that wait for a process of the pool may still become 0: the workflow here asks from its event loop.
+Behaviour of AReaL 1.0.4 that this module relies on: AsyncRewardWrapper calls f(prompt, completions, prompt_ids,
+completion_ids, **data) in a process pool, a few calls at a time. A call may take 15 s, including the wait for a
+process, and is made up to four times; **after the fourth TimeoutError AReaL uses a reward of 0**. Any other exception
+rejects the trajectory. reward_fn therefore returns in less time and never raises TimeoutError. Samples that wait for a
+process of the pool may still get 0. The workflows of this module avoid the pool: they wait in their event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ DEADLINE = 10.0
 
 
 def reward_fn(prompt: Any, completions: str, prompt_ids: Any = None, completion_ids: Any = None, **data: Any) -> float:
-    """The reward of a completion; SampleFailedError, or RewardloopError after DEADLINE seconds."""
+    """Returns the reward of a completion.
+
+    Raises SampleFailedError without a reward, and RewardloopError without an answer within DEADLINE + 2 seconds.
+    """
     asked = _sample(prompt, completions, data, deadline=DEADLINE)
     try:
         return required(client("areal").submit(asked).result(DEADLINE + 2))
@@ -33,7 +37,7 @@ def reward_fn(prompt: Any, completions: str, prompt_ids: Any = None, completion_
 async def async_reward_fn(
     prompt: Any, completions: str, prompt_ids: Any = None, completion_ids: Any = None, **data: Any
 ) -> float:
-    """The same without a pool and without a bound but the server's."""
+    """The same as reward_fn, but without a process pool, and without a time limit other than the server's."""
     return required((await scored([_sample(prompt, completions, data)], "areal"))[0])
 
 
@@ -42,7 +46,7 @@ def _sample(prompt: Any, completions: str, data: dict[str, Any], **fields: Any) 
 
 
 def __getattr__(name: str) -> Any:
-    """RLVRWorkflow and VisionRLVRWorkflow: AReaL's, made when they are asked for, so that the pool imports no AReaL."""
+    """Makes RLVRWorkflow and VisionRLVRWorkflow from AReaL's at first access: the pool then imports no AReaL."""
     module = {"RLVRWorkflow": "areal.workflow.rlvr", "VisionRLVRWorkflow": "areal.workflow.vision_rlvr"}.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

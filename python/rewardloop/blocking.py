@@ -1,9 +1,9 @@
-"""The client for code without an event loop: the same, run by a thread of its own.
+"""The client for code without an event loop: the methods of Loop, run by a thread of the client.
 
-The life of a Client: the constructor starts a daemon thread with an event loop and connects, or raises
-within connect_timeout. Samples are encoded by the caller's thread and handed over; their futures are
-those of concurrent.futures. Any thread may call. close(), the end of a with block, or the end of the
-interpreter stops the thread. After a fork the child has no such thread: every call says so.
+Life cycle of a Client: the constructor starts a daemon thread with an event loop and connects, or raises an error
+within connect_timeout. The calling thread encodes a sample and passes it to the client's thread. The futures are
+futures of concurrent.futures. Any thread may call. close(), the end of a with block, or the end of the interpreter
+stops the thread. A child process does not have the thread after a fork: calls there raise ForkedError.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CALL_TIMEOUT = 30.0
 
 
 class BlockingPending(concurrent.futures.Future[Result]):
-    """The result of one sample: result(timeout) waits for it. cancel() takes the sample back."""
+    """The future of one sample's result: result(timeout) waits for the result, cancel() takes the sample back."""
 
     def __init__(self, sample_id: str, owner: Client) -> None:
         super().__init__()
@@ -47,17 +47,21 @@ class BlockingPending(concurrent.futures.Future[Result]):
         self._owner = owner
 
     def result(self, timeout: float | None = None) -> Result:
-        """The result, or what close() or a lost connection made of it."""
+        """Waits for the result and returns it.
+
+        Raises the error that the sample got instead of a result, for example ClosedError, and
+        concurrent.futures.TimeoutError after timeout seconds (None: no timeout).
+        """
         self._owner._check_fork()
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Why there is no result, once that is known."""
+        """Waits like result(). Returns the error that the sample got instead of a result; None: it has a result."""
         self._owner._check_fork()
         return super().exception(timeout)
 
     def cancel(self) -> bool:
-        """Gives the result up and takes the sample back."""
+        """Cancels the future and takes the sample back. Returns False if the future is already done."""
         self._owner._check_fork()
         did = super().cancel()
         if did:
@@ -67,7 +71,7 @@ class BlockingPending(concurrent.futures.Future[Result]):
 
 
 class Client:
-    """A connection to a reward loop for any thread. The settings are those of Config."""
+    """A connection to a reward loop that any thread may use. The parameters are the fields of Config."""
 
     @takes(Config)
     def __init__(self, cfg: Config) -> None:
@@ -103,7 +107,11 @@ class Client:
     # --- what a trainer calls ------------------------------------------------------------------
 
     def submit(self, sample: Sample, *, timeout: float | None = None) -> BlockingPending:
-        """Takes a sample. Waits while max_pending are without a result, at most timeout seconds."""
+        """Submits a sample and returns the future of its result.
+
+        Blocks while max_pending samples have no result, at most timeout seconds (None: no timeout), then raises
+        QueueFullError. Raises InputError for a sample that no server accepts, before anything is sent.
+        """
         frame = self._check().encode(sample)
         if not self._room.acquire(timeout=timeout):
             self._check()
@@ -128,9 +136,10 @@ class Client:
         return pending
 
     def score(self, samples: Iterable[Sample], *, timeout: float | None = None) -> list[Result]:
-        """Submits all and returns their results in the same order; TimeoutError after timeout seconds.
+        """Submits all samples and returns their results in the same order.
 
-        When it raises, the samples that have no result are taken back.
+        Raises TimeoutError after timeout seconds (None: no timeout). After an error, the samples without a result are
+        taken back.
         """
         end = None if timeout is None else time.monotonic() + timeout
         waiting: list[BlockingPending] = []
@@ -147,10 +156,11 @@ class Client:
             raise
 
     def results(self, n: int | None = None, *, timeout: float | None = None) -> Iterator[Result]:
-        """Yields results as they come, each once: n of them, or until close().
+        """Yields each result once, in order of arrival: n results, or all results until close().
 
-        TimeoutError if the next one takes longer than timeout seconds. What came before the call is
-        yielded too, up to the latest 4096; UnreadError says when there were more.
+        Results that arrived before the call are included, up to the latest 4096; if older ones were dropped, raises
+        UnreadError. Raises TimeoutError if the next result takes longer than timeout seconds (None: no timeout), and
+        LostError once the connection is lost for good.
         """
         count = 0
         while n is None or count < n:
@@ -172,15 +182,15 @@ class Client:
         deadline: float | None = None,
         on_deadline: OnDeadline | None = None,
     ) -> None:
-        """As Loop.step."""
+        """Declares how many samples of a step this client will send; see Loop.step."""
         self._call(lambda core: core.declare(step, expected, split, total, ids, deadline, on_deadline))
 
     def end_of_step(self, step: int, *, split: str = "train") -> None:
-        """As Loop.end_of_step."""
+        """Declares that this client sends no more samples of the step; see Loop.end_of_step."""
         self._call(lambda core: core.end_of_step(step, split))
 
     def phase(self, name: Literal["rollout", "reward"], *, timeout: float | None = 300.0) -> None:
-        """Says which phase of its training the run has begun; see Loop.phase."""
+        """Declares which phase of its training the run has begun; see Loop.phase."""
         told: concurrent.futures.Future[str] = concurrent.futures.Future()
 
         def done(outcome: str | RewardloopError) -> None:
@@ -207,7 +217,7 @@ class Client:
         split: str = "train",
         wait: float | None = 30.0,
     ) -> Rewards:
-        """As Loop.rewards."""
+        """Waits for one chunk of a step's rewards and returns it; see Loop.rewards."""
         question = Question(step, split, chunk, groups, order)
         for piece in waits(wait):
             asked = time.monotonic()
@@ -221,7 +231,7 @@ class Client:
     def chunks(
         self, step: int, groups: int = 0, *, chunk: int = 0, order: Order = "completion", split: str = "train"
     ) -> Iterator[Rewards]:
-        """As Loop.chunks."""
+        """Yields the chunks of a step's rewards, each as soon as it is complete; see Loop.chunks."""
         for number in itertools.count(chunk):
             answer = self.rewards(step, groups, chunk=number, order=order, split=split, wait=None)
             yield answer
@@ -258,41 +268,41 @@ class Client:
             raise
 
     def cancel(self, *ids: str) -> None:
-        """As Loop.cancel: each sample still gets its one result."""
+        """Takes samples back; each sample still gets exactly one result. See Loop.cancel."""
         self._call(lambda core: core.take_back(ids))
 
     @property
     def epoch(self) -> int:
-        """As Loop.epoch."""
+        """The epoch of the run. Another client of the run joins it with Config.epoch."""
         return self._check().epoch
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """As Loop.profiles."""
+        """Names of the reward profiles of the server."""
         return self._check().profiles
 
     @property
     def pending(self) -> int:
-        """As Loop.pending."""
+        """Number of samples without a result."""
         return len(self._check().calls)
 
     @property
     def connected(self) -> bool:
-        """As Loop.connected."""
+        """Whether there is a live connection now; the client reconnects after a connection is lost."""
         return self._check().connected
 
     @property
     def draining(self) -> bool:
-        """As Loop.draining."""
+        """Whether the server is draining: it finishes its samples and accepts no new ones."""
         return self._check().draining
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """As Loop.problems."""
+        """The latest error messages of the server that belong to no sample."""
         return tuple(self._check().problems)
 
     def close(self) -> None:
-        """Ends the connection; what has no result fails with ClosedError. Twice does no harm."""
+        """Closes the connection. Samples without a result fail with ClosedError. Further calls have no effect."""
         if os.getpid() != self._pid or not self._thread.is_alive():
             return
         _CLIENTS.discard(self)

@@ -1,14 +1,14 @@
-"""Runs a reward function through the server's contract, without a server.
+"""Runs a reward function under the server's contract, without a server.
 
     python -m rewardloop.check my_reward.py --response "so it is 4." --ground-truth 4
 
-It looks at the file as ``rewardloop config check`` does, with the same code, and says what it found: a function or a
-class, what it takes, and everything that is wrong. Then it calls the function as a server would, with the samples of the
-flags or with the known ones, and prints score, columns and time. Each of the two is done in a process of its own, with
-the Python of ``--interpreter``, which needs neither this package nor any other: numpy or torch where the function takes
-pixels, Pillow where a picture is read from a file.
+The command first inspects the file as ``rewardloop config check`` does, with the same code, and prints what the file
+contains: a function or a class, its parameters, and all errors. Then it calls the function as a server would, with the
+samples of the flags or with the server's known samples, and prints score, columns and time. Each of the two stages
+runs in its own process, with the Python of ``--interpreter``. This Python needs neither this package nor any other,
+except numpy or torch if the function takes pixels, and Pillow if a picture is read from a file.
 
-Exits with 0 if every sample has a score, 1 if one has none, 2 if the file or the command line is wrong.
+Exit status: 0 if every sample has a score, 1 if a sample has none, 2 if the file or the command line is wrong.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def specification(args: argparse.Namespace) -> dict[str, Any]:
-    """What the server's processes are told to load."""
+    """Returns what the server's processes are told to load, from the command line."""
     path, name = args.path, args.name
     before, colon, after = path.rpartition(":")
     if colon and (before.endswith(".py") or before.startswith("pkg://")):
@@ -127,7 +127,7 @@ def parsed(value: str, where: str) -> Any:
 
 
 def has_method(path: str, owner: str, method: str) -> bool:
-    """Whether a class of a file has a method, by its text: as the server decides before it has imported anything."""
+    """Whether the source of a class in a file has a method: the server decides this before it imports anything."""
     import ast
 
     if path.startswith("pkg://"):
@@ -143,7 +143,7 @@ def has_method(path: str, owner: str, method: str) -> bool:
 
 
 def samples(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The samples of the flags; none: the known ones are meant."""
+    """Returns the samples of the flags; an empty list stands for the known samples."""
     lists = {"image": args.image, "prompt": args.prompt, "response": args.response}
     count = max(map(len, lists.values()))
     if args.ground_truth is not None or args.extra_info is not None:
@@ -167,7 +167,7 @@ def samples(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def apart(args: argparse.Namespace, spec: dict[str, Any], limits: int) -> int:
-    """Does a stage in a process of its own, and returns its exit status: it may crash, hang, or call sys.exit."""
+    """Runs a stage in its own process, which may crash, hang, or call sys.exit, and returns the exit status."""
     read, write = os.pipe()
     spec = {**spec, "timeout": args.timeout, "verdict": write, "folder": _FOLDER}
     command = [args.interpreter, "-u", "-c", _START, os.path.abspath(__file__), json.dumps(spec)]
@@ -211,7 +211,7 @@ def apart(args: argparse.Namespace, spec: dict[str, Any], limits: int) -> int:
 
 
 class Finding:
-    """The lines that say what was found."""
+    """Prints the lines of the report."""
 
     def line(self, name: str, text: Any) -> None:
         first, *more = str(text).rstrip("\n").split("\n")
@@ -220,7 +220,7 @@ class Finding:
 
 
 def load_sources(folder: str) -> Any:
-    """The processes' code under the names that it has there."""
+    """Loads the code of the server's processes, under the module names that the processes use."""
     import types
 
     for name in SOURCES:
@@ -234,7 +234,7 @@ def load_sources(folder: str) -> Any:
 
 
 def there(spec: dict[str, Any]) -> None:
-    """A stage, in its own process."""
+    """Runs a stage, in its own process."""
     if sys.version_info < (3, 10):  # noqa: UP036 - that of --interpreter
         print(f"{sys.executable} is Python {sys.version.split()[0]}: 3.10 or newer is needed", file=sys.stderr)
         verdict(spec, 2)
@@ -244,14 +244,14 @@ def there(spec: dict[str, Any]) -> None:
 
 
 def verdict(spec: dict[str, Any], status: int) -> None:
-    """Ends the process. Threads and exit handlers of the user's code have no say."""
+    """Ends the process without threads or exit handlers of the user's code, and reports the status."""
     sys.stdout.flush()
     os.write(spec["verdict"], str(status).encode())
     os._exit(status)
 
 
 class Deadline:
-    """Ends the process after the timeout, and says where it hangs."""
+    """Ends the process after the timeout, and prints where it hangs."""
 
     def __init__(self, spec: dict[str, Any], what: str) -> None:
         self.spec, self.what = spec, what
@@ -287,7 +287,7 @@ class Deadline:
 
 
 def inspect_file(spec: dict[str, Any], process: Any) -> int:
-    """Says what the file has and everything that is wrong with it, as rewardloop config check."""
+    """Prints the file's contents and all its errors, as ``rewardloop config check`` does; returns the exit status."""
     out, began = Finding(), time.monotonic()
     out.line("file", spec["path"])
     found: dict[str, Any] = {"faults": []}
@@ -310,7 +310,7 @@ def inspect_file(spec: dict[str, Any], process: Any) -> int:
 
 
 def option_faults(spec: dict[str, Any], found: dict[str, Any], at: str) -> list[str]:
-    """The keys of --set that the function does not take."""
+    """Returns an error for each key of --set that the function does not take."""
     import difflib
 
     if found.get("everything"):
@@ -365,7 +365,7 @@ def describe(spec: dict[str, Any], process: Any, found: dict[str, Any], out: Fin
 
 
 def known(kind: str, text: bool) -> dict[str, Any]:
-    """The sample that a server calls functions with: KnownSample of rewards/python."""
+    """Returns the sample with which a server calls functions at its start: KnownSample of rewards/python."""
     sample: dict[str, Any] = {
         "id": "rewardloop-known-" + kind, "data_source": "rewardloop_known", "prompt": _PROMPT, "ground_truth": "hello",
         "extra_info": {"index": 0, "split": "test", "prompt": _PROMPT, "num_turns": 1, "rollout_reward_scores": {}},
@@ -387,7 +387,7 @@ def known(kind: str, text: bool) -> dict[str, Any]:
 
 
 def read_picture(path: str) -> tuple[dict[str, Any], bytes]:
-    """A picture as the server decodes it: its entry and its RGB bytes."""
+    """Returns a picture as the server decodes it: its media entry and its RGB bytes."""
     from PIL import Image
 
     with Image.open(path) as picture:
@@ -396,7 +396,7 @@ def read_picture(path: str) -> tuple[dict[str, Any], bytes]:
 
 
 def packed(sample: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
-    """A sample as a process gets it: its fields, the entries of its media, and their bytes."""
+    """Returns a sample as a process receives it: its fields, the entries of its media, and their bytes."""
     head = {k: v for k, v in sample.items() if k not in ("media", "image")}
     if "media" not in sample:
         return head, [], b""
@@ -405,7 +405,7 @@ def packed(sample: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]
 
 
 def call_function(spec: dict[str, Any], process: Any, model: Any) -> int:
-    """Makes the function or class and calls it, twice with the first sample and, of a model, once with all at a time."""
+    """Makes the function or class and calls it: twice with the first sample, and a model once with all samples."""
     out = Finding()
     try:
         with Deadline(spec, "the start"):
@@ -435,7 +435,7 @@ def call_function(spec: dict[str, Any], process: Any, model: Any) -> int:
 
 
 def classes(spec: dict[str, Any], process: Any, model: Any) -> Any:
-    """What runs a function, or a model, of that form."""
+    """Returns the class that runs the function or the model, according to its form."""
     if spec["signature"]:
         forms = sys.modules["rewardloop_forms"]
         return forms.Model if spec["model"] else forms.Function
@@ -443,7 +443,7 @@ def classes(spec: dict[str, Any], process: Any, model: Any) -> Any:
 
 
 def grouped(spec: dict[str, Any]) -> bool:
-    """Whether a call brings a whole prompt group."""
+    """Whether one call scores a whole prompt group."""
     return bool(spec["signature"]) and not spec["columns"]
 
 
@@ -452,7 +452,7 @@ def pictured(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 class Calls:
-    """The calls of a function."""
+    """Calls a function and reports the results."""
 
     def __init__(self, spec: dict[str, Any], process: Any, made: Any, out: Finding, load: float) -> None:
         self.spec, self.process, self.made, self.out, self.load = spec, process, made, out, load
@@ -486,7 +486,7 @@ class Calls:
         return self.status
 
     def timed(self, batch: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], float]:
-        """The replies of one call, and its seconds."""
+        """Makes one call; returns its replies and its duration in seconds."""
         import io
 
         printed = io.StringIO()
@@ -525,7 +525,7 @@ class Calls:
         return replies
 
     def group(self, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The replies to the members of a prompt group, which one call scores."""
+        """Scores a prompt group in one call; returns the replies of its members."""
         members: list[dict[str, Any]] = []
         memory = b""
         for i, (head, entries, data) in enumerate(map(packed, samples)):
@@ -541,7 +541,7 @@ class Calls:
         return replies
 
     def post(self, score: float) -> None:
-        """The scores of a finished group, of which one member has none."""
+        """Calls post_process_scores with the scores of a finished group, in which one member has no score."""
         try:
             with Deadline(self.spec, "post_process_scores"):
                 result = self.ended(self.made.begin({"op": "group", "scores": [score, None]}, b""))

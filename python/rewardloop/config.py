@@ -1,4 +1,4 @@
-"""Where to, as whom, and within which bounds."""
+"""The settings of a connection: address, identity and limits."""
 
 from __future__ import annotations
 
@@ -43,39 +43,40 @@ def _checked(url: str) -> str:
 
 
 def own_name() -> str:
-    """A client name that no other process has: a connection takes over that of its namesake."""
+    """Returns a client name that no other process has: a connection replaces another one with the same name."""
     return f"{socket.gethostname()[:64]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 @dataclass(frozen=True)
 class Config:
-    """The settings of a connection, as connect() and Client() take them.
+    """The settings of a connection: the parameters of connect() and Client().
 
     Args:
-        url: ws://host:port or wss://host:port; the path /v1/stream is added if there is none. Several, as a list or
-            with commas between, are gateways of which each can take the place of another: the client is at one of
-            them, at first the first that welcomes it. When that one is gone, silent or draining, what has no result
-            is sent to the next.
-        run: The training run, 1 to 512 bytes that do not begin with "_".
-        token: The bearer token; None: no token, or that of token_file. It is never printed.
-        token_file: The file that holds the token, which is read at every dial; None: none.
-        profile: The reward profile of samples that name none; "": the server's default.
-        on_sample_failure: none, group_mean, zero or value:<x>: what stands in for a missing score; "": the profile's.
-        client: This sender among the run's, at most 512 bytes; a name that no other process has if left out.
-        epoch: The run's epoch to join; 0: the current one, or a new one if nobody is connected.
-        lanes: Connections, 1 to 64: the first for everything small, the others for messages over 1 MiB, which would
-            make it wait. They are dialled when the first such message comes.
-        connect_timeout: Seconds, more than 0, for a connection to be made, hello and welcome included, and for the
-            wait for the successor of a server that is being stopped.
-        reconnect_for: Seconds for which a lost connection is tried again before everything unanswered fails.
-        silence: Seconds for which a gateway may send nothing, not even the answer to a ping, before the connection
-            counts as lost. 0: 45, and with several URLs 3; give more where a ping waits longer than that behind
-            samples.
-        max_pending: Samples without a result that the client holds at once, 1 to 1,048,576.
-        tls: The TLS context for wss URLs; None: one of the three settings below.
-        tls_ca: PEM file of the CA to trust; None: the system's.
-        tls_cert: PEM file of the certificate to show; None: none.
-        tls_key: PEM file of its private key; None: it is in tls_cert.
+        url: ws://host:port or wss://host:port; the path /v1/stream is added if the URL has no path. Several URLs, as a
+            list or separated by commas, are interchangeable gateways. The client uses one of them: at first the first
+            one that accepts it. When that gateway is unreachable, silent or draining, the client sends the samples
+            without a result to the next one.
+        run: Name of the training run, 1 to 512 bytes; must not begin with "_".
+        token: Bearer token, never printed; None: the token in token_file, or no token.
+        token_file: Path of the file with the token, read at every dial; None: no file.
+        profile: Reward profile of samples without a profile of their own; "": the server's default profile.
+        on_sample_failure: Policy for a missing score: none, group_mean, zero or value:<x>; "": the profile's policy.
+        client: Name of this client within the run, at most 512 bytes. Default: a name that no other process has.
+        epoch: Epoch of the run to join; 0: the current epoch, or a new one if no client is connected.
+        lanes: Number of connections, 1 to 64: the first for small messages, the others for messages over 1 MiB, which
+            would delay the small ones. The others are opened at the first message over 1 MiB.
+        connect_timeout: Timeout in seconds, more than 0, for opening a connection, including hello and welcome, and for
+            the wait for the successor of a server that is being stopped.
+        reconnect_for: Seconds for which the client tries to restore a lost connection before all unanswered samples
+            fail.
+        silence: Seconds without any data from a gateway, including answers to pings, after which the connection
+            counts as lost. 0: 45, or 3 with several URLs. Set a larger value if a ping can wait longer than this
+            behind samples.
+        max_pending: Maximum number of samples without a result, 1 to 1,048,576.
+        tls: TLS context for wss URLs; None: a context from tls_ca, tls_cert and tls_key.
+        tls_ca: PEM file of the CA to trust; None: the CAs of the system.
+        tls_cert: PEM file of the client certificate; None: no client certificate.
+        tls_key: PEM file of the private key of tls_cert; None: the key is in tls_cert.
     """
 
     url: str | Sequence[str]
@@ -141,17 +142,17 @@ class Config:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The gateways."""
+        """The URLs of the gateways."""
         assert isinstance(self.url, str)  # noqa: S101 - since __post_init__
         return tuple(self.url.split(","))
 
     @property
     def secure(self) -> bool:
-        """Whether any URL is for TLS."""
+        """Whether any URL uses TLS."""
         return any(url.startswith("wss:") for url in self.urls)
 
     def bearer(self) -> str:
-        """The token, empty without one."""
+        """Returns the token, or an empty string if there is none."""
         text = self.token
         if self.token_file is not None:
             try:
@@ -169,7 +170,7 @@ class Config:
         return text
 
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context; None for ws URLs."""
+        """Returns the TLS context; None if no URL uses TLS."""
         if not self.secure:
             return None
         if self.tls is not None:
@@ -184,7 +185,7 @@ class Config:
 
 
 def takes(settings: Callable[_P, Config]) -> Callable[[Callable[[_S, Config], None]], Callable[Concatenate[_S, _P], None]]:
-    """Makes an __init__ that takes a Config into one that takes its settings: editors and help() show them by name."""
+    """Turns an __init__ with a Config into one with the fields of Config, which editors and help() then show."""
 
     def decorate(init: Callable[[_S, Config], None]) -> Callable[Concatenate[_S, _P], None]:
         def __init__(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> None:

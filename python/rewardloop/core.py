@@ -1,20 +1,22 @@
-"""The client's core: connections, credit, resuming, and one outcome for each sample.
+"""The core of the clients: connections, credit, session resumption, and one outcome for each sample.
 
-The life of an Core: start() dials and says hello. admit() takes an encoded sample, which is kept until
-its result has come. A sender per connection writes what waits, as far as the server's credit goes; a
-reader takes results. When a connection is lost it is dialled again with growing pauses, the session is
-resumed, and what has no result is sent again; if the server has forgotten the session (it was
-restarted), all of it. Each sample's done is called once. close() gives up what is not answered.
+Life cycle of a Core: start() dials and sends the hello. admit() accepts an encoded sample, which is kept until its
+result arrives. Each connection has a sender, which writes waiting samples as far as the server's credit allows, and a
+reader, which receives results. After a connection is lost, the client dials again with growing pauses, resumes the
+session, and sends the samples without a result again, also if the server no longer has the session because it was
+restarted. The done of each sample is called exactly once. close() fails the samples without a result.
 
-A server that is being stopped says that it is draining: nothing more is sent to it, what it has of ours
-is waited for, and then it is left for the next one. A sample that was refused for that reason goes there.
+A server that is being stopped announces that it is draining. The client sends nothing more to it, waits for the results
+of the samples that the server has, and then connects to the next server. A sample that was refused because of the
+draining is sent to the next server too.
 
-With several URLs the first lane decides at which gateway the client is, and the others follow it. When that
-gateway is gone, silent or draining, the next one is dialled, and sent what has no result, as something new: it knows
-nothing of the former one's sessions and epochs. A gateway that served and whose connection ends is dialled first.
+With several URLs the first lane decides which gateway the client uses, and the other lanes follow. When that gateway is
+unreachable, silent or draining, the client dials the next one and sends it the samples without a result as new samples:
+the sessions and epochs of one gateway do not exist at another. A gateway that served and whose connection ends is
+dialled first.
 
-Everything here belongs to one event loop and is touched by no other thread. Who owns a sample: the
-queue while it waits, then the link it was sent on, then nobody: it is out of ``calls``.
+A Core belongs to one event loop; no other thread may touch it. The owner of a sample is the queue while the sample
+waits, then the link on which it was sent, then nobody: the sample is no longer in ``calls``.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ _BURST = 16
 
 
 def check_fork(made_in: int) -> None:
-    """Raises ForkedError in another process than the one that a client was made in."""
+    """Raises ForkedError if this process is not the process in which the client was created."""
     if os.getpid() != made_in:
         raise ForkedError(
             f"this client was made in process {made_in}, this is {os.getpid()}: a fork does not copy the "
@@ -106,7 +108,7 @@ class _Phase:
 
 
 class Core:
-    """The state machine behind Loop and Client."""
+    """The state machine of Loop and Client."""
 
     def __init__(
         self,
@@ -148,21 +150,21 @@ class Core:
     # --- what Loop and Client call -------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connects, or raises ConnectError within connect_timeout."""
+        """Connects; raises ConnectError within connect_timeout."""
         self._context = self._cfg.context()
         lane = self._lanes[0]
         self._begin(lane, await self._first(lane))
 
     def encode(self, sample: Sample) -> Frame:
-        """Makes the frame for the latest server's limits. Any thread may call it."""
+        """Encodes a sample within the limits of the latest server. Any thread may call this method."""
         return encode(sample, message_bytes=self._message_bytes, header_bytes=self._header_bytes)
 
     def check_fork(self) -> None:
-        """Raises ForkedError in another process than the one it was made in. Any thread may call it."""
+        """Raises ForkedError if this process is not the one that created the Core. Any thread may call this method."""
         check_fork(self._pid)
 
     def check(self) -> None:
-        """Raises why nothing more can be done here, if so."""
+        """Raises the error that ended the client, if there is one."""
         self.check_fork()
         if self.err is not None:
             raise self.err
@@ -189,11 +191,11 @@ class Core:
 
     @property
     def full(self) -> bool:
-        """Whether max_pending samples are without a result."""
+        """Whether max_pending samples have no result."""
         return len(self.calls) >= self._cfg.max_pending
 
     def admit(self, sample: Sample, frame: Frame, done: Done) -> None:
-        """Takes an encoded sample; done is called once, with its result or why there is none."""
+        """Accepts an encoded sample. done is called once, with the result or with the error in its place."""
         self.check()
         if sample.id in self.calls:
             raise InFlightError("the sample is in flight already", field="id", sample_id=sample.id)
@@ -222,22 +224,25 @@ class Core:
         deadline: float | None = None,
         on_deadline: str | None = None,
     ) -> None:
-        """Says how many samples a step will have."""
+        """Declares how many samples a step will have."""
         self.check()
         self._steps.declare(self._link_for(split, step), self._linked, (split, step), expected, total, ids, deadline, on_deadline)
 
     def end_of_step(self, step: int, split: str) -> None:
-        """Says that no more samples of a step come from here."""
+        """Declares that this client sends no more samples of a step."""
         self.check()
         self._steps.end(self._link_for(split, step), self._linked, (split, step))
 
     def ask(self, question: Question, wait: float, done: Answered) -> int:
-        """Asks for a chunk of a step's rewards; done is called once. Returns the number, for drop()."""
+        """Requests a chunk of a step's rewards. done is called once. Returns the request number, for drop()."""
         self.check()
         return self._steps.ask(self._link_for(question.split, question.step), self._linked, question, wait, done)
 
     def begin_phase(self, name: str, done: Callable[[str | RewardloopError], None]) -> None:
-        """Says which phase has begun, now and over every new connection; done is called once, with what was not done."""
+        """Declares the phase that has begun, now and over every new connection.
+
+        done is called once, with an error or with a text: what the server could not do, or empty if it did everything.
+        """
         self.check()
         if name not in ("rollout", "reward"):
             raise InputError(f"{name!r}, want rollout or reward", field="phase")
@@ -249,11 +254,11 @@ class Core:
             link.say(messages.phase(self._phase.req, name))
 
     def drop(self, req: int) -> None:
-        """Nobody waits for that answer any more."""
+        """Discards a request whose answer nobody waits for any more."""
         self._steps.drop(req)
 
     def take_back(self, ids: Iterable[str]) -> None:
-        """Asks for samples back: those that were never sent are cancelled here, others by the server."""
+        """Takes samples back: the client cancels those that were never sent, the server cancels the others."""
         by_link: dict[Link, list[str]] = {}
         for sample_id in ids:
             call = self.calls.get(sample_id)
@@ -277,7 +282,7 @@ class Core:
             link.say(messages.cancel(some))
 
     async def close(self) -> None:
-        """Ends the connections. What has no result fails with ClosedError. Bounded by some seconds."""
+        """Closes the connections, within a few seconds. Samples without a result fail with ClosedError."""
         if os.getpid() != self._pid:
             return  # the parent's connection is the parent's
         self._closing = True

@@ -1,4 +1,4 @@
-"""Making a connection: dial, hello, welcome, within one deadline, and what to do when it fails."""
+"""Opens a connection: dial, hello and welcome within one deadline, with a hint if they fail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOG.setLevel(logging.WARNING)
 
 
 class Connection(ClientConnection):
-    """A connection that knows when it last heard something: every byte is a sign of life."""
+    """A connection that records when it last received data; every byte is a sign of life."""
 
     reached = False
     heard = 0.0
@@ -74,7 +74,7 @@ class _Attempt:
 async def dial(
     cfg: Config, url: str, within: float, context: ssl.SSLContext | None, hello: Message
 ) -> tuple[Connection, Welcome]:
-    """Returns a connection to one of the gateways and its welcome, or raises ConnectError within so many seconds."""
+    """Returns a connection to the gateway at url, and its welcome; raises ConnectError within ``within`` seconds."""
     attempt = _Attempt(cfg, url, within)
     try:
         return await asyncio.wait_for(_dial(attempt, context, hello), within)

@@ -1,11 +1,14 @@
-"""A reward of the loop as a prompt-and-picture function: ``f(images, prompts, metadata) → (scores, {})`` of DDPO, of TRL's
-and diffusers' reinforcement examples, DanceGRPO, flow_grpo and their kin. flow_grpo itself: flow_grpo.py.
+"""A reward function ``f(images, prompts, metadata) → (scores, {})`` for image trainers, with rewards of a reward loop.
+
+This form is used by DDPO, the reinforcement learning examples of TRL and diffusers, DanceGRPO, flow_grpo and similar
+trainers. rewardloop.flow_grpo is for flow_grpo itself.
 
     from rewardloop.diffusers_style import Reward
     reward_fn = Reward()  # or Reward("pictures"): a reward of the server's configuration
 
-Images are a tensor NCHW in [0, 1] (NFCHW of videos), arrays of bytes NHWC, or a list of PIL images; metadata is a dict for each.
-These trainers have nothing for a picture without a reward: SampleFailedError, as a NaN or a 0 would reach the advantages.
+Images are a tensor NCHW in [0, 1] (videos: NFCHW), byte arrays NHWC, or a list of PIL images; metadata is one dict per
+image. These trainers define no value for a picture without a reward, and a NaN or a 0 would change the advantages. A
+picture without a reward therefore raises SampleFailedError.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from .errors import InputError
 
 
 class Reward:
-    """Callable and picklable; the connection is made by the first call of each process."""
+    """The reward function, callable and picklable. The first call in each process opens the connection."""
 
     def __init__(self, profile: str = "") -> None:
         self.profile = profile
@@ -33,7 +36,10 @@ class Reward:
     def __call__(
         self, images: Any, prompts: Sequence[str], metadata: Any = None, **_: Any
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """The scores in the order of the images; SampleFailedError for the first that has none."""
+        """Returns the scores, float32 [N] in the order of the images, and an empty dict.
+
+        Raises SampleFailedError for the first image without a score.
+        """
         media = pictures(images)
         rows = metadata if isinstance(metadata, list | tuple) and len(metadata) == len(prompts) else [None] * len(prompts)
         if len(media) != len(prompts):

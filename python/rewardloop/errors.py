@@ -1,4 +1,4 @@
-"""What can go wrong, by name. Every message says what was wrong, where, and what to do."""
+"""The exceptions of this package. Every message states what was wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 
 class RewardloopError(Exception):
-    """The base of every error of this package. They may be pickled: an error that a process pool cannot read ends the pool."""
+    """The base class of all exceptions of this package.
+
+    The exceptions can be pickled, because an exception that a process pool cannot unpickle ends the pool.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.args, self.__dict__)
@@ -20,7 +23,7 @@ def _again(kind: type[RewardloopError], args: tuple[Any, ...], members: dict[str
 
 
 class InputError(RewardloopError, ValueError):
-    """A sample, a medium or a setting was refused before anything was sent."""
+    """A sample, a medium or a setting is invalid, and nothing was sent. ``field`` is the name of the invalid part."""
 
     def __init__(self, message: str, *, field: str = "", sample_id: str = "") -> None:
         where = f"sample {sample_id!r}: " if sample_id else ""
@@ -32,23 +35,23 @@ class InputError(RewardloopError, ValueError):
 
 
 class TooLargeError(InputError):
-    """Beyond a limit of the wire or of the server."""
+    """The input is larger than a limit of the wire format or of the server."""
 
 
 class InFlightError(InputError):
-    """The id of a sample that has no result yet was given to another one."""
+    """A sample has the id of another sample that has no result yet."""
 
 
 class QueueFullError(RewardloopError):
-    """As many samples are without a result as the client may hold; wait for room()."""
+    """The client has the maximum number of samples without a result (wait for room()) or of unanswered fetches."""
 
 
 class PhaseError(RewardloopError):
-    """A phase of training has begun without all that it asks for, such as that an engine still holds memory."""
+    """A training phase has begun without all that it requires: for example, an engine still holds memory."""
 
 
 class ConnectError(RewardloopError, ConnectionError):
-    """A connection could not be made. ``hint`` says what to do about it."""
+    """A connection could not be opened. ``reason`` contains the cause, ``hint`` a remedy."""
 
     #: The server says that it is being stopped, or that it takes no more clients now: another will come.
     stopping = False
@@ -61,7 +64,7 @@ class ConnectError(RewardloopError, ConnectionError):
 
 
 class HelloRefusedError(ConnectError):
-    """The server answered the hello with an error; ``code`` is its class."""
+    """The server answered the hello with an error. ``code`` is the class of the error."""
 
     def __init__(self, url: str, code: str, message: str, hint: str = "") -> None:
         super().__init__(url, f"the server refused the hello: {code}: {message}", hint)
@@ -70,11 +73,11 @@ class HelloRefusedError(ConnectError):
 
 
 class LostError(RewardloopError, ConnectionError):
-    """The connection was lost and could not be had again in time."""
+    """The connection was lost and could not be restored in time."""
 
 
 class TakenOverError(LostError):
-    """Another connection said hello with the same run, client and lane."""
+    """Another connection with the same run, client and lane has replaced this connection."""
 
 
 class ClosedError(RewardloopError):
@@ -82,11 +85,11 @@ class ClosedError(RewardloopError):
 
 
 class ForkedError(RewardloopError):
-    """The client was made in another process; threads and sockets do not survive a fork."""
+    """The client was created in another process; threads and sockets do not survive a fork."""
 
 
 class UnreadError(RewardloopError):
-    """More results came than results() keeps for its reader; the oldest were let go."""
+    """More results arrived than results() keeps, and the oldest were dropped. ``dropped`` is the number of these."""
 
     def __init__(self, dropped: int, kept: int) -> None:
         super().__init__(
@@ -97,7 +100,7 @@ class UnreadError(RewardloopError):
 
 
 class StepLostError(RewardloopError):
-    """The gateway that assembled a step was started anew, or has forgotten this client: its record is gone."""
+    """The gateway that assembled the step was restarted, or has lost the session: its record of the step is lost."""
 
     def __init__(self, step: int, split: str) -> None:
         super().__init__(
@@ -109,9 +112,9 @@ class StepLostError(RewardloopError):
 
 
 class FetchRefusedError(RewardloopError):
-    """The server refused to hand rewards out, or its answer broke the protocol; ``code`` is the class.
+    """The server refused a fetch of rewards, or its answer broke the protocol. ``code`` is the class of the error.
 
-    ``expired``: it has forgotten the rows. ``malformed``: a chunk too far ahead, for instance.
+    ``expired``: the server no longer has the rows. ``malformed``: for example, the chunk is too far ahead.
     """
 
     def __init__(self, what: str, code: str, message: str) -> None:
@@ -120,4 +123,4 @@ class FetchRefusedError(RewardloopError):
 
 
 class NoAnswerError(RewardloopError, TimeoutError):
-    """The server let a question pass."""
+    """The server did not answer a fetch of rewards in time."""

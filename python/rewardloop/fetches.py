@@ -1,12 +1,12 @@
-"""What the core remembers of steps: declarations, to make them again, and questions, to ask them again.
+"""The steps of the core: declarations and fetches of rewards, which are repeated after a lost connection.
 
-The life of a declaration: said over the first lane, in several messages where there are many ids; said
-again over each connection that resumes the session, in case it was on its way when the former one ended;
-dropped with the step's last result or its end. The life of a question: numbered, sent, answered once; with
-a lost connection it is sent again over the next, with the same chunk. A server that does not know the
-session has no record of the steps that its predecessor had heard of: they are lost until declared anew.
+Life cycle of a declaration: it is sent over the first lane, in several messages if it has many ids. It is sent again
+over each new connection, because the earlier message may not have arrived. It is dropped with the step's last result
+or with the end of the step. Life cycle of a fetch: it is numbered, sent, and answered once. After a lost connection it
+is sent again over the next one, with the same chunk. A server without the session has no record of the steps that were
+announced to its predecessor: these steps are lost until they are declared again.
 
-Everything here belongs to the Core and its event loop.
+Everything in this module belongs to the Core and its event loop.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Ask:
 
 
 class Steps:
-    """The steps and questions of an Core."""
+    """The steps and fetches of a Core."""
 
     def __init__(self, problems: deque[str]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -89,7 +89,7 @@ class Steps:
         self._req = 0
 
     def touch(self, key: Key, connected: bool) -> _Note:
-        """Returns the note of a step, making it if there is none; the oldest goes."""
+        """Returns the record of a step, and creates it if there is none; beyond a limit, drops the oldest record."""
         note = self._notes.get(key)
         if note is None:
             if len(self._notes) >= _MAX_STEPS:
@@ -111,7 +111,7 @@ class Steps:
         deadline: float | None,
         on_deadline: str | None,
     ) -> None:
-        """Says how many samples a step will have, now or over the next connection."""
+        """Declares how many samples a step will have, now or over the next connection."""
         check_step(key[1], key[0])
         check_count(expected, "expected")
         check_deadline(deadline)
@@ -133,7 +133,7 @@ class Steps:
             _say(link, note, named)
 
     def end(self, link: Link | None, connected: bool, key: Key) -> None:
-        """Says that no more samples of a step come from here."""
+        """Declares that this client sends no more samples of a step."""
         check_step(key[1], key[0])
         note = self.touch(key, connected)
         note.forget()
@@ -142,7 +142,7 @@ class Steps:
             link.say(messages.end_of_step(*key))
 
     def count(self, key: Key) -> None:
-        """Counts a result; with the last one there is nothing to declare again."""
+        """Counts a result. After the last result of a step its declaration is dropped."""
         note = self._notes.get(key)
         if note is not None:
             note.answered += 1
@@ -150,10 +150,10 @@ class Steps:
                 note.forget()
 
     def greet(self, link: Link, resumed: bool) -> None:
-        """Tells a new connection what is declared and what has no answer.
+        """Sends the declarations and the unanswered fetches over a new connection.
 
-        A server that does not know the session has seen nothing of what is answered, so it is not told to
-        expect it.
+        A server without the session did not receive the samples that already have a result, so the declaration that it
+        gets does not count them.
         """
         for key, note in self._notes.items():
             if not resumed and note.said:
@@ -176,7 +176,7 @@ class Steps:
                 self._put(link, ask)
 
     def heard(self, key: Key) -> bool:
-        """Whether a server has heard of the step."""
+        """Whether a server has received anything of the step."""
         note = self._notes.get(key)
         return note is not None and note.said
 
@@ -184,11 +184,11 @@ class Steps:
 
     @property
     def asking(self) -> bool:
-        """Whether a question was sent over the live connection and has no answer."""
+        """Whether a fetch that was sent over the live connection has no answer."""
         return any(ask.timer is not None for ask in self._asks.values())
 
     def ask(self, link: Link | None, connected: bool, question: Question, wait: float, done: Answered) -> int:
-        """Asks; done is called once. Returns the number, for drop()."""
+        """Sends a fetch. done is called once. Returns the number of the fetch, for drop()."""
         if self._lost(question):
             raise StepLostError(question.step, question.split)
         if len(self._asks) >= _MAX_ASKS:
@@ -201,13 +201,13 @@ class Steps:
         return ask.req
 
     def drop(self, req: int) -> None:
-        """Nobody waits for an answer any more."""
+        """Discards a fetch whose answer nobody waits for any more."""
         ask = self._asks.pop(req, None)
         if ask is not None:
             ask.still()
 
     def answer(self, m: Message) -> None:
-        """Takes a message of type rewards. Raises what from_wire does."""
+        """Handles a message of type rewards. Raises the errors of from_wire, and ValueError if it answers no fetch."""
         req = m["req"]
         ask = self._asks.get(req) if type(req) is int else None
         if ask is None:
@@ -224,7 +224,7 @@ class Steps:
         self._settle(ask, r)
 
     def refuse(self, m: Message) -> bool:
-        """Takes a message of type error; False if it is about no question."""
+        """Handles a message of type error; returns False if the error belongs to no fetch."""
         req = m.get("req")
         if not req:
             return False
@@ -234,19 +234,19 @@ class Steps:
         return True
 
     def garbled(self, m: Any, reason: str) -> None:
-        """A message that breaks the protocol must not leave a question without an answer."""
+        """Fails the fetch of a message that breaks the protocol, so that the fetch does not wait without an answer."""
         req = m.get("req") if isinstance(m, dict) else None
         ask = self._asks.get(req) if type(req) is int else None
         if ask is not None:
             self._settle(ask, FetchRefusedError(str(ask.question), "malformed", reason))
 
     def unlink(self) -> None:
-        """The connection has ended: the clocks stop until the next."""
+        """Stops the timeouts of the fetches between the end of a connection and the next connection."""
         for ask in self._asks.values():
             ask.still()
 
     def fail(self, err: RewardloopError) -> None:
-        """Settles every question."""
+        """Fails every fetch."""
         for ask in list(self._asks.values()):
             self._settle(ask, type(err)(f"{ask.question}: {err}"))
 

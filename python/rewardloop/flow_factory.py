@@ -1,9 +1,12 @@
-"""Rewards of the loop for Flow-Factory, without HTTP: ``reward_model: rewardloop.flow_factory.PointwiseReward`` or
-``GroupwiseReward`` of a reward; its ``name`` is that of the server's reward, unless ``profile`` beside it says another.
+"""Reward models for Flow-Factory with rewards of a reward loop, without HTTP.
 
-Facts relied on (Flow-Factory a0b2bc5): a model is made of (config, accelerator) and called with lists prompt, image (PIL), video
-(lists of PIL), condition_images and condition_videos; a group-wise one with the samples of one prompt. Nothing there drops a NaN:
-a sample without a score raises SampleFailedError, as Flow-Factory's own client does.
+Set ``reward_model: rewardloop.flow_factory.PointwiseReward`` or ``rewardloop.flow_factory.GroupwiseReward`` for a
+reward. The ``name`` of the reward is the name of the server's reward, unless ``profile`` beside it sets another name.
+
+Behaviour of Flow-Factory a0b2bc5 that this module relies on: a model is created with (config, accelerator) and called
+with the lists prompt, image (PIL), video (lists of PIL), condition_images and condition_videos; a group-wise model is
+called with the samples of one prompt. Flow-Factory drops no NaN, so a sample without a score raises SampleFailedError,
+as in Flow-Factory's own client.
 """
 
 from __future__ import annotations
@@ -41,8 +44,8 @@ class _Asks:
 
 
 class PointwiseReward(_Asks, PointwiseRewardModel):
-    """Each sample for itself."""
+    """Scores each sample separately."""
 
 
 class GroupwiseReward(_Asks, GroupwiseRewardModel):
-    """The samples of a prompt together, for a reward that compares them."""
+    """Scores the samples of a prompt together, for a reward that compares them."""

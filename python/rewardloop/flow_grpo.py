@@ -1,14 +1,14 @@
-"""Reward functions for flow_grpo's ``multi_score`` that ask a reward loop.
+"""Reward functions for flow_grpo's ``multi_score`` with rewards of a reward loop.
 
-Facts relied on (flow_grpo/rewards.py): ``score_functions[name](device)`` makes a function, which is called with
-(images, prompts, metadata) and returns (scores, {}); images are a float tensor NCHW in [0, 1] (NFCHW for
-videos), or uint8 arrays NHWC. In flow_grpo/rewards.py, where the table is::
+Behaviour of flow_grpo/rewards.py that this module relies on: ``score_functions[name](device)`` returns a function,
+which is called with (images, prompts, metadata) and returns (scores, {}). Images are a float tensor NCHW in [0, 1]
+(videos: NFCHW), or uint8 arrays NHWC. Add the functions to the table in flow_grpo/rewards.py::
 
     from rewardloop.flow_grpo import ocr_score_remote, scorer_remote
     score_functions["ocr"] = ocr_score_remote
     score_functions["pretty"] = scorer_remote("pretty")   # a profile of the reward loop
 
-The variables REWARDLOOP_… are those of _trainers.py.
+_trainers.py describes the environment variables REWARDLOOP_….
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ScoreFn = Callable[..., tuple[list[float], dict[str, Any]]]
 
 
 def scorer_remote(name: str = "") -> Callable[[Any], ScoreFn]:
-    """What makes the function of a reward profile of that name; empty: the loop's default profile."""
+    """Returns a function that returns the reward function of a profile for a device; empty: the default profile."""
 
     def make(device: Any = None) -> ScoreFn:
         def score(images: Any, prompts: Sequence[str], metadata: Any = None) -> tuple[list[float], dict[str, Any]]:
-            """The scores in the order of the images; SampleFailedError for the first that has none."""
+            """Returns the scores in the order of the images; raises SampleFailedError for the first without a score."""
             media = pictures(images)
             if len(media) != len(prompts):
                 raise InputError(f"{len(prompts)} prompts for {len(media)} images, want one for each", field="prompts")
@@ -48,7 +48,7 @@ def scorer_remote(name: str = "") -> Callable[[Any], ScoreFn]:
 
 
 def ocr_score_remote(device: Any = None) -> ScoreFn:
-    """The profile ocr (REWARDLOOP_OCR_PROFILE names another; empty: the default one)."""
+    """Returns the reward function of profile ocr, or of the profile REWARDLOOP_OCR_PROFILE (empty: the default one)."""
     return scorer_remote(os.environ.get("REWARDLOOP_OCR_PROFILE", "ocr"))(device)
 
 

@@ -1,6 +1,6 @@
-"""The binary frame of a sample: one safetensors blob in its canonical form.
+"""The binary frame of a sample: one safetensors blob in canonical form.
 
-The same sample gives the same bytes here and in the Go package ``wire``; docs/wire.md has the rules.
+The Go package ``wire`` encodes the same sample to the same bytes. docs/wire.md contains the rules.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TEXTS = ("data_source", "prompt", "response")
 
 @dataclass(frozen=True)
 class Frame:
-    """An encoded sample. parts alias the sample's media."""
+    """An encoded sample. parts share memory with the sample's media."""
 
     #: The length and the JSON header, padded to 8 bytes.
     head: bytes
@@ -48,11 +48,14 @@ class Frame:
     size: int
 
     def __bytes__(self) -> bytes:
-        """The message in one piece. It copies."""
+        """Returns a copy of the message in one piece."""
         return b"".join((self.head, *self.parts))
 
     def fragments(self) -> Iterator[bytes | memoryview]:
-        """The message in pieces of at most FRAGMENT_BYTES, without a copy of the large ones."""
+        """Yields the message in pieces: the header with small tensors, and large tensors without a copy.
+
+        A piece of a large tensor has at most FRAGMENT_BYTES.
+        """
         small: list[bytes | memoryview] = [self.head]
         held = len(self.head)
         for part in self.parts:
@@ -70,7 +73,7 @@ class Frame:
 
 
 def encode(sample: Sample, *, message_bytes: int = DEFAULT_MESSAGE_BYTES, header_bytes: int = MAX_HEADER_BYTES) -> Frame:
-    """Makes the frame of a sample, or raises InputError with the name of what is wrong with it."""
+    """Returns the frame of a sample. Raises InputError with the name of the field that is invalid or too large."""
     if not isinstance(sample, Sample):
         raise InputError(f"want a rewardloop.Sample, not {type(sample).__name__}")
     try:

@@ -1,4 +1,4 @@
-"""JSON as the wire wants it: without white space, strict in what may be said."""
+"""JSON for the wire: without white space, and restricted to valid values."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 def text(value: Any) -> str:
-    """Encodes what clean() returned, or what this package built itself."""
+    """Encodes a value that clean() returned, or that this package built itself."""
     return _encode(value)
 
 
 def clean(value: Any, path: str, depth: int = 1) -> Any:
-    """Returns value as plain JSON types, or refuses it with the path of what is wrong.
+    """Returns value as plain JSON types. Raises InputError with the path of the part that JSON cannot represent.
 
-    depth is the nesting around value. NumPy scalars become plain numbers. Arrays and tensors are
-    refused: they belong into media, or into a list if they are small.
+    depth is the nesting depth around value. NumPy scalars become plain numbers. Arrays and tensors are refused: send
+    them as media, or as a list if they are small.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -59,7 +59,7 @@ def clean(value: Any, path: str, depth: int = 1) -> Any:
 
 
 def check_text(value: str, path: str) -> str:
-    """Refuses strings that have no UTF-8."""
+    """Returns value; raises InputError if it cannot be encoded as UTF-8."""
     if not value.isascii():
         try:
             value.encode()
@@ -80,7 +80,7 @@ def _key(key: Any, path: str) -> str:
 
 
 def finite(value: Any) -> float:
-    """A number of a message; ValueError if it is none, or not finite."""
+    """Returns a number of a message as float; raises ValueError for any other value, and for NaN and infinity."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a finite number")
     try:
@@ -100,7 +100,7 @@ _decode = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 def parse(data: str) -> Any:
-    """Decodes a message of the server; ValueError if it is not JSON."""
+    """Decodes a message of the server; raises ValueError if it is not JSON."""
     try:
         return _decode(data)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""What the core keeps: samples, lanes, and the live websocket of a lane."""
+"""Objects of the core: samples, lanes, and the live WebSocket of a lane."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Call:
 
 
 class Lane:
-    """One connection of the client, through all its links. Belongs to the Core."""
+    """One of the client's parallel connections, over all its links. Belongs to the Core."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -70,7 +70,7 @@ def _size(queue: deque[Call]) -> int:
 
 
 class Link:
-    """One live websocket of a lane, with its credit."""
+    """One live WebSocket of a lane, with its credit."""
 
     def __init__(self, lane: Lane, ws: Connection, welcome: Welcome) -> None:
         self.lane = lane
@@ -95,7 +95,7 @@ class Link:
         self.ticker: asyncio.TimerHandle | None = None
 
     def want(self, queue: deque[Call]) -> None:
-        """Says what waits beyond the credit, unless the server knows of half of it."""
+        """Reports the samples that wait beyond the credit, unless the server has a report of at least half of them."""
         n = len(queue)
         if self.wanted and n <= 2 * self.wanted:
             return
@@ -107,7 +107,7 @@ class Link:
         self.say(messages.want(max(samples, 0), max(size, 0)))
 
     def yield_credit(self, queue: deque[Call]) -> None:
-        """Hands back the credit that no waiting sample needs."""
+        """Returns to the server the credit that no waiting sample needs."""
         more = max(self.credit_bytes - self.sent_bytes - _size(queue), 0)
         self.sent_bytes += more
         self.yielded += more
@@ -115,7 +115,7 @@ class Link:
         self.say(messages.yield_(0, self.yielded))
 
     def drain(self) -> None:
-        """Notes that the server takes no more samples."""
+        """Records that the server accepts no more samples."""
         if not self.draining:
             self.draining = True
             self.drained = self.ws.loop.time()
@@ -128,10 +128,10 @@ class Link:
 
     @property
     def stays(self) -> bool:
-        """Whether its gateway is dialled again before the others: it served, so it may have been the network."""
+        """Whether to dial the gateway again before the others: it served samples, so the network may have failed."""
         return not self.draining and not self.silent and (self.useful or self._proven)
 
     def say(self, message: Message) -> None:
-        """Queues a control message; it goes before the next sample."""
+        """Queues a control message, which is sent before the next sample."""
         self.texts.append(text(message))
         self.wake.set()

@@ -1,4 +1,4 @@
-"""The client of a trainer's own event loop: what submit() returns is awaited."""
+"""The client for asyncio: submit() returns a future to await."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MAX_UNREAD = 4096
 
 
 class Pending(asyncio.Future[Result]):
-    """The result of one sample, once there is one; await it.
+    """The future of one sample's result; await it.
 
-    cancel() also takes the sample back at the server, and so does a wait_for() that runs out; put
-    asyncio.shield() around it to end only the waiting.
+    cancel() also takes the sample back at the server, and so does a wait_for() whose timeout expires. Use
+    asyncio.shield() to end only the waiting.
     """
 
     def __init__(self, sample_id: str, owner: Loop) -> None:
@@ -34,7 +34,7 @@ class Pending(asyncio.Future[Result]):
         self._owner = owner
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Gives the result up and takes the sample back."""
+        """Cancels the future and takes the sample back. Returns False if the future is already done."""
         did = super().cancel(msg)
         if did:
             self._owner._core.take_back([self.id])
@@ -51,7 +51,7 @@ class Pending(asyncio.Future[Result]):
 
 
 class Loop:
-    """A connection to a reward loop. Made by connect(); not for use from other threads."""
+    """A connection to a reward loop, made by connect(). Belongs to one event loop; other threads must not use it."""
 
     def __init__(self, cfg: Config) -> None:
         self._loop = asyncio.get_running_loop()
@@ -62,10 +62,10 @@ class Loop:
         self._room = asyncio.Event()
 
     def submit(self, sample: Sample) -> Pending:
-        """Takes a sample and returns at once; await what it returns for the result.
+        """Submits a sample and returns immediately; await the returned future for the result.
 
-        Raises InputError for a sample that no server would take, before anything is sent, and
-        QueueFullError with max_pending samples unanswered: await room() before submitting many.
+        Raises InputError for a sample that no server accepts, before anything is sent, and QueueFullError if
+        max_pending samples have no result: await room() before submitting many samples.
         """
         self._check()
         self._core.check()
@@ -75,14 +75,14 @@ class Loop:
         return pending
 
     async def room(self) -> None:
-        """Returns when another sample may be submitted."""
+        """Returns when another sample can be submitted."""
         self._check()
         while self._core.full and self._core.err is None:
             self._room.clear()
             await self._room.wait()
 
     async def score(self, samples: Iterable[Sample]) -> list[Result]:
-        """Submits all and returns their results in the same order. Cancelled, it takes them back."""
+        """Submits all samples and returns their results in the same order. Cancellation takes the samples back."""
         waiting: list[Pending] = []
         try:
             for sample in samples:
@@ -95,10 +95,10 @@ class Loop:
             raise
 
     def results(self, n: int | None = None) -> AsyncIterator[Result]:
-        """Yields results as they come, in the order of coming, each once: n of them, or until close().
+        """Yields each result once, in order of arrival: n results, or all results until close().
 
-        What came before the call is yielded too, up to the latest 4096; UnreadError says when there
-        were more. Raises LostError once the connection is lost for good.
+        Results that arrived before the call are included, up to the latest 4096; if older ones were dropped, raises
+        UnreadError. Raises LostError once the connection is lost for good.
         """
         self._check()
         return self._read_results(n)
@@ -114,33 +114,35 @@ class Loop:
         deadline: float | None = None,
         on_deadline: OnDeadline | None = None,
     ) -> None:
-        """Declares how many samples of a step this client will send, so that the loop knows the last one.
+        """Declares how many samples of a step this client will send, so that the server can detect the last one.
 
-        The counts of a run's clients add up; ``total`` says that this one counts them all. ``ids``, in order
-        of the batch, lets the loop name a sample that never came; those of several calls add up. The step ends
-        after ``deadline`` seconds from now, whatever is missing (None: the server's loop.step_timeout), and
-        ``on_deadline`` says what its rewards are then (None: the server's): ``mask``: a row for every sample,
-        rm_valid False where there is no score; ``fail``: StepFailedError; ``proceed_with_shortfall``: only the
-        rows that have a score, or one in its place.
+        The counts of the clients of a run are added up; with ``total`` this client's count is the total of all clients.
+        ``ids``, in the order of the batch, let the server name the samples that never arrived; the ids of several calls
+        are combined. The step ends after ``deadline`` seconds from now, even if samples are missing (None: the server's
+        loop.step_timeout). ``on_deadline`` sets the rewards of such a step (None: the server's setting):
+
+        - ``mask``: a row for every sample, with rm_valid False where there is no score;
+        - ``fail``: StepFailedError;
+        - ``proceed_with_shortfall``: only the rows with a score or a fallback value.
         """
         self._check()
         self._core.declare(step, expected, split, total, ids, deadline, on_deadline)
 
     def end_of_step(self, step: int, *, split: str = "train") -> None:
-        """Says that this client sends no more samples of the step."""
+        """Declares that this client sends no more samples of the step."""
         self._check()
         self._core.end_of_step(step, split)
 
     async def phase(self, name: Literal["rollout", "reward"], *, timeout: float | None = 300.0) -> None:
-        """Says which phase of its training the run has begun, to a server with ``pool.colocated``.
+        """Declares which phase of its training the run has begun, for a server with ``pool.colocated``.
 
-        ``reward``: this process has given the memory of its cards back; samples are scored from now on, those that
-        were sent before among them. ``rollout``: nothing is scored until ``reward``; when this returns, the server's
-        engines and models have given their memory back. Any other server answers at once. It is said again over
-        every new connection.
+        ``reward``: this process has released its GPU memory. The server scores samples from now on, including samples
+        that were sent before. ``rollout``: the server scores nothing until ``reward``. When this call returns, the
+        engines and models of the server have released their memory. A server without pool.colocated answers
+        immediately. The client repeats the declaration over every new connection.
 
         Raises PhaseError if something still holds memory or other runs are in rollout, and TimeoutError after
-        ``timeout`` seconds (None: never).
+        ``timeout`` seconds (None: no timeout).
         """
         self._check()
         told: asyncio.Future[str] = self._loop.create_future()
@@ -170,15 +172,16 @@ class Loop:
         split: str = "train",
         wait: float | None = 30.0,
     ) -> Rewards:
-        """Waits for one chunk of a step's rewards: ``groups`` complete prompt groups that no chunk before has.
+        """Waits for one chunk of a step's rewards: ``groups`` complete prompt groups that are in no earlier chunk.
 
-        ``groups`` 0: all that are left, once the step is over. ``order``: whichever are complete first, or those
-        with the lowest rows, in this order. Chunks count from 0; one that was handed out has the same rows again.
-        After ``wait`` seconds the answer has ``ready`` False; None waits for the chunk, or the end of the step,
-        which its deadline bounds. A lost connection is waited out.
+        ``groups`` 0: all remaining groups, once the step is over. ``order``: "completion" returns the groups that are
+        complete first; "index" returns the groups with the lowest rows, in this order. Chunks count from 0. A chunk
+        that was fetched before has the same rows again. If the chunk is not complete after ``wait`` seconds, the answer
+        has ``ready`` False. With ``wait`` None the call waits for the chunk or for the end of the step, which the
+        deadline of the step limits. The call also waits while a lost connection is restored.
 
-        Raises StepFailedError, naming who is missing; StepLostError where the server was started anew;
-        FetchRefusedError where it has forgotten the rows or the chunk is too far ahead.
+        Raises StepFailedError, which lists the missing samples; StepLostError if the server was restarted;
+        FetchRefusedError if the server no longer has the rows or the chunk is too far ahead.
         """
         self._check()
         question = Question(step, split, chunk, groups, order)
@@ -194,9 +197,9 @@ class Loop:
     async def chunks(
         self, step: int, groups: int = 0, *, chunk: int = 0, order: Order = "completion", split: str = "train"
     ) -> AsyncIterator[Rewards]:
-        """Yields the chunks of a step, from ``chunk`` on until the last, each as soon as it is complete.
+        """Yields the chunks of a step's rewards, from number ``chunk`` to the last, each as soon as it is complete.
 
-        The last one of a step that ended short may have no rows. Raises what rewards() does.
+        The last chunk of a step that ended short may have no rows. Raises the errors of rewards().
         """
         for number in itertools.count(chunk):
             answer = await self.rewards(step, groups, chunk=number, order=order, split=split, wait=None)
@@ -222,43 +225,43 @@ class Loop:
             self._core.drop(req)
 
     def cancel(self, *ids: str) -> None:
-        """Takes samples back. Each still gets its one result: cancelled, or what it had become by then."""
+        """Takes samples back. Each sample still gets exactly one result: cancelled, or an outcome that came earlier."""
         self._check()
         self._core.check()
         self._core.take_back(ids)
 
     async def close(self) -> None:
-        """Ends the connection. What has no result fails with ClosedError. Bounded by some seconds."""
+        """Closes the connection, within a few seconds. Samples without a result fail with ClosedError."""
         await self._core.close()
 
     @property
     def epoch(self) -> int:
-        """The run's epoch: another client of the run names it to join."""
+        """The epoch of the run. Another client of the run joins it with Config.epoch."""
         return self._core.epoch
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """Names of the reward profiles the server has."""
+        """Names of the reward profiles of the server."""
         return self._core.profiles
 
     @property
     def pending(self) -> int:
-        """Samples without a result."""
+        """Number of samples without a result."""
         return len(self._core.calls)
 
     @property
     def draining(self) -> bool:
-        """Whether the server finishes what it has and takes nothing new."""
+        """Whether the server is draining: it finishes its samples and accepts no new ones."""
         return self._core.draining
 
     @property
     def connected(self) -> bool:
-        """Whether there is a live connection now; a lost one is being dialled again."""
+        """Whether there is a live connection now; the client reconnects after a connection is lost."""
         return self._core.connected
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The server's latest complaints that named no sample."""
+        """The latest error messages of the server that belong to no sample."""
         return tuple(self._core.problems)
 
     def _check(self) -> None:
@@ -296,9 +299,9 @@ class Loop:
 
 
 class connect:  # noqa: N801 - used like a function, as open() is
-    """``async with connect(url, run=...) as loop:``, or ``loop = await connect(url, run=...)``.
+    """Connects: ``async with connect(url, run=...) as loop:``, or ``loop = await connect(url, run=...)``.
 
-    Fails within connect_timeout (10 s) with a hint. The settings are those of Config.
+    Raises ConnectError with a hint within connect_timeout (10 s). The parameters are the fields of Config.
     """
 
     @takes(Config)

@@ -1,13 +1,13 @@
-"""Pictures, videos, latents and audio, with their layout said and never guessed.
+"""Pictures, videos, latents and audio. Their layout is always explicit and never guessed.
 
-Large data is not copied: a C-contiguous array or a tensor on the CPU is sent from where it lies, and
-must therefore not change until the sample has its result. ``copy=True`` takes a copy at once instead.
-What is not contiguous, not little-endian or not on the CPU is copied once.
+Large data is not copied: a C-contiguous array or a tensor on the CPU is sent from its own memory, and must therefore
+not change until the sample has its result. ``copy=True`` copies the data immediately instead. Data that is not
+contiguous, not little-endian or not on the CPU is copied once.
 
-A file is read where image(), frames() or Sample() gets its path, and not when the sample is submitted: a path that
-is wrong is refused there by name, submit() returns at once, and the file may be gone by then. A file in the page cache
-takes less than a millisecond; in an event loop that must not wait for a slow disk write
-``await asyncio.to_thread(rewardloop.image, path)``.
+A file is read when image(), video(), frames(), audio() or Sample() gets its path, not when the sample is submitted. A
+wrong path therefore raises InputError there, with the path; submit() returns immediately, and the file may be deleted
+before submit(). Reading a file from the page cache takes less than a millisecond. In an event loop that must not wait
+for a slow disk, use ``await asyncio.to_thread(rewardloop.image, path)``.
 """
 
 from __future__ import annotations
@@ -100,18 +100,21 @@ class Media:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of data."""
+        """Size of the data in bytes."""
         return sum(p.nbytes for p in self.parts)
 
 
 def image(data: Any, *, layout: str = "", encoding: str = "", copy: bool = False) -> Media:
-    """A picture.
+    """Returns a picture as Media.
 
-    data is the path of a JPEG, PNG or WebP file, which is read now and sent as it is; the bytes of such a file, told
-    by their beginning or said by ``encoding`` jpeg, png or webp; a PIL image (sent raw, its layout is HWC); or a uint8
-    array or tensor with ``layout`` HWC or CHW and C = 1, 3 or 4.
+    data is one of:
 
-    Raises InputError for what is none of these: no file, a folder, another format, more than 1 GiB.
+    - the path of a JPEG, PNG or WebP file, which is read now and sent unchanged;
+    - the bytes of such a file; the format is detected from the first bytes, or given as ``encoding`` jpeg, png or webp;
+    - a PIL image, which is sent raw with layout HWC;
+    - a uint8 array or tensor with ``layout`` HWC or CHW and C = 1, 3 or 4.
+
+    Raises InputError for any other data: no file, a folder, another format, more than 1 GiB.
     """
     if isinstance(data, str | os.PathLike):
         data, copy = read_file(data, "image"), False
@@ -125,9 +128,14 @@ def image(data: Any, *, layout: str = "", encoding: str = "", copy: bool = False
 
 
 def video(data: Any, *, layout: str = "", fps: float | None = None, copy: bool = False) -> Media:
-    """A video: the path or the bytes of an MP4, WebM or GIF file, which is sent as it is and decoded by the server;
-    a uint8 array or tensor with layout THWC, TCHW or CTHW and C = 1, 3 or 4; or a list of the frames' files, as frames()
-    takes them."""
+    """Returns a video as Media.
+
+    data is one of:
+
+    - the path or the bytes of an MP4, WebM or GIF file, which is sent unchanged and decoded by the server;
+    - a uint8 array or tensor with layout THWC, TCHW or CTHW and C = 1, 3 or 4;
+    - a list of the frames' files, as for frames().
+    """
     if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview):
         encoding, view = _whole("video", data, layout, copy)
         return Media("video", encoding, "", "U8", (view.nbytes,), (view,), fps=fps)
@@ -139,7 +147,10 @@ def video(data: Any, *, layout: str = "", fps: float | None = None, copy: bool =
 
 
 def frames(files: Sequence[bytes | bytearray | memoryview | Path], *, fps: float | None = None, copy: bool = False) -> Media:
-    """A video as one JPEG, PNG or WebP file for each frame, in order: their bytes, or their paths, which are read now."""
+    """Returns a video from one JPEG, PNG or WebP file for each frame, in order.
+
+    files are the bytes of the files, or their paths, which are read now.
+    """
     if isinstance(files, bytes | bytearray | memoryview | str) or not isinstance(files, Sequence):
         raise InputError(f"want a list of files, one for each frame, not {_name(files)}", field="frames")
     parts, left = [], MAX_FILE
@@ -157,13 +168,23 @@ def frames(files: Sequence[bytes | bytearray | memoryview | Path], *, fps: float
 
 
 def latent(data: Any, *, layout: str, copy: bool = False) -> Media:
-    """A latent: a float16, bfloat16 or float32 array or tensor; layout is one letter A-Z for each axis."""
+    """Returns a latent as Media.
+
+    data is a float16, bfloat16 or float32 array or tensor; layout has a different letter A-Z for each axis, such as
+    CHW.
+    """
     return _tensor("latent", data, layout, copy)
 
 
 def audio(data: Any, *, layout: str = "", sample_rate: int | None = None, copy: bool = False) -> Media:
-    """Audio: the path or the bytes of a WAV or FLAC file, which is sent as it is and decoded by the server; or int16,
-    float16, bfloat16 or float32 with its sample_rate and with layout T, CT or TC, where T counts sample frames."""
+    """Returns audio as Media.
+
+    data is one of:
+
+    - the path or the bytes of a WAV or FLAC file, which is sent unchanged and decoded by the server;
+    - an int16, float16, bfloat16 or float32 array or tensor with its sample_rate and with layout T, CT or TC, where T
+      counts sample frames.
+    """
     if isinstance(data, str | os.PathLike | bytes | bytearray | memoryview):
         if sample_rate is not None:
             raise InputError("leave the argument out: a WAV or FLAC file contains its sample rate", field="sample_rate")
@@ -204,7 +225,7 @@ def _whole(kind: str, data: Any, layout: str, copy: bool) -> tuple[str, memoryvi
 
 
 def media_of(given: Any) -> Any:
-    """What a sample's media are made of: paths and PIL images become Media, and all else stays as it is."""
+    """Returns the media of a sample with paths and PIL images converted to Media, and all else unchanged."""
     if isinstance(given, str | os.PathLike) or _is_pil(given):
         return image(given)
     if isinstance(given, list | tuple):
@@ -213,7 +234,7 @@ def media_of(given: Any) -> Any:
 
 
 def check(m: Media) -> None:
-    """Refuses, by name, what a server would refuse."""
+    """Raises InputError, with the name of the invalid part, for a medium that a server would refuse."""
     if m.kind not in _DTYPES:
         raise InputError(f"{m.kind!r}, want image, video, latent or audio", field="kind")
     if m.fps is not None and (m.kind != "video" or not 1e-3 <= m.fps <= 1e6):
@@ -267,7 +288,7 @@ def _file(data: bytes | bytearray | memoryview, layout: str, encoding: str, copy
 
 
 def read_file(path: Path, field: str, most: int = MAX_FILE) -> bytes:
-    """The bytes of a picture's file; InputError names what is none, or has more than ``most`` bytes."""
+    """Returns the bytes of a picture file; raises InputError if it is not one, or has more than ``most`` bytes."""
     data = _read(path, field, most)
     if not _sniff(memoryview(data)):
         name = os.fspath(path)
@@ -378,7 +399,10 @@ def _from_pil(picture: Any, layout: str) -> Media:
 
 
 def encode(picture: Any, encoding: str = "jpeg", **options: Any) -> Media:
-    """A PIL image as a file, to save bandwidth: options are those of PIL's save(), such as quality=95."""
+    """Returns a PIL image as a compressed file, to save bandwidth.
+
+    encoding is jpeg, png or webp. options are options of PIL's save(), such as quality=95.
+    """
     if not _is_pil(picture):
         raise InputError(f"want a PIL image, not {_name(picture)}", field="image")
     if encoding not in ("jpeg", "png", "webp"):

@@ -1,7 +1,7 @@
-"""What a client says, a function for each message, and the welcome that it hears.
+"""The messages of a client, one function for each message, and the welcome of the server.
 
-wire/messages.json describes every message and field; tests hold this module to it. Fields that may be left out
-are left out where they are empty.
+wire/messages.json describes every message and field; tests compare this module with it. Optional fields are left out
+if they are empty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def hello(
     on_sample_failure: str = "",
     resume: Mapping[str, Any] | None = None,
 ) -> Message:
-    """Opens a session; resume has the session and the highest seq that the client has every result below."""
+    """Opens a session. resume contains the session and the highest seq up to which the client has every result."""
     return _message(
         "hello",
         {"run": run},
@@ -53,12 +53,12 @@ def step(
 
 
 def end_of_step(split: str, step: int) -> Message:
-    """Says that no more samples of a step come from here."""
+    """Declares that this client sends no more samples of a step."""
     return _message("end_of_step", {"split": split, "step": step})
 
 
 def phase(req: int, name: str) -> Message:
-    """Says which phase of its training the run has begun: rollout or reward."""
+    """Declares which phase of its training the run has begun: rollout or reward."""
     return _message("phase", {"req": req, "name": name})
 
 
@@ -73,17 +73,17 @@ def confirm(seq: int) -> Message:
 
 
 def want(samples: int, bytes: int) -> Message:
-    """Says how much is ready beyond the credit."""
+    """Reports how many samples and bytes are ready beyond the credit."""
     return _message("want", {"samples": samples, "bytes": bytes})
 
 
 def yield_(samples: int, bytes: int) -> Message:
-    """Hands credit back: totals since the welcome."""
+    """Returns credit to the server. samples and bytes are totals since the welcome."""
     return _message("yield", {"samples": samples, "bytes": bytes})
 
 
 def fetch(req: int, split: str, step: int, chunk: int, *, groups: int = 0, order: str = "", wait_ms: int = 0) -> Message:
-    """Asks for a chunk of a step's rewards."""
+    """Requests a chunk of a step's rewards."""
     asked = {"req": req, "split": split, "step": step, "chunk": chunk}
     return _message("fetch", asked, groups=groups, order=order, wait_ms=wait_ms)
 
@@ -94,7 +94,7 @@ def _message(kind: str, given: Message, **may_be_empty: Any) -> Message:
 
 @dataclass(frozen=True)
 class Welcome:
-    """The gateway's answer to a hello, as much of it as the client uses."""
+    """The gateway's answer to a hello, with only the fields that the client uses."""
 
     session: str
     epoch: int
@@ -107,7 +107,7 @@ class Welcome:
 
     @staticmethod
     def from_wire(m: Mapping[str, Any]) -> Welcome:
-        """Reads a message of type welcome; KeyError, TypeError, ValueError or OverflowError if it is none."""
+        """Reads a message of type welcome; raises KeyError, TypeError, ValueError or OverflowError if it is invalid."""
         if not isinstance(m["session"], str) or not isinstance(m["resumed"], bool):
             raise TypeError(f"session {m['session']!r}, resumed {m['resumed']!r}")
         return Welcome(

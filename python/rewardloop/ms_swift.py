@@ -1,15 +1,16 @@
-"""Rewards of the loop for ms-swift. A file for --external_plugins holds:
+"""Reward functions for ms-swift with rewards of a reward loop. A file for --external_plugins contains:
 
     import rewardloop.ms_swift
     rewardloop.ms_swift.register()  # or register("text", "pictures"): rewards of the server's configuration
 
-and ``--reward_funcs rewardloop`` (or text, pictures) names them.
+and ``--reward_funcs rewardloop`` (or text, pictures) selects them.
 
-Facts relied on (ms-swift 4.6): orms[name](args=...) makes a function that is called with (completions, **columns, trainer_state)
-and returns a number or None for each; those of an AsyncORM are awaited under an asyncio.run of each step: the connection
-belongs to none of these loops. **None becomes NaN, and the sum over the functions takes NaN for 0**: so the mean of the prompt
-group is asked for in place of a missing score (on_sample_failure: group_mean), which makes that sample's advantage 0. None is
-left where no member of a group has a score: all of it counts as equal then.
+Behaviour of ms-swift 4.6 that this module relies on: orms[name](args=...) returns a function that is called with
+(completions, **columns, trainer_state) and returns a number or None for each completion. Functions of an AsyncORM are
+awaited in an asyncio.run of each step, so the connection belongs to none of these event loops. **None becomes NaN, and
+the sum over the functions counts NaN as 0**. This module therefore requests the mean of the prompt group in place of a
+missing score (on_sample_failure: group_mean), which makes the advantage of the sample 0. None remains if no member of a
+group has a score; all members then count as equal.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class Reward:
 
 
 def register(*profiles: str) -> None:
-    """Puts rewards of the server's configuration into ms-swift's table under their names; none: the default, as rewardloop."""
+    """Adds rewards of the server's configuration to ms-swift's table under their names.
+
+    Without arguments, adds the default reward under the name rewardloop.
+    """
     rewards = importlib.import_module("swift.rewards")
     for profile in profiles or ("",):
         name = profile or "rewardloop"

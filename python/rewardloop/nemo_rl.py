@@ -1,10 +1,11 @@
-"""An environment of the loop for NeMo-RL. Before its entry point, such as run_grpo.py, runs:
+"""An environment for NeMo-RL with rewards of a reward loop. Run this before NeMo-RL's entry point, such as run_grpo.py:
 
     import rewardloop.nemo_rl
     rewardloop.nemo_rl.register()  # env_name: rewardloop, and env.rewardloop: {profile: ""}
 
-Facts relied on (NeMo-RL 7ea279a): step(message_log_batch, metadata) of a Ray actor gives an EnvironmentReturn of tensors on the
-CPU; metadata is extra_env_info of each sample. NeMo-RL has nothing for a sample without a reward: SampleFailedError.
+Behaviour of NeMo-RL 7ea279a that this module relies on: step(message_log_batch, metadata) of a Ray actor returns an
+EnvironmentReturn with tensors on the CPU; metadata is extra_env_info of each sample. NeMo-RL defines no value for a
+sample without a reward, so such a sample raises SampleFailedError.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NAME, CLASS = "rewardloop", f"{__name__}.RewardLoopEnvironment"
 
 
 def results(message_log_batch: list[Any], metadata: list[Any], profile: str = "") -> list[Result]:
-    """What the server has answered, also for conversations without a score."""
+    """Returns the server's results, including those of conversations without a score."""
     logs = [[{"role": turn["role"], "content": turn["content"]} for turn in log] for log in message_log_batch]
     prompts = [log[: max((n for n, t in enumerate(log) if t["role"] == "assistant"), default=len(log))] for log in logs]
     each = zip(prompts, logs, metadata, groups(0, prompts), strict=True)
@@ -29,7 +30,7 @@ def results(message_log_batch: list[Any], metadata: list[Any], profile: str = ""
 
 
 class Environment(EnvironmentInterface):
-    """One turn: the reward ends the episode."""
+    """An environment with one turn: the reward ends the episode."""
 
     def __init__(self, cfg: Any) -> None:
         self.profile = str((cfg or {}).get("profile") or "")
@@ -48,7 +49,7 @@ RewardLoopEnvironment = ray.remote(Environment)
 
 
 def register() -> None:
-    """Puts the environment into NeMo-RL's tables, with the interpreter of the trainer."""
+    """Adds the environment to NeMo-RL's tables, with the Python interpreter of the trainer."""
     from nemo_rl.distributed.ray_actor_environment_registry import ACTOR_ENVIRONMENT_REGISTRY
     from nemo_rl.distributed.virtual_cluster import PY_EXECUTABLES
     from nemo_rl.environments.utils import register_env

@@ -3,17 +3,17 @@
 >>> with rewardloop.ray.RayWorkers(join="nats://10.0.0.1:4222", config="worker.yaml", n_gpus_per_node=8, nnodes=2) as pool:
 ...     train()                                                     # doctest: +SKIP
 
-The life of RayWorkers: start() takes or makes the placement group, places an actor in each bundle and waits
-until every worker has said that it is ready. An actor starts its worker and starts it again when it ends
-(_supervise.py); Ray starts an actor again when that ends. stop() lets the workers finish what they have and
-ends everything. No sample passes through Ray: workers take them from NATS and from the gateways.
+Life cycle of RayWorkers: start() takes or makes the placement group, places an actor in each bundle, and waits until
+every worker is ready. An actor starts its worker, and restarts it when it ends (_supervise.py); Ray restarts an actor
+that ends. stop() lets the workers finish their samples and then ends everything. No sample passes through Ray: the
+workers take samples from NATS and from the gateways.
 
-A worker lives no longer than its actor, and that no longer than the driver: the actor holds the writing end of
-the worker's stdin, which closes however the actor ends, and the worker then gives its samples back and exits.
-Where Ray itself ends an actor, as when the driver has died, it kills the worker too; what that had in its hands
-is scored by others once the tickets' lease is over.
+A worker does not outlive its actor, and an actor does not outlive the driver. The actor holds the writing end of the
+worker's stdin. When the actor ends, for whatever reason, this pipe closes, and the worker returns its samples and
+exits. If Ray itself ends an actor, for example after a crash of the driver, Ray kills the worker too. Other workers
+score the samples of the killed worker after the lease of the tickets has expired.
 
-Ray need not be installed to import this. The nodes need Ray, this package and the binary.
+This module can be imported without Ray. The nodes need Ray, this package and the binary.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CALLS = 8
 
 @dataclass(frozen=True)
 class WorkerHealth:
-    """One worker, as health() found it."""
+    """The state of one worker, as returned by health()."""
 
     #: prefix-host-bundle. Result.worker is this, with the number of a worker in its process behind it.
     name: str
@@ -174,28 +174,35 @@ class _Place:
 
 
 class RayWorkers:
-    """One `rewardloop worker` for each bundle. Begins with start() or a with block; ends with stop(), the block,
-    or the driver. For one thread, health() for any.
+    """One `rewardloop worker` for each bundle of a placement group.
 
-    join: address of the gateways' NATS, nats://host:port or tls://host:port; several as a list or with commas.
-    config: a file here, whose text the workers get. Relative paths in it start at its folder on the nodes, which
-        holds files, and which is the workers' working directory too.
-    placement_group: one of Ray's, or several, such as those of verl's resource pool. Each bundle gets one worker,
-        with all of the bundle's GPUs, which must be free, and at most num_cpus of its CPUs. It is not removed.
-    n_gpus_per_node, nnodes: without a placement group, one is made of that many bundles of one GPU and num_cpus
-        CPUs, packed on as few nodes as have them, or spread where there is one for each node; n_gpus_per_node=0
-        spreads nnodes bundles without GPU. With a placement group n_gpus_per_node > 0 demands GPUs of each bundle.
-    overrides: of the command line, such as "workers.concurrency=8".
-    binary: a path on the nodes. Without it REWARDLOOP_BIN there (or in env) names it, else it is on the PATH there.
-    env: variables for the workers besides those of the actors. CUDA_VISIBLE_DEVICES is the bundle's.
-    name_prefix: workers are called prefix-host-bundle; no two pools may have the same at the same NATS.
-    start_timeout: seconds for the placement group, for the actors, and for a worker's ready line; each.
-    grace: seconds a worker has at stop() to finish what it has before it is killed.
-    max_restarts: of an actor by Ray; -1 is for ever. A worker that ends is started again by its actor in any case.
-    files: for the workers' folder, by relative name; or paths here, which keep their place below config's folder,
-        others just their file name. 16 MiB at most with config.
+    The workers run from start() or the beginning of a with block until stop(), the end of the block, or the end of the
+    driver. Only one thread may use a RayWorkers, except for health(), which any thread may call.
 
-    Raises InputError for what is wrong in itself; start() raises RewardloopError for the rest.
+    join: Address of the gateways' NATS, nats://host:port or tls://host:port; several as a list or separated by commas.
+    config: Path of a configuration file on this machine, whose text the workers get. Relative paths in the file start
+        at the worker's folder on its node. This folder contains files and is also the working directory of the worker.
+    placement_group: One placement group of Ray, or several, such as those of verl's resource pool. Each bundle gets one
+        worker with all GPUs of the bundle, which must be free, and at most num_cpus of its CPUs. stop() does not remove
+        the group.
+    n_gpus_per_node, nnodes: Size of the group that start() makes if placement_group is None: n_gpus_per_node * nnodes
+        bundles of one GPU and num_cpus CPUs, packed on as few nodes as possible, or spread over the nodes if
+        n_gpus_per_node is 1. n_gpus_per_node=0 spreads nnodes bundles without GPU. With a placement group,
+        n_gpus_per_node > 0 requires GPUs in each bundle.
+    overrides: Command-line overrides for the workers, such as "workers.concurrency=8".
+    binary: Path of the binary on the nodes. Default: REWARDLOOP_BIN on the node (or in env), else the program that was
+        installed with this package on the node, else the one on the PATH of the node.
+    env: Environment variables for the workers, in addition to those of the actors. CUDA_VISIBLE_DEVICES is always that
+        of the bundle.
+    name_prefix: Workers are named prefix-host-bundle; two pools at the same NATS must have different prefixes.
+    start_timeout: Timeout in seconds for the placement group, for the actors, and for a worker's ready line; each.
+    grace: Seconds that a worker has to finish its samples after stop(), before it is killed.
+    max_restarts: Maximum number of restarts of an actor by Ray; -1: no limit. An actor always restarts a worker that
+        ends.
+    files: Files for the worker's folder: a mapping from relative names to bytes, or paths on this machine. Paths below
+        the folder of config keep their relative path, others keep only their file name. At most 16 MiB with config.
+
+    Raises InputError for an invalid argument; start() raises RewardloopError for other errors.
     """
 
     def __init__(
@@ -234,11 +241,11 @@ class RayWorkers:
 
     @property
     def placement_group(self) -> Any:
-        """What was given, or the one made by start(); None where there is none."""
+        """The placement group that was given, or that start() has made; None if there is none."""
         return self._given if self._given is not None else self._made
 
     def start(self) -> RayWorkers:
-        """Returns when all workers are ready, or raises why one is not, and then nothing is left of any."""
+        """Starts the workers and returns when all are ready. If one fails, stops all of them and raises the reason."""
         ray = _ray()
         if self._places:
             raise RewardloopError("the workers are running already: call stop() first")
@@ -255,7 +262,7 @@ class RayWorkers:
         return self
 
     def stop(self) -> None:
-        """Lets each worker finish what it has, for at most grace seconds, and ends all. May be called again."""
+        """Stops the workers; each has at most grace seconds to finish its samples. Further calls have no effect."""
         places, self._places = self._places, []
         made, self._made = self._made, None
         ray = _ray()
@@ -270,7 +277,7 @@ class RayWorkers:
             ray.util.remove_placement_group(made)
 
     def health(self) -> list[WorkerHealth]:
-        """Each worker, by bundle; asks them all, for 5 s at most."""
+        """Returns the state of each worker, ordered by bundle; queries all workers, with a timeout of 5 s."""
         ray, places = _ray(), list(self._places)
         if not places or not ray.is_initialized():
             return []

@@ -1,7 +1,7 @@
-"""Results for people: a table with a row for each, and a training step in W&B or TensorBoard under a trainer's own names.
+"""Tables and logs of results: one row for each result, and a step in W&B or TensorBoard under a trainer's own names.
 
-A sample without a score takes part in no mean: it is counted, and it is never a 0. A number that does not exist, such as
-the mean of a step without a score, is left out of what is logged.
+A sample without a score is part of no mean: it is counted, but never as a 0. A number that does not exist, such as the
+mean of a step without a score, is not logged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COLUMNS = ("id", "outcome", "reward_score", "fallback", "why", "worker", "attem
 
 
 class Picture(NamedTuple):
-    """A picture of a step, as log_step gives it to a callable."""
+    """A picture of a step, as log_step passes it to a callable."""
 
     #: What it is logged under, such as train_samples.
     key: str
@@ -49,10 +49,10 @@ class Picture(NamedTuple):
 
 
 def to_rows(results: Iterable[Result]) -> list[dict[str, Scalar]]:
-    """Results as flat rows that all have the same columns, those of Result.as_row(); None where a result has no value.
+    """Returns results as flat rows with the same columns, those of Result.as_row(); None where a result has no value.
 
-    The fixed columns come first, then the others in the order of the alphabet: reward/<key> for each component, its
-    extra columns, timing_ms/<stage> in milliseconds, group/<field>. ``why`` has the outcome and all errors as text.
+    The fixed columns come first, then the others in alphabetical order: reward/<key> for each component, its extra
+    columns, timing_ms/<stage> in milliseconds, group/<field>. ``why`` contains the outcome and all errors as text.
     """
     rows = [_result(r, f"results[{i}]").as_row() for i, r in enumerate(results)]
     others = sorted({k for row in rows for k in row}.difference(_COLUMNS))
@@ -60,10 +60,10 @@ def to_rows(results: Iterable[Result]) -> list[dict[str, Scalar]]:
 
 
 def to_frame(results: Iterable[Result]) -> pandas.DataFrame:
-    """Results as a pandas DataFrame: a row for each, with the columns of to_rows.
+    """Returns results as a pandas DataFrame: one row for each result, with the columns of to_rows.
 
-    A column of numbers in which some are missing is float64 with NaN. In other columns, such as text and flags, None
-    stands for what is missing. InputError if pandas is not installed.
+    A column of numbers with missing values is float64 with NaN. In other columns, such as text and flags, a missing
+    value is None. Raises InputError if pandas is not installed.
     """
     try:
         pd = importlib.import_module("pandas")
@@ -91,25 +91,27 @@ def log_step(
     max_images: int = 8,
     max_side: int = 512,
 ) -> dict[str, float]:
-    """Logs the rewards of a step, and some of its pictures, under the names that a trainer's own loop uses.
+    """Logs the rewards and some pictures of a step, under the names that a trainer's own loop uses.
 
     Args:
         logger: A W&B run or the module wandb; a SummaryWriter of torch.utils.tensorboard or tensorboardX; or a
             callable, which is called once with (step, metrics, pictures): int, dict[str, float], list[Picture].
         step: The trainer's step, 0 or more.
-        results: Those of the step, in any order.
-        samples: What results[i] is of is samples[i]: its prompt, prompt group, data source and picture. Without
-            them there are no pictures, and groups are those that the results themselves have.
-        style: Whose names: verl-omni, flow-factory or flow_grpo.
+        results: Results of the step, in any order.
+        samples: Samples of the results, with samples[i] for results[i]: prompt, prompt group, data source and picture.
+            Without samples there are no pictures, and the groups are those in the results.
+        style: Names to use: verl-omni, flow-factory or flow_grpo.
         split: train or val.
-        max_images: At most so many pictures, of the first samples that have one; 0 to 256.
-        max_side: Larger pictures are made smaller, to at most so many pixels a side; 16 to 4096. Of a video the first
-            frame is shown. Files (JPEG, PNG, WebP) need Pillow; what cannot be decoded is left out and counted.
+        max_images: Maximum number of pictures, 0 to 256; the first samples with a picture are used.
+        max_side: Maximum side of a picture in pixels, 16 to 4096; larger pictures are scaled down. The picture of a
+            video is its first frame. Files (JPEG, PNG, WebP) need Pillow; files that cannot be decoded are left out and
+            counted.
 
-    Returns the metrics that were logged. Beside those of the style they are, below rewardloop/<split>/: samples,
-    scored, no_score, failed/<component> and pictures_left_out, all counts of this step. Means, standard deviations
-    (the population's) and groups are of the samples that have a score, and of a component of the values that are its
-    own and not imputed; a group with fewer than two has no standard deviation. What does not exist is not logged.
+    Returns the metrics that were logged. In addition to those of the style they are, under rewardloop/<split>/:
+    samples, scored, no_score, failed/<component> and pictures_left_out, all counts of this step. Means and standard
+    deviations (population) of the samples and of groups include only samples with a score; those of a component include
+    only its own values, not imputed ones. A group with fewer than two values has no standard deviation. A number that
+    does not exist is not logged.
     """
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
         raise InputError(f"{step!r}, want an integer, 0 or more", field="step")

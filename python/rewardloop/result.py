@@ -1,4 +1,4 @@
-"""What came of a sample. A failed sample has no score; it never has the score 0."""
+"""The result of a sample. A failed sample has no score; it never has the score 0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Scalar = float | int | bool | str | None
 
 
 class Outcome(str, enum.Enum):
-    """How a sample ended."""
+    """The way in which a sample ended."""
 
     SCORED = "scored"
     FAILED = "failed"
@@ -30,16 +30,16 @@ class Outcome(str, enum.Enum):
 
 @dataclass(frozen=True)
 class ComponentError:
-    """One failure on the way; a sample that was scored may have some, too.
+    """One failure during the scoring of a sample. A scored sample may have failures too.
 
     Args:
-        cls: The code of docs/wire.md, such as bad_input, timeout or over_credit.
-        message: What was wrong.
-        component: The reward function it belongs to; "": the sample as a whole.
-        attempts: How often that function was tried.
-        blame: Whose failure it is: sample, reward, dependency (a service that the reward asks), worker or nobody (time
-            that passed in a queue); "": a refusal made on this side.
-        permanent: Whether the same will happen to every sample until somebody mends it.
+        cls: Error code of docs/wire.md, such as bad_input, timeout or over_credit.
+        message: Description of the failure.
+        component: Key of the component that failed; "": the sample as a whole.
+        attempts: Number of attempts of the component.
+        blame: Origin of the failure: sample, reward, dependency (a service that the reward calls), worker or nobody
+            (time that passed in a queue); "": the client itself refused the sample.
+        permanent: Whether every sample fails in the same way until the cause is removed.
     """
 
     cls: str
@@ -55,11 +55,11 @@ class ComponentError:
 
 @dataclass(frozen=True)
 class Fallback:
-    """What stands in for the score of a failed sample, because somebody asked for it.
+    """The value in the place of a failed sample's score, if the profile or the client requests one.
 
     Args:
         policy: group_mean, zero or value.
-        value: A finite number; None: there is none, such as the mean of a group without a scored member.
+        value: A finite number; None: there is no value, for example the mean of a group without a scored member.
     """
 
     policy: str
@@ -68,17 +68,17 @@ class Fallback:
 
 @dataclass(frozen=True)
 class GroupStats:
-    """Statistics of a prompt group, in results that come once it is complete.
+    """Statistics of a prompt group, in results that arrive after the group is complete.
 
     Args:
-        uid: The group.
-        size: Its members.
-        scored: Members with a score.
-        failed: Members without one.
-        mean: Of the scored members' rewards; None without any.
-        std: Their standard deviation, the population's; None without any.
-        zero_std: Two or more members were scored and all got the same reward: the group carries no signal.
-        missing: Members that never came.
+        uid: Id of the group.
+        size: Number of members.
+        scored: Number of members with a score.
+        failed: Number of members without a score.
+        mean: Mean reward of the scored members; None if there are none.
+        std: Population standard deviation of the rewards of the scored members; None if there are none.
+        zero_std: Whether two or more members were scored and all have the same reward: the group carries no signal.
+        missing: Number of members that never arrived.
     """
 
     uid: str
@@ -93,27 +93,27 @@ class GroupStats:
 
 @dataclass(frozen=True)
 class Result:
-    """The one final answer to a sample.
+    """The one final result of a sample.
 
     Args:
-        id: The sample's.
+        id: Id of the sample.
         outcome: How the sample ended.
         reward_score: A finite number if the outcome is SCORED, else None: a failed sample has no score, and never 0.
         reward_extra_info: Scalars for the trainer's batch, such as reward/ocr and rewardloop/valid; None for a number
             that is absent.
-        details: Whatever else the scorers said; not for the trainer's batch.
-        errors: Every failure on the way; also a sample that was scored may have some.
-        fallback: What stands in for the score, where the profile or the connection asked for it; None: nothing.
-        timing_ms: Milliseconds by stage: queue, claim, score, total, component/<key>; decode, batch_wait and infer where
-            there were any.
-        worker: Who scored it; "": nobody did.
-        attempts: How often the sample was given to a worker.
-        seq: Counts the results of a connection's session from 1; 0: answered without being numbered.
-        group: Statistics of the prompt group, in results that come once it is complete; None before.
-        step_scores: Process rewards: a finite number for each step of the response, in their order, whose sum is
+        details: All other output of the scorers, which is not for the trainer's batch.
+        errors: All failures during the scoring; a scored sample may have some too.
+        fallback: The value in the place of the score, if the profile or the connection requests one; None: no fallback.
+        timing_ms: Milliseconds by stage: queue, claim, score, total, component/<key>; decode, batch_wait and infer if
+            the sample passed these stages.
+        worker: Name of the worker that scored the sample; "": none.
+        attempts: Number of times that the sample was given to a worker.
+        seq: Number of the result within the session of the connection, from 1; 0: a result without a number.
+        group: Statistics of the prompt group, in results that arrive after the group is complete; None: not complete.
+        step_scores: Process rewards: a finite number for each step of the response, in order, whose sum is
             reward_score; empty: there are none.
-        config: A digest of the reward's configuration that the sample was scored with, its weights among it; "": no
-            worker has answered for it.
+        config: Digest of the configuration and weights of the reward that scored the sample; "": no worker has returned
+            a result for the sample.
     """
 
     id: str
@@ -133,28 +133,28 @@ class Result:
 
     @property
     def scored(self) -> bool:
-        """Whether there is a score."""
+        """Whether the sample has a score."""
         return self.reward_score is not None
 
     def score(self) -> float:
-        """The score; SampleFailedError if there is none."""
+        """Returns the score; raises SampleFailedError if there is none."""
         if self.reward_score is None:
             raise SampleFailedError(self)
         return self.reward_score
 
     def why(self) -> str:
-        """Outcome and reasons in one line."""
+        """Returns the outcome and the reasons in one line."""
         reasons = "; ".join(str(e) for e in self.errors)
         return f"{self.outcome} ({reasons})" if reasons else str(self.outcome)
 
     def as_row(self) -> dict[str, Scalar]:
-        """The result as one flat row: ``pandas.DataFrame(r.as_row() for r in results)``.
+        """Returns the result as one flat row: ``pandas.DataFrame(r.as_row() for r in results)``.
 
-        Always there: id, outcome, reward_score, fallback (the number that stands in for a missing score, or None),
-        why (as why() has it), worker, attempts and config. Then reward_extra_info by its own names, such as
-        reward/ocr; one that has the name of a column above stands as reward_extra_info/<name>. Then
-        timing_ms/<stage>, and group/uid, group/mean and so on of a complete group. details, step_scores and the
-        errors one by one are left out.
+        Columns that always exist: id, outcome, reward_score, fallback (the value in the place of a missing score, or
+        None), why (the text of why()), worker, attempts and config. The values of reward_extra_info follow under their
+        own names, such as reward/ocr; a value with the name of a column above becomes reward_extra_info/<name>. Then
+        follow timing_ms/<stage>, and group/uid, group/mean and so on if the group is complete. details, step_scores and
+        the separate errors are left out.
         """
         row: dict[str, Scalar] = {
             "id": self.id,
@@ -174,7 +174,7 @@ class Result:
 
 
 class SampleFailedError(RewardloopError):
-    """A score was asked for of a sample that has none. ``result`` says why."""
+    """The score of a sample without a score was requested. ``result`` contains the reason."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(f"sample {result.id!r} has no score: {result.why()}")
@@ -182,12 +182,12 @@ class SampleFailedError(RewardloopError):
 
 
 def refused(sample_id: str, outcome: Outcome, cls: str, message: str) -> Result:
-    """A result that is made here and not by the server."""
+    """Returns a result that the client makes itself, without the server."""
     return Result(sample_id, outcome, None, {"rewardloop/valid": False}, errors=(ComponentError(cls, message),))
 
 
 def from_wire(m: Mapping[str, Any]) -> Result:
-    """Reads a message of type result; KeyError, TypeError or ValueError if it is none."""
+    """Reads a message of type result; raises KeyError, TypeError or ValueError if it is invalid."""
     outcome = Outcome(m["outcome"])
     score = m["reward_score"]
     if (score is not None) != (outcome is Outcome.SCORED):

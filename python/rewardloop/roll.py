@@ -1,8 +1,11 @@
-"""A reward worker of the loop for ROLL: ``worker_cls: rewardloop.roll.RewardLoopWorker`` below ``rewards:``.
+"""A reward worker for ROLL with rewards of a reward loop.
 
-Facts relied on (ROLL 8eb27cc): compute_rewards(DataProto) has responses, and prompt, ground_truth and tag of each row; it gives
-token_level_rewards, response_level_rewards and scores. ROLL's own workers give float16, here they are float32. ROLL has nothing
-for a response without a reward: SampleFailedError, which ends the step.
+Set ``worker_cls: rewardloop.roll.RewardLoopWorker`` under ``rewards:``.
+
+Behaviour of ROLL 8eb27cc that this module relies on: compute_rewards(DataProto) gets responses, and prompt,
+ground_truth and tag of each row; it returns token_level_rewards, response_level_rewards and scores. ROLL's own workers
+return float16, this worker returns float32. ROLL defines no value for a response without a reward, so such a response
+raises SampleFailedError, which ends the step.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _OWN = ("rollout_id", "input_ids", "labels", "messages", "uuid")
 
 
 def results(prompts: list[Any], responses: list[str], columns: dict[str, Any], step: int = 0) -> list[Result]:
-    """What the server has answered, also for responses without a score. tag is the source of the data."""
+    """Returns the server's results, including those of responses without a score. Column tag becomes data_source."""
     each = zip(prompts, responses, rows(columns, len(responses)), strict=True)
     return client("roll").score(sample(p, r, row, data_source=str(row.pop("tag", "")), step=step) for p, r, row in each)
 
@@ -35,7 +38,7 @@ class RewardLoopWorker(Worker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def initialize(self, pipeline_config: Any) -> None:
-        """Nothing is loaded here."""
+        """Does nothing: the worker loads no model."""
 
     @register(dispatch_mode=Dispatch.DP_MP_COMPUTE, clear_cache=False)
     def compute_rewards(self, data: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One finished rollout, as it goes to the reward loop."""
+"""One finished rollout, as it is sent to the reward loop."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from .media import Media, Path, media_of
 
 
 def fresh_id() -> str:
-    """An id that nobody else has."""
+    """Returns a new unique id."""
     return uuid.uuid4().hex
 
 
 @dataclass(kw_only=True)
 class Sample:
-    """One finished rollout. Every field may be left out; what is None or empty is not sent.
+    """One finished rollout. Every field is optional; fields that are None or empty are not sent.
 
-    NumPy scalars count as numbers of JSON, arrays and tensors are refused by name. Nothing is ever pickled.
+    NumPy scalars count as JSON numbers. Arrays and tensors in the JSON fields raise InputError with their path. Nothing
+    is pickled.
 
     Args:
-        id: 1 to 512 bytes, unique within the run's epoch. A fresh one if left out.
-        prompt: What was asked for.
-        response: What a text rollout produced.
-        media: Pictures and the like, as image(), video(), latent() or audio() return them: one, or up to 64. The path
-            of a JPEG, PNG or WebP file and a PIL image stand for image() of it, which is made now.
-        ground_truth: Any JSON; None: there is none.
-        extra_info: A mapping of JSON for the reward functions; None: there is none.
+        id: 1 to 512 bytes, unique within the epoch of the run. Default: a new unique id.
+        prompt: Prompt of the rollout.
+        response: Response of a text rollout.
+        media: One medium or up to 64, as returned by image(), video(), frames(), latent() or audio(). The path of a
+            JPEG, PNG or WebP file and a PIL image are converted with image() when the Sample is made.
+        ground_truth: Any JSON value; None: no ground truth.
+        extra_info: A mapping of JSON values for the reward functions; None: no extra information.
         data_source: The trainer's name of the data set.
         step: The trainer's global step.
         split: "train" or "val"; "" counts as train.
-        index: Row in the trainer's batch, 0 to 2**31 - 1; None: the sample has no row.
-        uid: The prompt group, at most 512 bytes; "": the sample is in none.
-        group_size: How many members that group has, at most 2**31 - 1; 0: unknown.
-        reward: The profile that scores it; "": the connection's.
-        run: The training run; "": the connection's.
-        deadline: Seconds from its arrival at the server within which it is to be answered, more than 0 and at most
+        index: Row in the trainer's batch, 0 to 2**31 - 1; None: no row.
+        uid: Id of the prompt group, at most 512 bytes; "": no group.
+        group_size: Number of members of the prompt group, at most 2**31 - 1; 0: unknown.
+        reward: Reward profile of the sample; "": the profile of the connection.
+        run: Name of the training run; "": the run of the connection.
+        deadline: Maximum number of seconds between the arrival at the server and the result, more than 0 and at most
             604800; None: the server's default.
-        traceparent: W3C trace context that the server's spans of the sample belong to; "": that of the OpenTelemetry
-            span that is current where the sample is submitted, if there is one.
+        traceparent: W3C trace context that the server's spans of the sample belong to; "": the context of the current
+            OpenTelemetry span at the time of the submission, if there is one.
     """
 
     id: str = field(default_factory=fresh_id)
@@ -65,5 +66,5 @@ class Sample:
         self.media = media_of(self.media)
 
     def deadline_ms(self) -> int:
-        """The deadline in whole milliseconds, rounded up; 0: the server's default."""
+        """Returns the deadline in whole milliseconds, rounded up; 0: the server's default."""
         return 0 if self.deadline is None else math.ceil(round(self.deadline * 1000, 6))

@@ -1,4 +1,4 @@
-"""The trainer's tensors: rm_scores with the scores, a mask that says which of them are real, where they stand, advantages."""
+"""The trainer's tensors: rm_scores, the mask of the valid scores, the positions of step scores, and advantages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OnFailed = float | Literal["nan", "fallback", "raise"]
 
 
 class RmScores(NamedTuple):
-    """rm_scores and its mask: NumPy arrays, or torch tensors where asked for."""
+    """rm_scores and its mask: NumPy arrays, or torch tensors if requested."""
 
     #: float32 [B, 1], or [B, L] in the token-level form.
     rm_scores: Any
@@ -35,18 +35,19 @@ def step_mask(
     mode: Literal["process", "outcome"] = "process",
     attention_mask: Any = None,
 ) -> Any:
-    """Where the scores of responses stand: bool [B, L], a torch tensor if token_ids is one, else NumPy.
+    """Returns the positions of the scores in responses: bool [B, L], a torch tensor if token_ids is one, else NumPy.
 
-    token_ids is [B, L]; attention_mask is [B, L], or [B, P + L] with the prompts before, and is set where there
-    is no padding (None: everywhere). As RL-Factory has it (get_step_mask of
+    token_ids is [B, L]. attention_mask is [B, L], or [B, P + L] with the prompts before the responses; it is set where
+    there is no padding (None: no padding). The positions are those of RL-Factory (get_step_mask of
     verl/workers/reward_manager/parallel.py, d0abc1db):
 
     - ``outcome``, as in validation: the last token.
-    - ``process``, an odd number of stop tokens: the first, third, fifth … of them. A turn of the model ends with
-      one, the answer of its tool with the next, and the last turn with the last.
-    - ``process``, an even number, none included: the same ones, and the last token, for the last turn was cut short.
+    - ``process`` with an odd number of stop tokens: the first, third, fifth … stop token. The first stop token ends a
+      turn of the model, the next one ends the answer of its tool, and the last one ends the last turn.
+    - ``process`` with an even number of stop tokens, or none: the same positions, and the last token, because the last
+      turn was cut short.
 
-    Unlike there, stop tokens in the padding do not count.
+    Unlike in RL-Factory, stop tokens in the padding do not count. Raises InputError for a row without a token.
     """
     if mode not in ("process", "outcome"):
         raise InputError(f"{mode!r}, want process or outcome", field="mode")
@@ -85,20 +86,25 @@ def rm_scores(
     on_failed: OnFailed = "fallback",
     backend: Literal["numpy", "torch"] | None = None,
 ) -> RmScores:
-    """Builds the tensor of a batch; row i is results[i], so give them in the order of the batch.
+    """Returns the score tensor of a batch and its mask. Row i is results[i]: pass the results in the batch's order.
 
-    Without a mask: [B, 1]. With ``response_mask`` [B, L], whose set positions are the tokens of the
-    response: [B, L], 0 but for the score at each row's last set position. With ``step_mask`` [B, L] (see
-    step_mask): row i carries its step scores at its set positions, in order, and InputError names a sample that
-    has not exactly as many. A row without step scores carries its reward at the last one, and a row whose sample
-    failed what stands in for it.
+    The shape and the positions of the scores depend on the mask:
 
-    The step scores of row i are ``step_scores[i]`` where that is given and not None, else those of the result.
-    Before them come those of ``tool_use_scores[i]``, which the rollout knows already; NaN says that a turn has
-    none (compute_score of RL-Factory's envs/base.py, d0abc1db). In a row without step scores they begin at the
-    first position. The other values of a row sum to its reward.
+    - Without a mask the shape is [B, 1].
+    - With ``response_mask`` [B, L], whose set positions are the tokens of the response, the shape is [B, L]. The score
+      is at the last set position of its row; all other positions are 0.
+    - With ``step_mask`` [B, L] (see step_mask()) the shape is [B, L]. Row i has its step scores at its set positions,
+      in order. If the number of scores differs from the number of positions, InputError contains the id of the sample.
+      A row without step scores has its reward at the last set position. A row whose sample failed has the value of
+      on_failed at the last set position.
 
-    backend None: torch if a mask is a torch tensor, else NumPy.
+    The step scores of row i are ``step_scores[i]`` if that is given and not None, else the step scores of the result.
+    The scores of ``tool_use_scores[i]``, which the rollout already has, come before them; NaN marks a turn without a
+    score (compute_score of RL-Factory's envs/base.py, d0abc1db). In a row without step scores the tool-use scores begin
+    at the first position. Without its tool-use scores, the values of a row sum to its reward.
+
+    on_failed is the value of a row without a score: a number; "nan"; "fallback" for the fallback of the result, else
+    NaN; or "raise" for SampleFailedError. backend None: torch if a mask is a torch tensor, else NumPy.
     """
     values, valid = _column(results, on_failed)
     mask = step_mask if step_mask is not None else response_mask
@@ -135,18 +141,19 @@ def advantages(
     ddof: int = 0,
     epsilon: float = 1e-4,
 ) -> npt.NDArray[np.float64]:
-    """Group-relative advantages: (score - mean of the group) / (standard deviation of the group + epsilon), [B].
+    """Returns group-relative advantages [B]: (score - mean of the group) / (standard deviation of the group + epsilon).
 
-    scores and valid are [B] or [B, 1], as rm_scores gives them; groups names the prompt of each row. valid None: every
-    row has a score. A row without one has advantage 0, and its score
+    scores and valid are [B] or [B, 1], as returned by rm_scores; groups contains the prompt group of each row. valid
+    None: every row has a score. A row without a score has advantage 0. failed sets how the value of such a row counts:
 
-    - ``impute``: takes part in the mean and the standard deviation. Where k of n rows are scored and the others have
-      the mean of these, the standard deviation is smaller than that of the k, and the advantages of the k are larger:
-      by sqrt((n - 1) / (k - 1)) with ddof 1, 1.46 for 8 of 16, and by sqrt(n / k) with ddof 0.
-    - ``mask``: takes no part, as if the group had no such row.
+    - ``impute``: as part of the mean and the standard deviation. If k of n rows are scored and the others have the mean
+      of the k scores, the standard deviation is smaller than that of the k scores, and the advantages of the k rows are
+      larger: by sqrt((n - 1) / (k - 1)) with ddof 1, 1.46 for 8 of 16, and by sqrt(n / k) with ddof 0.
+    - ``mask``: not at all, as if the group had no such row.
 
-    A group of which fewer than two rows count has advantages 0. ddof is 0 in flow_grpo (numpy.std in
-    flow_grpo/stat_tracking.py, ac4c86e) and 1 in verl-omni (torch.std in trainer/diffusion/diffusion_algos.py, a1139ba).
+    All advantages of a group with fewer than two counted rows are 0. ddof is 0 in flow_grpo (numpy.std in
+    flow_grpo/stat_tracking.py, ac4c86e) and 1 in verl-omni (torch.std in trainer/diffusion/diffusion_algos.py,
+    a1139ba).
     """
     values = _array(scores).astype(np.float64).reshape(-1)
     known = np.ones(len(values), np.bool_) if valid is None else _array(valid).reshape(-1) != 0

@@ -1,11 +1,13 @@
-"""An environment of the loop for SkyRL: a response, its reward, the end. In the entry point, where SkyRL's Ray task begins:
+"""An environment for SkyRL with rewards of a reward loop: one response, its reward, the end.
+
+In the entry point, at the beginning of SkyRL's Ray task:
 
     import rewardloop.skyrl
     rewardloop.skyrl.register()  # environment.env_class=rewardloop
 
-Facts relied on (skyrl-gym 0.4): step(action) runs in a pool of threads and gives observations, reward, done and metadata; extras
-are the columns of the data set, reward_spec.ground_truth the reference. The generator asserts that there is a reward: without
-one SampleFailedError.
+Behaviour of skyrl-gym 0.4 that this module relies on: step(action) runs in a thread pool and returns observations,
+reward, done and metadata. extras contains the columns of the data set; reward_spec.ground_truth is the reference
+answer. The generator asserts that there is a reward, so a sample without a reward raises SampleFailedError.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _OWN = ("reward_spec", "max_turns", "uid", "env_class", "data_source", "prompt")
 
 
 class RewardLoopEnv(BaseTextEnv):
-    """profile of env_config is a reward of the server's configuration; "" or none: its default."""
+    """The environment. profile of env_config is a reward of the server's configuration; "" or missing: the default."""
 
     def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None) -> None:
         super().__init__()
@@ -49,7 +51,7 @@ class RewardLoopEnv(BaseTextEnv):
 
 
 def register() -> None:
-    """Makes rewardloop an env_class."""
+    """Registers the environment in SkyRL as env_class rewardloop."""
     from skyrl_gym.envs import register as theirs
 
     theirs(id="rewardloop", entry_point="rewardloop.skyrl:RewardLoopEnv")

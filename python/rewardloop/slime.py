@@ -1,10 +1,11 @@
-"""``--custom-rm-path rewardloop.slime.reward``: a reward of the loop for slime, of a sample, and with ``--group-rm`` of a group.
+"""Rewards of a reward loop for slime: ``--custom-rm-path rewardloop.slime.reward``, and ``--group-rm`` for groups.
 
-Facts relied on (slime 624b824): ``await f(args, sample)`` gives a number, or with ``--reward-key`` a dict that has it; with
-``--group-rm`` it is called with all samples of a prompt and gives a list, of which slime drops what is too much and does not
-miss what is too little. slime has nothing for a sample without a reward: an exception ends the rollout. Where the server's
-profile imputes (on_sample_failure: group_mean) the sample gets that, and remove_sample, which keeps it out of the loss.
-slime tells no step: here it is the sample's index over those of a rollout.
+Behaviour of slime 624b824 that this module relies on: ``await f(args, sample)`` returns a number, or with
+``--reward-key`` a dict with this key. With ``--group-rm`` it is called with all samples of a prompt and returns a list.
+slime drops the surplus of a longer list and does not detect a shorter one. slime defines no value for a sample without
+a reward: an exception ends the rollout. If the server's profile imputes (on_sample_failure: group_mean), the sample
+gets the imputed reward, and remove_sample, which excludes the sample from the loss. slime passes no step; this module
+uses the sample's index divided by the number of samples of a rollout.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .sample import Sample, fresh_id
 
 
 async def reward(args: Any, sample: Any) -> Any:
-    """The reward of a sample; of a list of samples their rewards, in order."""
+    """Returns the reward of a sample, or the rewards of a list of samples, in order."""
     members = sample if isinstance(sample, list) else [sample]
     if any(isinstance(m, list) for m in members):
         raise InputError("a generation of several samples has no single reward: give each its own", field="samples")

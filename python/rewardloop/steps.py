@@ -1,4 +1,4 @@
-"""The rewards of a step as a whole: what a trainer is handed, chunk by chunk, as columns."""
+"""The rewards of a whole step, which a trainer fetches chunk by chunk, as columns."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ class Missing:
     """A sample without a result.
 
     Args:
-        id: The sample; "": not known.
-        index: Its row; None: not known.
-        uid: Its prompt group; "": not known, or none.
-        stage: Where it was: "not arrived", queued, published, running, waiting_for_group, waiting_for_group_mean or expired.
-        age_ms: Milliseconds since its arrival; 0: it has not arrived.
-        worker: Who had it last; "": nobody.
-        members: How many members of a group have not come, where their ids are not known.
+        id: Id of the sample; "": unknown.
+        index: Row of the sample; None: unknown.
+        uid: Prompt group of the sample; "": unknown, or no group.
+        stage: Latest stage: "not arrived", queued, published, running, waiting_for_group, waiting_for_group_mean or
+            expired.
+        age_ms: Milliseconds since the arrival of the sample; 0: it has not arrived.
+        worker: Name of the last worker that had the sample; "": none.
+        members: Number of members of a group that have not arrived, if their ids are unknown.
     """
 
     id: str
@@ -71,31 +72,32 @@ class Missing:
 class Rewards:
     """One chunk of a step's rewards; row i of every column is one sample.
 
-    The rows are in order of their index, those without one last, by id.
+    Rows are ordered by index. Rows without an index come last, ordered by id.
 
     Args:
         split: "train" or "val".
         step: The trainer's global step.
-        state: open; complete: every expected sample has its result; short or failed: the step's deadline came first.
-        chunk: The number of the chunk, from 0.
-        ready: False: the groups were not complete within the wait. There are no rows; the same chunk may be asked for
+        state: open; complete: every expected sample has its result; short or failed: the deadline of the step came
+            first.
+        chunk: Number of the chunk, from 0.
+        ready: False: the groups were not complete within the wait. There are no rows, and the same chunk can be fetched
             again.
-        done: Whether this was the last chunk.
-        groups: Prompt groups in this chunk; a sample without a group is one.
-        expected: Samples of the whole step that were declared; 0: nobody has said.
-        arrived: Samples of the whole step that came.
-        scored: Samples of the whole step with a score.
-        failed: Samples of the whole step that ended without a score.
-        pending: Samples of the whole step that came and have no result.
-        missing: Samples of the whole step that were expected and have not come.
-        ids: Of each row.
-        indices: Row of each sample in the trainer's batch; None: it had none.
-        uids: Prompt group of each row; "" outside of one.
-        rm_scores: The reward; of a sample without one what its policy put in its place, or None.
-        rm_valid: Whether the row is the sample's own reward.
+        done: Whether this is the last chunk.
+        groups: Number of prompt groups in this chunk; a sample without a group counts as one.
+        expected: Number of samples that were declared for the whole step; 0: no declaration.
+        arrived: Number of samples of the whole step that arrived.
+        scored: Number of samples of the whole step with a score.
+        failed: Number of samples of the whole step that ended without a score.
+        pending: Number of samples of the whole step that arrived and have no result.
+        missing: Number of samples of the whole step that were expected and have not arrived.
+        ids: Sample id of each row.
+        indices: Row of each sample in the trainer's batch; None: no row.
+        uids: Prompt group of each row; "": no group.
+        rm_scores: Reward of each row; of a sample without a score, the value that its policy sets, or None.
+        rm_valid: Whether rm_scores of the row is the sample's own reward.
         outcomes: How each sample ended.
         step_scores: Process rewards of each row; empty: the reward has none.
-        components: The numeric columns of reward_extra_info by name; None where a row has none.
+        components: The numeric columns of reward_extra_info by name; None where a row has no number.
         without: The first 256 samples without a result, once the step has ended or while ready is False.
     """
 
@@ -128,7 +130,7 @@ class Rewards:
         return len(self.ids)
 
     def rm_scores_array(self) -> npt.NDArray[np.float32]:
-        """float32 [B, 1], NaN where there is neither a score nor anything in its place."""
+        """Returns rm_scores as float32 [B, 1], with NaN where there is neither a score nor a fallback value."""
         for i, v in enumerate(self.rm_scores):
             if v is not None and not abs(v) <= float(np.finfo(np.float32).max):
                 raise InputError(f"{v!r} is not a finite float32", field=f"rm_scores[{i}]", sample_id=self.ids[i])
@@ -136,12 +138,12 @@ class Rewards:
         return np.array(values, np.float32).reshape(-1, 1)
 
     def valid_array(self) -> npt.NDArray[np.bool_]:
-        """bool [B, 1]: whether row i is the score of its sample, and not what stands in for one."""
+        """Returns rm_valid as bool [B, 1]: whether row i is the score of its sample, and not a fallback value."""
         return np.array(self.rm_valid, np.bool_).reshape(-1, 1)
 
 
 class StepFailedError(RewardloopError):
-    """A step missed its deadline under on_deadline="fail". ``rewards`` is what the server said of it."""
+    """A step with on_deadline="fail" missed its deadline. ``rewards`` is the server's answer."""
 
     def __init__(self, rewards: Rewards) -> None:
         self.rewards = rewards
@@ -167,7 +169,7 @@ _MAX_WITHOUT = 256
 
 @dataclass(frozen=True)
 class Question:
-    """One chunk of one step, checked."""
+    """A fetch of one chunk of one step, with checked arguments."""
 
     step: int
     split: str
@@ -183,7 +185,7 @@ class Question:
             raise InputError(f"{self.order!r}, want {' or '.join(ORDERS)}", field="order")
 
     def message(self, req: int, wait: float) -> Message:
-        """The message of type fetch."""
+        """Returns the message of type fetch. wait is in seconds."""
         order = "" if self.order == "completion" else self.order
         return messages.fetch(
             req, self.split, self.step, self.chunk, groups=self.groups, order=order, wait_ms=math.ceil(wait * 1000)
@@ -194,7 +196,7 @@ class Question:
 
 
 def check_step(step: int, split: str) -> None:
-    """InputError unless these name a step."""
+    """Raises InputError unless step and split identify a step."""
     if not isinstance(step, int) or isinstance(step, bool) or not -(1 << 63) <= step < 1 << 63:
         raise InputError(f"{step!r}, want an integer", field="step")
     if split not in ("train", "val"):
@@ -202,13 +204,13 @@ def check_step(step: int, split: str) -> None:
 
 
 def check_count(value: int, name: str) -> None:
-    """InputError unless it is a count that the wire takes."""
+    """Raises InputError unless value is a count that the wire accepts: an integer from 0 to 2**31 - 1."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_COUNT:
         raise InputError(f"{value!r}, want an integer from 0 to {_MAX_COUNT}", field=name)
 
 
 def check_deadline(deadline: float | None) -> None:
-    """InputError unless it is None or seconds that a deadline may have."""
+    """Raises InputError unless deadline is None or seconds, more than 0 and at most 604800."""
     if deadline is None:
         return
     if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline <= _MAX_DEADLINE:
@@ -216,7 +218,7 @@ def check_deadline(deadline: float | None) -> None:
 
 
 def check_wait(wait: float | None) -> None:
-    """InputError unless it is None or seconds to wait."""
+    """Raises InputError unless wait is None or a finite number of seconds, 0 or more."""
     if wait is None:
         return
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait < math.inf:
@@ -224,7 +226,7 @@ def check_wait(wait: float | None) -> None:
 
 
 def waits(wait: float | None) -> Iterator[float]:
-    """The waits of one question after the other, until wait seconds have passed; None: without end."""
+    """Yields the waits of successive fetches, in seconds, until wait seconds have passed; None: without end."""
     check_wait(wait)
     if wait is None:
         while True:
@@ -238,19 +240,19 @@ def waits(wait: float | None) -> Iterator[float]:
 
 
 def early(asked: float, wait: float) -> bool:
-    """Whether a server that was asked at that time has answered long before the wait was over."""
+    """Whether a server has answered a fetch, sent at the time asked, before half of its wait had passed."""
     return time.monotonic() - asked < wait / 2
 
 
 def checked(r: Rewards) -> Rewards:
-    """r, or StepFailedError if its step has failed."""
+    """Returns r; raises StepFailedError if its step has failed."""
     if r.state == "failed":
         raise StepFailedError(r)
     return r
 
 
 def from_wire(m: Mapping[str, Any]) -> Rewards:
-    """Reads a message of type rewards; KeyError, TypeError or ValueError if it is none."""
+    """Reads a message of type rewards; raises KeyError, TypeError or ValueError if it is invalid."""
     if m["state"] not in _STATES or m["split"] not in ("train", "val"):
         raise ValueError(f"state {m['state']!r} of split {m['split']!r}")
     ids = tuple(_text(v) for v in _list(m, "ids"))

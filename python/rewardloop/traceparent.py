@@ -1,7 +1,7 @@
-"""The W3C trace context of a sample: the caller's OpenTelemetry span, where there is one.
+"""The W3C trace context of a sample: the caller's OpenTelemetry span, if there is one.
 
-OpenTelemetry is no dependency. A caller that has a span has imported it, so that looking for it among the modules
-costs those nothing who have not.
+OpenTelemetry is not a dependency. A caller with a span has imported OpenTelemetry, so this module looks for it only
+among the imported modules. For other callers this has no cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*
 
 
 def valid(text: str) -> bool:
-    """Whether text is a traceparent: of version 00, or of a later one, which may have more behind."""
+    """Whether text is a traceparent of version 00, or of a later version, which may have more fields at the end."""
     match = _FORM.fullmatch(text)
     if match is None:
         return False
@@ -24,7 +24,7 @@ def valid(text: str) -> bool:
 
 
 def current() -> str:
-    """The traceparent of the span that is current where this is called; "" where there is none."""
+    """Returns the traceparent of the current span; "" if there is none."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return ""

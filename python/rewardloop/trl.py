@@ -1,11 +1,12 @@
-"""A reward of the loop as a reward function of TRL's GRPOTrainer, and of its other trainers that take reward_funcs.
+"""Reward functions for TRL's GRPOTrainer and its other trainers with reward_funcs, with rewards of a reward loop.
 
     from rewardloop.trl import AsyncReward, Reward
     GRPOTrainer(model, reward_funcs=[Reward(), AsyncReward("pictures")], args=..., train_dataset=...)
 
-Facts relied on (TRL 1.16): f(prompts, completions, completion_ids, **columns, trainer_state, log_extra, log_metric) returns a
-number or None for each completion; what is a coroutine is awaited on one event loop. None becomes NaN, is in no sum and no
-mean, and where every function says None the advantage is 0. TRL logs the step that is being made as global_step + 1.
+Behaviour of TRL 1.16 that this module relies on: f(prompts, completions, completion_ids, **columns, trainer_state,
+log_extra, log_metric) returns a number or None for each completion; coroutines are awaited on one event loop. None
+becomes NaN and is part of no sum and no mean; if every function returns None, the advantage is 0. TRL logs the step in
+progress as global_step + 1.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class _Reward:
 
 
 class Reward(_Reward):
-    """Waits for the rewards of a batch. None for a sample that has none."""
+    """Waits for the rewards of a batch, and returns None for a sample without a reward."""
 
     def __call__(
         self, prompts: list[Any], completions: list[Any], completion_ids: Any = None, **columns: Any
@@ -48,7 +49,7 @@ class Reward(_Reward):
 
 
 class AsyncReward(_Reward):
-    """The same, awaited together with other asynchronous functions."""
+    """The same as Reward, but awaited together with other asynchronous functions."""
 
     async def __call__(
         self, prompts: list[Any], completions: list[Any], completion_ids: Any = None, **columns: Any

@@ -1,4 +1,4 @@
-"""A reward of the loop as a backend of UniRL's RewardService, without HTTP:
+"""A backend for UniRL's RewardService with rewards of a reward loop, without HTTP:
 
     reward:
       _target_: unirl.reward.service.RewardService
@@ -7,8 +7,9 @@
         base_device: cpu
         config: {_target_: rewardloop.unirl.ScorerSpec, profile: pictures, input_kind: image}
 
-Facts relied on (unirl 0.2.0): compute_rewards(request) gives rewards, successes and errors; images are PIL, videos (C, T, H, W)
-in [0, 1]. A sample without a score has successes False, its reason in errors, and NaN: RewardService stops the step and names it.
+Behaviour of unirl 0.2.0 that this module relies on: compute_rewards(request) returns rewards, successes and errors;
+images are PIL, videos (C, T, H, W) in [0, 1]. A sample without a score has successes False, the reason in errors, and
+reward NaN; RewardService then stops the step and reports the sample.
 """
 
 from __future__ import annotations

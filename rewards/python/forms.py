@@ -1,8 +1,8 @@
 """Functions that score whole prompt groups, and functions in the forms of other trainers.
 
 FORMS has a row for each form: how such a function is called with samples, and how its result is read.
-Whether a call brings a prompt group or a batch is the server's to say; a form is the same for both. The
-module needs the standard library only; numpy or torch are imported when pictures are asked for.
+The server decides whether a call contains a prompt group or a batch; a form handles both in the same way.
+The module needs only the standard library; numpy or torch are imported when pictures are needed.
 """
 
 import asyncio

@@ -1,14 +1,14 @@
 """The process of a model in Python, which scores batches on one device.
 
-The Go package beside this file starts it with a socket as descriptor 3 and shared memory as
-descriptor 4, in the protocol of internal/subprocess: one frame is a little-endian uint32 length of
-the header, a uint32 length of the body, the header (JSON) and the body. ``init`` brings this text
-and what to load; ``do`` brings a batch as JSON, whose pictures lie in the shared memory; ``ping``
-asks for a sign of life. Nothing is ever unpickled. What reads samples and results is process.py's.
+The Go package in this folder starts it with a socket as descriptor 3 and shared memory as
+descriptor 4, with the protocol of internal/subprocess: one frame is a little-endian uint32 length of
+the header, a uint32 length of the body, the header (JSON) and the body. ``init`` contains this text
+and what to load; ``do`` contains a batch as JSON, whose pictures are in the shared memory; ``ping``
+requests a sign of life. Nothing is ever unpickled. The code of process.py reads samples and results.
 
-A batch is answered with one reply for each sample: a result, or what is wrong with this one. Where
-a batch raises an exception its samples run one by one, here as long as there is time, else by the
-server. Where the device had no memory the server runs its halves.
+A batch is answered with one reply for each sample: a result, or the error of the sample. If a batch
+raises an exception, its samples run one by one: in this process while there is time, else as
+separate requests of the server. If the device has no memory left, the server runs the halves of the batch.
 """
 
 import asyncio

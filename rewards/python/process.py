@@ -1,22 +1,22 @@
-"""The process process of Python reward functions.
+"""The Python process that runs Python reward functions.
 
-The Go package beside this file starts it as ``python3 -`` with this text on
-standard input and a socket as descriptor 3. It needs the standard library only;
-numpy or torch are imported when a sample carries pixels.
+The Go package in this folder starts it as ``python3 -`` with this text on
+standard input and a socket as descriptor 3. It needs only the standard library;
+numpy or torch are imported when a sample contains pixels.
 
 Protocol: one frame is a little-endian uint32 length of the header, a uint32
 length of the body, the header (JSON) and the body (raw tensors). Nothing is ever
 unpickled. The parent sends ``load`` once, then ``call``, ``group``, ``score_group``,
-``cancel`` and ``profile``; the process answers ``ready`` or ``refused`` to the first and ``result`` or
-``error`` to every call and group, exactly once, ``profiled`` to every profile, and says ``stuck`` of one that blocks the event
-loop of an async function. To a ``load`` with ``inspect`` it answers ``inspected`` or
-``refused``, makes no class, and ends. A plain function runs on the main thread, one call at a
-time, so that code using signals for its own time limits works; with a concurrency
-above one it runs in that many threads. An ``async def`` runs as many calls at a time
+``cancel`` and ``profile``. The process answers ``load`` with ``ready`` or ``refused``, every call
+and group exactly once with ``result`` or ``error``, and every profile with ``profiled``. It sends
+``stuck`` for a call that blocks the event loop of an async function. It answers a ``load`` with
+``inspect`` with ``inspected`` or ``refused``, makes no class, and ends. A plain function runs on the
+main thread, one call at a time, so that code that uses signals for its own time limits works; with
+a concurrency above one it runs in that many threads. An ``async def`` runs as many calls at a time
 as the parent sends.
 
-Between the server and the process stands a keeper, the process that the server started:
-it forks the process, and ends whatever the process leaves behind.
+A keeper process is between the server and the process: the server starts the keeper, which
+forks the process and ends whatever the process leaves behind.
 """
 
 import asyncio

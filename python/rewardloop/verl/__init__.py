@@ -1,6 +1,6 @@
 """Plug-ins for verl and verl-omni: rewards from a reward loop instead of the trainer's own workers.
 
-Five ways in, from the smallest to the one that streams best; docs/verl.md has the overrides:
+From the smallest change to the best streaming; docs/verl.md contains the overrides:
 
 - ``compute_score``: a custom reward function, per sample, without groups;
 - ``RewardloopRewardManager`` / ``RewardloopVisualRewardManager``: in place of a reward manager;
@@ -8,9 +8,9 @@ Five ways in, from the smallest to the one that streams best; docs/verl.md has t
   ``CompositeAgentLoopManager``): in place of verl's agent loop manager, without reward workers in between;
 - ``AsyncRewardAgent``: ``compute_reward_pipeline`` and ``get`` for mini-batches and one step off.
 
-What the trainer gets is always a finite float: a sample without a score takes what ``on_failed`` names,
-and says so in ``rewardloop/valid``. Written against verl 0.9.0 and verl-omni of August 2026 (a1139ba);
-each class names the facts it relies on. verl and torch are imported when a name that needs them is.
+The trainer always gets a finite float: a sample without a score gets the value that ``on_failed`` sets, and has 0 in
+``rewardloop/valid``. Written for verl 0.9.0 and verl-omni of August 2026 (a1139ba); each module describes the behaviour
+that it relies on. verl and torch are imported only when a name that needs them is used.
 """
 
 from __future__ import annotations

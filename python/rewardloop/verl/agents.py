@@ -1,15 +1,16 @@
-"""Agent loop managers that hand finished rollouts to a reward loop.
+"""Agent loop managers that send finished rollouts to a reward loop.
 
-They take the place that ``++actor_rollout_ref.rollout.agent.agent_loop_manager_class`` names and give the agent
-loop workers handles of their own instead of verl's reward loop workers.
+``++actor_rollout_ref.rollout.agent.agent_loop_manager_class`` selects such a manager. The manager gives the agent loop
+workers its own handles instead of verl's reward loop workers.
 
-Facts relied on: ``AgentLoopManager(config, llm_client, teacher_client, reward_loop_worker_handles)``
+Behaviour that this module relies on:
+``AgentLoopManager(config, llm_client, teacher_client, reward_loop_worker_handles)``
 (verl/experimental/agent_loop/agent_loop.py) passes the handles to Ray actors, whose ``_compute_score`` does
-``await random.choice(handles).compute_score.remote(data)``; ``generate_sequences(prompts)`` splits the batch
-over ``rollout.agent.num_workers`` workers, and every column of ``non_tensor_batch`` reaches the row that is
-scored. A given class of workers stands in ``agent_loop_workers_class`` (verl-omni sets it for its own,
-verl_omni/trainer/diffusion/ray_diffusion_trainer.py and agent_loop/diffusion_agent_loop_tq.py);
-``CompositeAgentLoopWorker`` wants exactly two handles.
+``await random.choice(handles).compute_score.remote(data)``. ``generate_sequences(prompts)`` splits the batch over
+``rollout.agent.num_workers`` workers, and every column of ``non_tensor_batch`` reaches the row that is scored.
+``agent_loop_workers_class`` contains the class of the workers (verl-omni sets it to its own class,
+verl_omni/trainer/diffusion/ray_diffusion_trainer.py and agent_loop/diffusion_agent_loop_tq.py).
+``CompositeAgentLoopWorker`` requires exactly two handles.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _STEPS_KEPT = 8
 
 
 class Handle:
-    """Stands for a reward loop worker. Plain values only: each process it comes to makes its own connection."""
+    """Replaces a reward loop worker. Contains plain values only: each process that gets it opens its own connection."""
 
     def __init__(self, settings: Settings, sizes: tuple[int, int], tokenizer_path: str, picture: Settings | None = None) -> None:
         self.settings = settings
@@ -53,11 +54,11 @@ class Handle:
 
     @property
     def compute_score(self) -> Method:
-        """Called as ``handle.compute_score.remote(data)``."""
+        """The method that is called as ``handle.compute_score.remote(data)``."""
         return Method(self)
 
     async def score(self, data: Any) -> dict[str, Any]:
-        """The reward of one trajectory."""
+        """Returns the reward of one trajectory, with its columns."""
         item = data[-1:][0]
         decode = None
         if rows.is_tokens(item.batch["responses"]):
@@ -74,31 +75,31 @@ class Handle:
 
 
 def composite_handles(settings: Settings, sizes: tuple[int, int], tokenizer_path: str) -> list[Handle]:
-    """What CompositeAgentLoopWorker wants: one handle for the picture's score, and one for the text's."""
+    """Returns the handles for CompositeAgentLoopWorker: one for the picture's score, and one for the text's score."""
     return [Handle(settings, sizes, tokenizer_path), Handle(settings.of_llm(), sizes, tokenizer_path, settings)]
 
 
 class Method:
-    """What a Ray actor's method looks like to its caller."""
+    """An object that has the interface of a Ray actor's method."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     def remote(self, data: Any) -> asyncio.Task[dict[str, Any]]:
-        """Starts scoring and returns what can be awaited."""
+        """Starts scoring and returns an awaitable."""
         scoring: Coroutine[Any, Any, dict[str, Any]] = self._handle.score(data)
         return asyncio.get_running_loop().create_task(scoring)
 
 
 @functools.lru_cache(maxsize=4)
 def load_tokenizer(path: str) -> Any:
-    """The tokenizer, as verl's RewardLoopWorker loads it."""
+    """Returns the tokenizer, loaded as verl's RewardLoopWorker loads it."""
     local = importlib.import_module("verl.utils.fs").copy_to_local(path)
     return importlib.import_module("verl.utils").hf_tokenizer(local, trust_remote_code=True)
 
 
 class Streaming:
-    """Mixed into an agent loop manager: our handles, our columns, and the steps declared."""
+    """Mixin for an agent loop manager: adds the handles and columns of this module, and declares the steps."""
 
     #: module and name of the workers' class, where it is not the manager's own.
     workers: tuple[str, str] | None = None
@@ -129,7 +130,7 @@ class Streaming:
 
     @auto_await  # type: ignore[untyped-decorator]
     async def generate_sequences(self, prompts: Any) -> Any:
-        """Adds the columns, tells the loop what comes, generates, and raises if too many samples failed."""
+        """Adds the columns, declares the step, generates, and raises RewardFailedError if too many samples failed."""
         await asyncio.to_thread(self.announce, prompts)
         output = await super().generate_sequences(prompts)  # type: ignore[misc]
         self.check(output, prompts.non_tensor_batch)
@@ -159,7 +160,7 @@ class Streaming:
             masked.replace_gdpo()
 
     def mask(self, output: Any, columns: Any) -> None:
-        """Tells the estimators of masked.py which rows failed."""
+        """Passes the failed rows to the estimators of masked.py."""
         valid = output.non_tensor_batch.get(VALID)
         if valid is None:
             return
@@ -172,7 +173,7 @@ class Streaming:
             masked.remember(columns["uid"], valid, output.batch["rm_scores"].cpu().numpy())
 
     def check(self, output: Any, columns: Any) -> None:
-        """Raises where more than max_failed_fraction of a step failed, in whatever processes."""
+        """Raises RewardFailedError if more than max_failed_fraction of a step failed, over all processes."""
         for score in ("", LLM):
             valid, reasons = output.non_tensor_batch.get(score + VALID), output.non_tensor_batch.get(score + ERROR)
             if valid is None or reasons is None:
@@ -200,7 +201,10 @@ class Streaming:
         self.declare(step, total, split)
 
     def grow(self, split: str, step: int, n: int) -> tuple[int, int]:
-        """The samples of a step before and with this batch: validation and DAPO's filter come in several."""
+        """Returns the number of samples of a step before and including this batch.
+
+        Validation and DAPO's filter split a step into several batches.
+        """
         before = self._steps.pop((split, step), 0)
         self._steps[split, step] = before + n
         while len(self._steps) > _STEPS_KEPT:
@@ -208,7 +212,7 @@ class Streaming:
         return before, before + n
 
     def declare(self, step: int, expected: int, split: str) -> None:
-        """Tells the loop how many samples of the step will come. Without it the loop works, and waits longer for batches."""
+        """Declares how many samples of the step will come. Without it the loop works, but waits longer for batches."""
         for settings in [self.rewardloop, self.rewardloop.of_llm()] if self.composite else [self.rewardloop]:
             try:
                 session(settings).client().step(step, expected, split=split, total=True)
@@ -217,10 +221,10 @@ class Streaming:
 
 
 class StreamingTQ(Streaming):
-    """The same for managers whose batch is a TensorDict of prompts, each rolled out n times."""
+    """The same as Streaming, for managers whose batch is a TensorDict of prompts, each rolled out n times."""
 
     def generate_sequences(self, prompts: Any) -> Any:
-        """Adds the columns, tells the loop what comes, and starts the generation. Its rows go to TransferQueue."""
+        """Adds the columns, declares the step, and starts the generation, whose rows go to TransferQueue."""
         self.announce(prompts)
         return super(Streaming, self).generate_sequences(prompts)  # type: ignore[misc]
 
@@ -241,7 +245,7 @@ class StreamingTQ(Streaming):
         self.declare(step, total, split)
 
     def rollouts(self, prompts: Any, n: int) -> list[int]:
-        """How often each prompt is rolled out: verl's own worker lets a row say so (__rollout_n__)."""
+        """Returns the number of rollouts of each prompt; with verl's own worker, __rollout_n__ of a row can set it."""
         if self.workers is None and "__rollout_n__" in prompts:
             column = unwrapped(prompts, "__rollout_n__", n)
             if isinstance(column, int):
@@ -251,13 +255,13 @@ class StreamingTQ(Streaming):
 
 
 def unwrapped(batch: Any, name: str, default: Any) -> Any:
-    """A value of a TensorDict without its NonTensorData."""
+    """Returns a value of a TensorDict without its NonTensorData."""
     value = batch[name] if name in batch else default
     return getattr(value, "data", value)
 
 
 def workers_class(module: str, name: str) -> Any:
-    """A class of agent loop workers as a Ray actor class."""
+    """Returns a class of agent loop workers as a Ray actor class."""
     ray = importlib.import_module("ray")
     cls = getattr(importlib.import_module(module), name)
     return cls if isinstance(cls, ray.actor.ActorClass) else ray.remote(cls)

@@ -1,10 +1,10 @@
 """Reward managers for verl and verl-omni.
 
-Facts relied on (verl 0.9.0): ``RewardManagerBase`` (verl/experimental/reward_loop/reward_manager/base.py) with
-``__init__(config, tokenizer, compute_score)``, ``async run_single(data) -> {"reward_score",
-"reward_extra_info"}`` and the classmethod ``assemble_rm_scores(data, scores)``; ``load_reward_manager``
-(verl/trainer/ppo/reward.py) makes it with the keyword arguments reward_router_address and
-reward_model_tokenizer.
+Behaviour of verl 0.9.0 that this module relies on: ``RewardManagerBase``
+(verl/experimental/reward_loop/reward_manager/base.py) has ``__init__(config, tokenizer, compute_score)``,
+``async run_single(data) -> {"reward_score", "reward_extra_info"}`` and the classmethod
+``assemble_rm_scores(data, scores)``. ``load_reward_manager`` (verl/trainer/ppo/reward.py) makes it with the keyword
+arguments reward_router_address and reward_model_tokenizer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RewardloopRewardManager(RewardManagerBase):  # type: ignore[misc]
         self.sizes = group_sizes(config)
 
     async def run_single(self, data: Any) -> dict[str, Any]:
-        """The reward of one trajectory: of several sequences the last one counts, as in verl."""
+        """Returns the reward of one trajectory; the last one of several sequences counts, as in verl."""
         item = data[-1:][0]
         decode = functools.partial(self.tokenizer.decode, skip_special_tokens=True)
         sample = rows.to_sample(item, self.session.settings, decode=decode, sizes=self.sizes)
@@ -55,5 +55,5 @@ class RewardloopVisualRewardManager(RewardloopRewardManager):
 
     @classmethod
     def assemble_rm_scores(cls, data: Any, scores: list[float]) -> torch.Tensor:
-        """One score for each row."""
+        """Returns the scores as float32 [B, 1], one for each row."""
         return torch.tensor(scores, dtype=torch.float32).unsqueeze(-1)

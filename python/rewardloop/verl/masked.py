@@ -1,21 +1,21 @@
-"""Advantages to which failed samples do not belong: ``on_failed=mask``.
+"""Advantages without failed samples: ``on_failed=mask``.
 
 ``reward.rewardloop.on_failed=mask`` needs ``algorithm.adv_estimator=rewardloop_grpo`` (verl, text) or
-``rewardloop_flow_grpo`` (verl-omni), which this module registers, or verl's ``gdpo``, around which it puts a function of its
-own: trainers' own estimators take the mean and the standard deviation over all rows of a group. A failed row has advantage 0,
-the others have those of a group without it; a row that is the only one left of its group has 0, too, where verl's grpo gives
-a group of one row its bare score.
+``rewardloop_flow_grpo`` (verl-omni), which this module registers, or verl's ``gdpo``, which this module wraps. The
+trainers' own estimators take the mean and the standard deviation over all rows of a group. With ``mask`` a failed row
+has advantage 0, and the other rows have the advantages of a group without it. A row that is the only one left of its
+group has advantage 0 too; for a group of one row verl's grpo uses the bare score.
 
-Which rows failed is known where advantages are computed in two ways. A text row that failed has a ``response_mask`` of
-zeros, so that its tokens count in no loss, either. verl-omni has no such mask: the agent loop manager, in the same
-process, remembers how many rows of a ``uid`` failed and what stands in for their scores, and as many rows with that score
-are left out. A row that has the same score by itself is not told from them, and need not be: it is the mean, and its
-advantage is 0.
+The failed rows are found in two ways when advantages are computed. A text row that failed has a ``response_mask`` of
+zeros, so that its tokens count in no loss either. verl-omni has no such mask. There the agent loop manager, in the same
+process, records how many rows of a ``uid`` failed and the value in the place of their scores, and as many rows with
+this value are left out. A scored row with the same value cannot be distinguished from them, and need not be: the value
+is the mean, and the advantage of the row is 0.
 
-Facts relied on: ``register_adv_est`` and the arguments token_level_rewards, response_mask, index and config
-(verl/trainer/ppo/core_algos.py and ray_trainer.py, 0.9.0), ``register_diffusion_adv_est`` and sample_level_rewards, index
-and config (verl_omni/trainer/diffusion/diffusion_algos.py, a1139ba); both trainers compute advantages on the driver, where
-the agent loop manager lives.
+Behaviour that this module relies on: ``register_adv_est`` and the arguments token_level_rewards, response_mask, index
+and config (verl/trainer/ppo/core_algos.py and ray_trainer.py, 0.9.0), ``register_diffusion_adv_est`` and
+sample_level_rewards, index and config (verl_omni/trainer/diffusion/diffusion_algos.py, a1139ba). Both trainers compute
+advantages on the driver, in the process of the agent loop manager.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _failed: OrderedDict[str, tuple[int, float]] = OrderedDict()  # guarded by _lock
 
 
 def remember(uids: Sequence[Any], valid: Any, scores: Any) -> None:
-    """Notes the failed rows of a batch: valid and scores are [B], what stands in rm_scores."""
+    """Records the failed rows of a batch. valid and scores are [B]; scores are the values of rm_scores."""
     values = np.asarray(scores, np.float32).reshape(-1)
     with _lock:
         for uid, good, value in zip(map(str, uids), np.asarray(valid, np.float64) == 1, values, strict=True):
@@ -55,7 +55,7 @@ def remember(uids: Sequence[Any], valid: Any, scores: Any) -> None:
 
 
 def scored_rows(uids: Sequence[Any], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-    """Which rows of a batch have scores of their own; what was remembered of them is forgotten."""
+    """Returns which rows of a batch have their own scores, bool [B]; discards what remember() recorded for them."""
     names = [str(u) for u in uids]
     with _lock:
         left = {uid: _failed.pop(uid) for uid in dict.fromkeys(names) if uid in _failed}
@@ -77,7 +77,7 @@ def scored_rows(uids: Sequence[Any], scores: npt.NDArray[np.float32]) -> npt.NDA
 def grpo(
     token_level_rewards: Any, response_mask: Any, index: Any, epsilon: float = 1e-6, config: Any = None, **_: Any
 ) -> tuple[Any, Any]:
-    """verl's grpo without the rows whose response_mask is empty: rewards and mask are [B, L], and so is the result."""
+    """verl's grpo without the rows whose response_mask is empty. Rewards, mask and result are [B, L]."""
     scored = (response_mask.sum(-1) != 0).cpu().numpy()
     found = without(_numbers(token_level_rewards.sum(-1)), scored, index, epsilon, config, everybody=False)
     made = token_level_rewards.new_tensor(found).unsqueeze(-1) * response_mask
@@ -85,7 +85,7 @@ def grpo(
 
 
 def flow_grpo(sample_level_rewards: Any, index: Any, epsilon: float = 1e-4, config: Any = None, **_: Any) -> tuple[Any, Any]:
-    """verl-omni's flow_grpo without the rows that failed: rewards are [B, T], the same at each of T steps."""
+    """verl-omni's flow_grpo without the failed rows. Rewards are [B, T], with the same value at each of the T steps."""
     scores = _numbers(sample_level_rewards[:, 0])
     scored = scored_rows(index, scores.astype(np.float32))
     found = without(
@@ -102,9 +102,12 @@ def flow_grpo(sample_level_rewards: Any, index: Any, epsilon: float = 1e-4, conf
 
 
 def gdpo(token_level_rewards: Any, response_mask: Any, index: Any, **more: Any) -> tuple[Any, Any]:
-    """verl's gdpo without the rows whose response_mask is empty: each of them is in a group of its own, where its mask
-    makes 0 of it. The only row left of its group has one of them beside it, which holds the same numbers, the group's
-    means: its advantage before the batch is normalised is 0, where verl's gives it its bare numbers."""
+    """verl's gdpo without the rows whose response_mask is empty.
+
+    Each of these rows is put in a group of its own, and its mask makes its advantages 0. If only one other row is left
+    in a group, one of these rows stays in the group. It contains the same numbers, the means of the group, so the
+    advantage of the other row before the normalization of the batch is 0; verl's gdpo uses the bare numbers.
+    """
     core_algos = importlib.import_module("verl.trainer.ppo.core_algos")
     scored = (response_mask.sum(-1) != 0).cpu().numpy()
     left = Counter(str(uid) for uid, good in zip(index, scored, strict=True) if good)
@@ -120,7 +123,7 @@ def gdpo(token_level_rewards: Any, response_mask: Any, index: Any, **more: Any) 
 
 
 def replace_gdpo() -> None:
-    """Has verl call the function above for adv_estimator=gdpo. Only on_failed=mask asks for it."""
+    """Makes verl call gdpo() for adv_estimator=gdpo. Only on_failed=mask needs this."""
     importlib.import_module("verl.trainer.ppo.core_algos").ADV_ESTIMATOR_REGISTRY[COLUMNS] = gdpo
 
 
@@ -139,11 +142,12 @@ def without(
     everybody: bool,
     copies: int = 1,
 ) -> npt.NDArray[np.float64]:
-    """The advantages [B] of the scored rows, 0 for the others.
+    """Returns the advantages [B] of the scored rows, and 0 for the others.
 
-    index names the group of each row. The standard deviation is that of the group's scored rows, or of everybody's;
-    config.norm_adv_by_std_in_grpo False leaves it out. Its ddof is 1, as that of torch, and it is taken over copies of each
-    value: verl-omni gives one for each step of the sampler, and has the standard deviation of them all.
+    index contains the group of each row. The standard deviation is that of the group's scored rows, or that of all
+    scored rows if everybody is true; there is no division by it if config.norm_adv_by_std_in_grpo is False. ddof is 1,
+    as in torch. Each value counts ``copies`` times, because verl-omni has one value for each step of the sampler and
+    takes the standard deviation of all of these values.
     """
     out = np.zeros(len(values))
     groups: dict[str, list[int]] = {}
@@ -169,7 +173,7 @@ def _of(config: Any, name: str, default: bool) -> Any:
 
 
 def register() -> None:
-    """Makes the estimators known to the trainers that are installed here."""
+    """Registers the estimators with the trainers that are installed."""
     for module, decorator, name, fn in (
         ("verl.trainer.ppo.core_algos", "register_adv_est", TEXT, grpo),
         ("verl_omni.trainer.diffusion.diffusion_algos", "register_diffusion_adv_est", VISUAL, flow_grpo),

@@ -1,12 +1,14 @@
-"""The columns that ``algorithm.gdpo_reward_keys`` names: a finite number in every row, for verl's estimator ``gdpo``.
+"""The columns of ``algorithm.gdpo_reward_keys``: a finite number in every row, for verl's estimator ``gdpo``.
 
-What stands in for a number that is absent is what ``on_failed`` says. The mean of a group is known only where the group is:
-``group_mean`` and ``mask`` leave NaN in a row until its batch is there, and ``fill`` ends that.
+``on_failed`` sets the value in the place of an absent number. The mean of a group is known only when the group is
+complete. With ``group_mean`` and ``mask`` a row therefore contains NaN until its batch is complete; ``fill`` then
+replaces the NaN.
 
-Facts relied on (verl 0.9.0): ``compute_gdpo_outcome_advantage`` (verl/trainer/ppo/core_algos.py) reads each key from
-``non_tensor_batch`` as float32, for every row, and ``masked_whiten`` takes the mean of all of them, so that one NaN is
-everybody's. ``compute_advantage`` (verl/trainer/ppo/ray_trainer.py) hands ``non_tensor_batch`` to it; the trainer with
-TransferQueue (verl/trainer/ppo/v1) puts no such column there.
+Behaviour of verl 0.9.0 that this module relies on: ``compute_gdpo_outcome_advantage``
+(verl/trainer/ppo/core_algos.py) reads each key from ``non_tensor_batch`` as float32, for every row, and
+``masked_whiten`` takes the mean over all rows, so that one NaN makes all rows NaN. ``compute_advantage``
+(verl/trainer/ppo/ray_trainer.py) passes ``non_tensor_batch`` to this function; the trainer with TransferQueue
+(verl/trainer/ppo/v1) has no such column there.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from .settings import GDPO_KEYS, Settings
 
 
 class Named(NamedTuple):
-    """The named columns of a row."""
+    """The columns of gdpo_reward_keys in one row."""
 
     values: dict[str, float]
     #: Why a number is absent that ought to be there; None: there is none, or its function is not for this sample.
@@ -33,7 +35,7 @@ class Named(NamedTuple):
 
 
 def of(result: Result, settings: Settings, grouped: bool) -> Named:
-    """The named columns of a result; NaN where the mean of its group is to stand in."""
+    """Returns the named columns of a result; NaN for a number that the mean of its group will replace."""
     names, fallback = settings.gdpo_reward_keys, settings.fallback()
     stand_in = math.nan if fallback is None else fallback
     if not result.scored:
@@ -87,7 +89,7 @@ def _skipped(result: Result, name: str) -> bool:
 
 
 def filled(column: Any, uids: Sequence[Any]) -> npt.NDArray[np.float64]:
-    """A column [B] with the mean of the group in place of each NaN; 0 in a group that has no number, for all of it."""
+    """Returns a column [B] with the mean of the group in place of each NaN, and 0 in a group without any number."""
     made = np.array(column, np.float64)
     groups: dict[str, list[int]] = {}
     for i, uid in enumerate(uids):
@@ -102,14 +104,14 @@ def filled(column: Any, uids: Sequence[Any]) -> npt.NDArray[np.float64]:
 
 
 def fill(columns: dict[str, Any], names: Sequence[str], uids: Sequence[Any]) -> None:
-    """Ends the NaN in the named columns of a batch of whole groups."""
+    """Replaces the NaN in the named columns of a batch of whole groups."""
     for name in names:
         if name in columns:
             columns[name] = filled(columns[name], uids)
 
 
 def fill_rows(infos: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    """The same for the rows of one group."""
+    """Replaces the NaN in the named columns of the rows of one group."""
     for name in names:
         for info, value in zip(infos, filled([i[name] for i in infos], [""] * len(infos)).tolist(), strict=True):
             info[name] = value  # type: ignore[index]

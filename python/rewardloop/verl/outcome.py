@@ -1,4 +1,4 @@
-"""From a result to what a trainer takes: a finite float, and the same columns for every sample."""
+"""Converts a result to the trainer's values: a finite float, and the same columns for every sample."""
 
 from __future__ import annotations
 
@@ -35,21 +35,24 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class RewardFailedError(RewardloopError, RuntimeError):
-    """A sample has no score and nothing may stand in for it, or too many have none."""
+    """A sample has no score and no fallback is allowed, or too many samples have no score."""
 
 
 class ExtraInfo(dict[str, Scalar]):
-    """reward_extra_info. verl takes the columns of the first sample of a batch and looks them up in all, and batches of
-    several processes must have the same ones in the same order (``_postprocess`` of verl/experimental/agent_loop,
-    ``DataProto.concat``). So the keys are sorted, and those of other samples of the process are among them, even if they
-    came later than this one: a sample that expired before anybody scored it brings none. What it lacks reads as NaN, or as an
-    empty text."""
+    """reward_extra_info of a sample, with the columns of all samples of the process.
+
+    verl takes the columns of the first sample of a batch and reads them from all samples. Batches of several processes
+    must have the same columns in the same order (``_postprocess`` of verl/experimental/agent_loop,
+    ``DataProto.concat``). The keys are therefore sorted and include the columns of other samples of the process, even
+    of later ones: a sample that expired before it was scored has no columns of its own. An absent value reads as NaN,
+    or as an empty text.
+    """
 
     #: Those of the process; None: they are not known, as after a journey to another process.
     columns: Columns | None = None
 
     def keys(self) -> Any:
-        """The names of all columns."""
+        """Returns the names of all columns, sorted."""
         return dict.fromkeys(sorted({*self, *self._absent()})).keys()
 
     def __missing__(self, key: str) -> Scalar:
@@ -63,14 +66,14 @@ class ExtraInfo(dict[str, Scalar]):
 
 
 class Columns:
-    """The columns seen so far, with what stands for an absent value. Any thread may call."""
+    """The columns seen so far, with the replacement of an absent value. Any thread may call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._absent: dict[str, Scalar] = {}  # guarded by _lock
 
     def learn(self, info: Mapping[str, Any]) -> None:
-        """Takes the names of the columns of a sample."""
+        """Adds the names of a sample's columns."""
         with self._lock:
             for name, value in info.items():
                 if isinstance(value, str):
@@ -79,12 +82,15 @@ class Columns:
                     self._absent.setdefault(name, math.nan)
 
     def absent(self) -> dict[str, Scalar]:
-        """What stands for an absent value, by column."""
+        """Returns the replacement of an absent value for each column: empty for text, else NaN."""
         with self._lock:
             return dict(self._absent)
 
     def fill(self, info: Any, reason: str | None) -> ExtraInfo:
-        """info with every known column, rewardloop/valid, and rewardloop/error: why there is no score, else empty."""
+        """Returns info with every known column, rewardloop/valid, and rewardloop/error.
+
+        reason is the reason why there is no score; None, and an empty rewardloop/error, if there is one.
+        """
         self.learn(info)
         made = ExtraInfo(self.absent())
         made.columns = self
@@ -95,7 +101,7 @@ class Columns:
 
 
 class Failures:
-    """Counts failed samples, and raises when they are too many. Any thread may call."""
+    """Counts failed samples, and raises RewardFailedError if there are too many. Any thread may call."""
 
     def __init__(self, fraction: float) -> None:
         self._fraction = fraction
@@ -105,8 +111,11 @@ class Failures:
         self._reasons: deque[str] = deque(maxlen=_REASONS_KEPT)  # guarded by _lock
 
     def count(self, reason: str | None, step: tuple[str, int] | None = None, rows: int = 0) -> None:
-        """Takes how a sample ended: None for a score. rows: the samples of the whole step, where that is known;
-        other processes have some of them, so that only what is certainly too much raises here."""
+        """Counts a sample; reason None: it has a score.
+
+        rows is the number of samples of the whole step, if known. Other processes count some of these samples, so this
+        method raises only if the failed samples of this process alone exceed the limit.
+        """
         with self._lock:
             self._window.append(reason is not None)
             if reason is None:
@@ -126,18 +135,18 @@ class Failures:
 
 
 def too_many(failed: int, where: str, fraction: float, reasons: str) -> str:
-    """What is said when too many samples have no score."""
+    """Returns the error message for too many samples without a score."""
     return f"{failed} of {where} failed, more than max_failed_fraction {fraction:g}: {reasons}"
 
 
 def why(result: Result) -> str:
-    """Outcome and reasons in one line: each reason once, without its traceback."""
+    """Returns the outcome and the reasons in one line: each reason once, without its traceback."""
     reasons = dict.fromkeys(str(e).partition("\n")[0] for e in result.errors)
     return f"{result.outcome} ({'; '.join(reasons)})" if reasons else str(result.outcome)
 
 
 def reward_of(result: Result, settings: Settings, grouped: bool) -> float:
-    """The finite float of a sample: its score, else what on_failed names."""
+    """Returns the finite float of a sample: its score, else the value that on_failed sets."""
     value = result.reward_score
     if value is None:
         value = _stand_in(result, settings, grouped)

@@ -1,9 +1,9 @@
 """Rewards of a batch in mini-batches of complete groups, for pipelines and one step off.
 
-The interface of the recipe async_reward_agent (haolinyan/verl dcd8dc31): ``compute_reward_pipeline(batch,
-group_size)`` returns how many rows it took, at once; ``get(n, hook)`` returns the rows of finished groups.
-Two of its defects do not exist here: an exception on the way ends ``get`` instead of leaving it waiting,
-and each reward lies on the last valid token of its own row in whatever order groups finish.
+The interface is that of the recipe async_reward_agent (haolinyan/verl dcd8dc31): ``compute_reward_pipeline(batch,
+group_size)`` immediately returns the number of rows that it accepted; ``get(n, hook)`` returns the rows of finished
+groups. Two defects of the recipe are absent: an error ends ``get`` instead of blocking it, and each reward is at the
+last valid token of its own row, in whatever order the groups finish.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Rewards = tuple[list[int], Any, dict[str, Any]]
 
 
 class Row(NamedTuple):
-    """A row that has its reward."""
+    """A row with its reward."""
 
     at: int  # in the batch
     tokens: int  # of the response, without padding; 0: the row is no text
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 class Request:
-    """A batch on its way. Guarded by the agent's condition."""
+    """A batch in flight. The agent's condition guards it."""
 
     def __init__(self, length: int, groups: dict[Any, int]) -> None:
         self.length = length  # of the responses, padding included; 0: no text
@@ -51,9 +51,9 @@ class Request:
 
 
 class AsyncRewardAgent:
-    """Scores batches in the background. Any thread may call; requests are served in their order.
+    """Scores batches in the background. Any thread may call; batches are served in order.
 
-    tokenizer is needed for text. Settings come as keyword arguments: url, run, on_failed, ….
+    tokenizer is required for text. The settings are keyword arguments: url, run, on_failed, ….
     """
 
     def __init__(self, tokenizer: Any = None, **settings: Any) -> None:
@@ -68,9 +68,9 @@ class AsyncRewardAgent:
         self._rewarding = False  # guarded by _phase
 
     def compute_reward_pipeline(self, data: Any, group_size: int = 1) -> int:
-        """Takes a DataProto and returns its number of rows; a thread of its own sends them.
+        """Accepts a DataProto and returns its number of rows; a new thread submits the rows.
 
-        Groups are the rows of one uid, of whatever number; without uids, group_size rows in a row.
+        A group is all rows with one uid, of any number; without uids, a group is group_size consecutive rows.
         """
         n = len(data)
         uids = data.non_tensor_batch.get("uid")
@@ -90,14 +90,15 @@ class AsyncRewardAgent:
     def get(
         self, chunk_size: int, hook_func: Callable[..., Any] | None = None, *, timeout: float | None = None, **kwargs: Any
     ) -> Any:
-        """Waits for chunk_size rows of the oldest batch, or more where the last group has more, and returns
-        them in the order of the batch: (indices, rm_scores, columns), or what
-        ``hook_func(indices, rm_scores, columns, **kwargs)`` makes of them.
+        """Waits for chunk_size rows of the oldest batch and returns them in the order of the batch.
 
-        rm_scores is [rows, L] with each score at its row's last valid token, or with stop_ids each step score at
-        its place and the score of a row without any at the last one, [rows, 1] for pictures. Raises what went
-        wrong on the way, ValueError for more rows than are left, TimeoutError after timeout
-        seconds (None: the deadlines of the samples bound the wait).
+        Only complete groups are returned, so there may be more than chunk_size rows. The result is (indices, rm_scores,
+        columns), or, with hook_func, the result of ``hook_func(indices, rm_scores, columns, **kwargs)``.
+
+        rm_scores is [rows, L] with each score at the last valid token of its row, or [rows, 1] for pictures. With
+        stop_ids each step score is at its own position, and the score of a row without step scores is at the last
+        position. Raises the error of a failed batch, ValueError for more rows than are left, and TimeoutError after
+        timeout seconds (None: the deadlines of the samples limit the wait).
         """
         with self._news:
             if not self._requests:
@@ -184,7 +185,7 @@ class AsyncRewardAgent:
 
 
 def assemble(found: list[Row], length: int) -> Rewards:
-    """The tensor and the columns of rows."""
+    """Returns the indices, the tensor and the columns of rows."""
     torch = importlib.import_module("torch")
     scores = torch.zeros(len(found), length or 1, dtype=torch.float32)
     for i, row in enumerate(found):

@@ -1,11 +1,11 @@
-"""One row of verl's DataProto as a Sample.
+"""Converts one row of verl's DataProto to a Sample.
 
-Facts relied on (verl 0.9.0, verl-omni a1139ba): ``DataProto[i]`` is a ``DataProtoItem`` with ``batch`` (a
-TensorDict of one row), ``non_tensor_batch`` and ``meta_info`` (verl/protocol.py); text rows have
-``responses`` (token ids) and ``attention_mask`` over prompt and response, visual rows a uint8 CHW or TCHW
-or a floating-point latent as ``responses`` (verl_omni/reward_loop/reward_manager/visual.py);
+Behaviour of verl 0.9.0 and verl-omni a1139ba that this module relies on: ``DataProto[i]`` is a ``DataProtoItem`` with
+``batch`` (a TensorDict of one row), ``non_tensor_batch`` and ``meta_info`` (verl/protocol.py). Text rows have
+``responses`` (token ids) and ``attention_mask`` over prompt and response. Visual rows have a uint8 CHW or TCHW
+or a floating-point latent as ``responses`` (verl_omni/reward_loop/reward_manager/visual.py).
 ``reward_model["ground_truth"]``, ``data_source``, ``extra_info``, ``uid``, ``raw_prompt``,
-``__num_turns__``, ``tool_extra_fields`` and ``reward_scores`` stand in ``non_tensor_batch``
+``__num_turns__``, ``tool_extra_fields`` and ``reward_scores`` are in ``non_tensor_batch``
 (verl/experimental/reward_loop/reward_manager/naive.py).
 """
 
@@ -40,9 +40,9 @@ _DROP = object()
 def to_sample(
     item: Any, settings: Settings, *, decode: Callable[[Any], str] | None = None, sizes: tuple[int, int] = (0, 0)
 ) -> Sample:
-    """A DataProtoItem as a sample with a fresh id: validation pads batches by repeating rows.
+    """Returns a DataProtoItem as a Sample with a new id, because validation repeats rows to fill a batch.
 
-    decode turns token ids into text; sizes are the members of a training and of a validation group.
+    decode turns token ids into text; sizes are the numbers of members of a training group and of a validation group.
     """
     row: Mapping[str, Any] = item.non_tensor_batch
     meta: Mapping[str, Any] = getattr(item, "meta_info", None) or {}
@@ -89,7 +89,7 @@ _WRITTEN = "text_encoder_responses"
 
 
 def written(item: Any) -> str:
-    """What the language model of a composite rollout wrote before the picture was made."""
+    """Returns the text that the language model of a composite rollout wrote before the picture was made."""
     found = (item.non_tensor_batch.get("tool_extra_fields") or {}).get(_WRITTEN)
     if isinstance(found, np.ndarray | list | tuple) and len(found) == 1:
         found = found[0]
@@ -99,7 +99,7 @@ def written(item: Any) -> str:
 
 
 def of_step(item: Any) -> int:
-    """How many rows the step of a DataProtoItem has, where the agent loop manager said so; else 0."""
+    """Returns the number of rows in the step of a DataProtoItem if the agent loop manager has set it, else 0."""
     return int(first(item.non_tensor_batch.get("rewardloop_rows"), 0))
 
 
@@ -108,7 +108,7 @@ def _scalar(value: Any) -> Any:
 
 
 def first(*values: Any) -> Any:
-    """The first value that is there."""
+    """Returns the first value that is not None; None if there is none."""
     return next((_scalar(v) for v in values if v is not None), None)
 
 
@@ -118,20 +118,20 @@ def _index(row: Mapping[str, Any]) -> int | None:
 
 
 def is_tokens(responses: Any) -> bool:
-    """Whether a response is token ids: integers, and not the bytes of a picture."""
+    """Whether a response consists of token ids (int32, int64), and not of the bytes of a picture."""
     name = str(responses.dtype).removeprefix("torch.")
     return name in ("int32", "int64")
 
 
 def valid_tokens(item: Any) -> Any:
-    """The token ids of a response without its padding, as verl's NaiveRewardManager takes them."""
+    """Returns the token ids of a response without its padding, as verl's NaiveRewardManager does."""
     ids = item.batch["responses"]
     mask = item.batch["attention_mask"]
     return ids[: int(mask[-ids.shape[-1] :].sum())]
 
 
 def visual(responses: Any) -> Media:
-    """A picture (CHW), a video (TCHW) or a latent, by verl-omni's contract: never guessed from sizes."""
+    """Returns a picture (CHW), a video (TCHW) or a latent, according to verl-omni's contract, never by sizes."""
     kind = str(responses.dtype).removeprefix("torch.")
     if kind == "uint8" and responses.ndim == 3:
         return media_of.image(responses, layout="CHW")
@@ -151,7 +151,7 @@ def _floats(tensor: Any) -> Any:
 
 
 def last_user_turn(raw: Any) -> str:
-    """The text of the last user turn of a raw_prompt; a plain string is the prompt itself."""
+    """Returns the text of the last user turn of a raw_prompt; a raw_prompt that is a string is returned unchanged."""
     if isinstance(raw, str):
         return raw
     if raw is None:
@@ -165,7 +165,7 @@ def last_user_turn(raw: Any) -> str:
 
 
 def merged_extra(row: Mapping[str, Any]) -> dict[str, Any]:
-    """extra_info as verl's managers build it: with the tools' fields, num_turns and rollout_reward_scores."""
+    """Returns extra_info as verl's managers build it: with tool_extra_fields, num_turns and rollout_reward_scores."""
     extra = dict(row.get("extra_info") or {})
     extra.update(row.get("tool_extra_fields") or {})
     extra["num_turns"] = row.get("__num_turns__")
@@ -174,7 +174,7 @@ def merged_extra(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def attachments(extra: Mapping[str, Any], names: tuple[str, ...]) -> tuple[list[Media], list[str]]:
-    """The tensors of extra_info that are to be sent, and the names of those that are latents, in their order."""
+    """Returns the media from the tensors of extra_info to send, and the names of those that are latents, in order."""
     media, sent = [], []
     for name in names:
         tensor: Any = extra.get(name)
@@ -193,7 +193,7 @@ def attachments(extra: Mapping[str, Any], names: tuple[str, ...]) -> tuple[list[
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """A value as JSON has it, without what JSON has not; _DROP if nothing is left."""
+    """Returns a value as JSON types, without the parts that JSON cannot represent; _DROP if nothing is left."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, str | bool):
@@ -218,7 +218,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def json_leaves(extra: Mapping[str, Any], leave: set[str]) -> dict[str, Any]:
-    """The JSON of extra_info, at most MAX_EXTRA_BYTES of it."""
+    """Returns the JSON of extra_info, at most MAX_EXTRA_BYTES; larger values are left out first."""
     made = {str(k): plain(v) for k, v in extra.items() if k not in leave}
     made = {k: v for k, v in made.items() if v is not _DROP}
     sizes = {k: len(json.dumps(v)) + len(k) + 4 for k, v in made.items()}

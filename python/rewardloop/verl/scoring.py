@@ -1,10 +1,10 @@
-"""A custom reward function for verl and verl-omni that asks a reward loop.
+"""A custom reward function for verl and verl-omni with rewards of a reward loop.
 
-Facts relied on: ``get_custom_reward_fn`` (verl/trainer/ppo/reward.py) loads ``path: pkg://rewardloop.verl``,
-``name: compute_score``, sees that it is a coroutine function and merges ``reward_kwargs`` into each call;
-``MultiVisualRewardManager`` (verl_omni/reward_loop/reward_manager/multi.py) hands the extra keys of its
-entry over by keyword. Both call it with data_source, solution_str or solution_image, ground_truth,
-extra_info and nothing else: no uid, no step.
+Behaviour that this module relies on: ``get_custom_reward_fn`` (verl/trainer/ppo/reward.py) loads
+``path: pkg://rewardloop.verl``, ``name: compute_score``, detects a coroutine function, and merges ``reward_kwargs``
+into each call. ``MultiVisualRewardManager`` (verl_omni/reward_loop/reward_manager/multi.py) passes the extra keys of
+its entry by keyword. Both call the function with data_source, solution_str or solution_image, ground_truth and
+extra_info, and without uid and step.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ async def compute_score(
     extra_info: dict[str, Any] | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Scores one sample; ``score`` and the columns of the reward profile.
+    """Scores one sample; returns ``score`` and the columns of the reward profile.
 
-    url and the other fields of Settings come as keyword arguments (``reward_kwargs``); others, such as
-    reward_router_address, are not looked at. on_failed is raise (default) or value:<x>: without a group
-    there is no mean to take.
+    url and the other fields of Settings are keyword arguments (``reward_kwargs``); others, such as
+    reward_router_address, are ignored. on_failed is raise (default) or value:<x>, because without a group there is no
+    mean.
     """
     chosen = Settings.read({k: v for k, v in settings.items() if k in _FIELDS or k == "token"}, on_failed="raise")
     if chosen.on_failed in ("group_mean", "mask"):

@@ -1,7 +1,7 @@
-"""The connection of a process, made when the first sample comes.
+"""The connection of a process, opened at the first sample.
 
-The client runs in a thread of its own: it serves every event loop of the process, and keeps the connection
-alive while an event loop is blocked by tensor work.
+The client runs in its own thread: it serves every event loop of the process, and keeps the connection open while
+tensor work blocks an event loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SESSIONS: dict[tuple[int, Settings], Session] = {}  # guarded by _LOCK; those o
 
 
 def session(settings: Settings) -> Session:
-    """The session of this process for these settings."""
+    """Returns the session of this process for these settings."""
     key = (os.getpid(), settings)
     with _LOCK:
         if key not in _SESSIONS:
@@ -37,7 +37,7 @@ def session(settings: Settings) -> Session:
 
 
 class Session:
-    """A client, the columns of its results and the count of its failures."""
+    """A client, the columns of its results, and the count of its failures."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -47,7 +47,7 @@ class Session:
         self._client: Client | None = None  # guarded by _lock
 
     def client(self, broken: Client | None = None) -> Client:
-        """The connected client; a new one in place of one that is broken. Blocks while it connects."""
+        """Returns the connected client; replaces it by a new client if it is ``broken``. Blocks while connecting."""
         with self._lock:
             if self._client is not None and self._client is broken:
                 self._client.close()
@@ -57,14 +57,14 @@ class Session:
             return self._client
 
     def close(self) -> None:
-        """Ends the connection; the next sample makes another."""
+        """Closes the connection; the next sample opens another one."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
             client.close()
 
     async def result(self, sample: Sample) -> Result:
-        """Submits a sample and awaits its result. Cancelled, it takes the sample back."""
+        """Submits a sample and awaits its result. Cancellation takes the sample back."""
         client = self._client
         if client is None:
             client = await asyncio.to_thread(self.client)
@@ -86,11 +86,11 @@ class Session:
                 await asyncio.sleep(_FULL_PAUSE)
 
     async def score(self, sample: Sample, rows: int = 0) -> tuple[float, ExtraInfo]:
-        """The reward of a sample and its columns; RewardFailedError where nothing may stand in for a score."""
+        """Returns the reward of a sample and its columns; raises RewardFailedError if no fallback is allowed."""
         return self.judge(sample, await self.result(sample), rows)
 
     def judge(self, sample: Sample, result: Result, rows: int = 0) -> tuple[float, ExtraInfo]:
-        """What a trainer takes of a result."""
+        """Returns the values of a result for a trainer: the reward and the columns."""
         grouped = bool(sample.uid) and sample.group_size > 1
         found = named.of(result, self.settings, grouped)
         reason = found.reason if result.scored else why(result)

@@ -1,4 +1,4 @@
-"""What a plug-in is told: plain values, so that they travel to every worker process."""
+"""The settings of a plug-in: plain values, which can be sent to every worker process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GDPO_KEYS = "algorithm.gdpo_reward_keys"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings under ``reward.rewardloop``. Hashable and picklable; holds no secret."""
+    """The settings under ``reward.rewardloop``. Hashable and picklable; contains no secret."""
 
     #: ws://host:port of the reward loop, or of several gateways, as a list or with commas between; else the
     #: environment's REWARDLOOP_URL.
@@ -70,7 +70,7 @@ class Settings:
             raise InputError(f"{self.max_failed_fraction!r}, want 0 to 1", field=f"{SECTION}.max_failed_fraction")
 
     def fallback(self) -> float | None:
-        """The value of value:<x>; None for the other policies."""
+        """Returns the value of value:<x>; None for the other policies."""
         if self.on_failed in ("group_mean", "mask", "raise"):
             return None
         try:
@@ -82,7 +82,7 @@ class Settings:
         return value
 
     def need_no_steps(self, who: str) -> None:
-        """Refuses stop_ids where verl itself writes one number for each row."""
+        """Raises InputError for stop_ids, where verl itself writes one number for each row."""
         if self.stop_ids:
             raise InputError(
                 f"{who} returns one score for each row; process rewards need AgentLoopManager or AsyncRewardAgent",
@@ -90,7 +90,7 @@ class Settings:
             )
 
     def need_no_mask(self, who: str) -> None:
-        """Refuses on_failed=mask where nobody can tell the trainer's advantages which rows failed."""
+        """Raises InputError for on_failed=mask, where the trainer's advantages cannot get the failed rows."""
         if self.on_failed == "mask":
             raise InputError(
                 f"{who} cannot mask a failed sample; AgentLoopManager, DiffusionAgentLoopManager and AsyncRewardAgent can",
@@ -98,7 +98,7 @@ class Settings:
             )
 
     def need_no_group_columns(self, who: str) -> None:
-        """Refuses gdpo_reward_keys where nobody sees the group whose mean is to stand in for an absent number."""
+        """Raises InputError for gdpo_reward_keys, where no group is known whose mean could replace an absent number."""
         if self.gdpo_reward_keys and self.on_failed in ("group_mean", "mask"):
             raise InputError(
                 f"{self.on_failed}: {who} has no groups, whose mean would replace an absent {self.gdpo_reward_keys[0]}; "
@@ -107,7 +107,7 @@ class Settings:
             )
 
     def need_no_columns(self, who: str) -> None:
-        """Refuses gdpo_reward_keys with TransferQueue: the trainer passes no columns to its estimator."""
+        """Raises InputError for gdpo_reward_keys with TransferQueue: the trainer passes no columns to its estimator."""
         if self.gdpo_reward_keys:
             raise InputError(
                 f"with {who} verl's trainer passes no columns to its estimator gdpo; "
@@ -116,19 +116,22 @@ class Settings:
             )
 
     def need_no_llm(self, who: str) -> None:
-        """Refuses llm_profile where a rollout has one score."""
+        """Raises InputError for llm_profile, where a rollout has one score."""
         if self.llm_profile:
             why = f"{who} has one score for each rollout; CompositeAgentLoopManager has two"
             raise InputError(why, field=f"{SECTION}.llm_profile")
 
     def of_llm(self) -> Settings:
-        """The settings of the second score of composite rollouts. Its samples are a run of their own: there are as many
-        again, in groups of the same uids, with scores on another scale."""
+        """Returns the settings of the second score of composite rollouts.
+
+        Its samples are a separate run: the same number of samples, in groups with the same uids, and scores on another
+        scale.
+        """
         profile, run = self.llm_profile or self.profile, f"{self.run}/llm"
         return replace(self, profile=profile, llm_profile="", run=run, send_tensors=(), gdpo_reward_keys=())
 
     def need_no_phase(self, who: str) -> None:
-        """Refuses colocated where verl asks for rewards while its rollout has the memory."""
+        """Raises InputError for colocated, where verl requests rewards while its rollout holds the GPU memory."""
         if self.colocated:
             raise InputError(
                 f"{who} scores while the rollout uses the memory of the cards; use AsyncRewardAgent, which scores after the "
@@ -137,7 +140,7 @@ class Settings:
             )
 
     def connection(self) -> dict[str, Any]:
-        """Arguments of rewardloop.Client."""
+        """Returns the arguments of rewardloop.Client."""
         made: dict[str, Any] = {"url": self.url, "run": self.run, "connect_timeout": float(self.connect_timeout)}
         token_file = self.token_file or os.environ.get("REWARDLOOP_TOKEN_FILE", "")
         if token_file:
@@ -152,7 +155,7 @@ class Settings:
 
     @classmethod
     def read(cls, values: Mapping[str, Any], **defaults: Any) -> Settings:
-        """Settings from a mapping; unknown names and tokens are refused."""
+        """Returns settings from a mapping; raises InputError for unknown names and for a token."""
         known = {f.name for f in fields(cls)}
         if "token" in values:
             raise InputError("trainers print their configuration; use token_file or REWARDLOOP_TOKEN", field=f"{SECTION}.token")
@@ -163,7 +166,7 @@ class Settings:
 
     @classmethod
     def from_config(cls, config: Any) -> Settings:
-        """Settings from a trainer's configuration (an omegaconf DictConfig, or nested mappings)."""
+        """Returns settings from a trainer's configuration (an omegaconf DictConfig, or nested mappings)."""
         section = dict(get(config, SECTION) or {})
         run = "/".join(str(p) for p in (get(config, "trainer.project_name"), get(config, "trainer.experiment_name")) if p)
         if get(config, "reward.reward_model.enable"):
@@ -179,19 +182,19 @@ class Settings:
 
 
 def estimator(config: Any) -> str:
-    """The name of algorithm.adv_estimator, which may be an enumeration's value."""
+    """Returns the name of algorithm.adv_estimator, which may be a member of an enumeration."""
     chosen = get(config, "algorithm.adv_estimator")
     return str(getattr(chosen, "value", chosen))
 
 
 def group_sizes(config: Any) -> tuple[int, int]:
-    """Members of a training and of a validation group: rollout.n and rollout.val_kwargs.n."""
+    """Returns the sizes of a training and of a validation group: rollout.n and rollout.val_kwargs.n."""
     n, val = get(config, "actor_rollout_ref.rollout.n"), get(config, "actor_rollout_ref.rollout.val_kwargs.n")
     return int(n or 1), int(val or 1)
 
 
 def get(config: Any, path: str) -> Any:
-    """The value at a dotted path, None where there is none."""
+    """Returns the value at a dotted path; None if there is none."""
     for name in path.split("."):
         if config is None:
             return None

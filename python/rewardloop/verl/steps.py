@@ -1,8 +1,9 @@
-"""Step scores among the tokens of verl's rows.
+"""Step scores at the token positions of verl's rows.
 
-Facts relied on (verl 0.9.0): ``AgentLoopWorker._postprocess`` (verl/experimental/agent_loop/agent_loop.py) writes
-``rm_scores`` [B, L] with the reward at each row's last token, beside ``responses`` [B, L] and ``attention_mask``
-[B, P + L], and puts every key of reward_extra_info into ``non_tensor_batch``.
+Behaviour of verl 0.9.0 that this module relies on: ``AgentLoopWorker._postprocess``
+(verl/experimental/agent_loop/agent_loop.py) writes ``rm_scores`` [B, L] with the reward at the last token of each row,
+beside ``responses`` [B, L] and ``attention_mask`` [B, P + L], and puts every key of reward_extra_info into
+``non_tensor_batch``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .outcome import MAX_FLOAT32, STEPS, RewardFailedError
 
 
 def places(ids: Any, stop_ids: tuple[int, ...]) -> list[int]:
-    """Where the scores of one response without padding stand; nowhere in an empty one."""
+    """Returns the positions of the scores in one response without padding; an empty list for an empty response."""
     if not len(ids):
         return []
     found = step_mask(ids[None], stop_ids, mode="process")[0]
@@ -25,16 +26,17 @@ def places(ids: Any, stop_ids: tuple[int, ...]) -> list[int]:
 
 
 def standing(text: str, value: float, at: list[int], name: str) -> tuple[list[int], list[float]]:
-    """At which of a row's places which scores stand: text is its column STEPS, value what verl has as its score.
+    """Returns the positions and the scores of a row.
 
-    Without step scores it is value at the last place. Either way they sum to the row's score.
+    text is the row's column STEPS, value is verl's score of the row, and at contains the positions of the row. Without
+    step scores, value is at the last position. In both cases the scores sum to the score of the row.
     """
     found = json.loads(text) if text else []
     return (at, fitting(found, at, name)) if found else (at[-1:], [value])
 
 
 def spread(output: Any, stop_ids: tuple[int, ...]) -> None:
-    """Moves the rewards of a training batch to their steps."""
+    """Moves the rewards of a training batch to the positions of their steps."""
     column, scores = output.non_tensor_batch.get(STEPS), output.batch["rm_scores"].clone()
     if column is None:
         return
@@ -50,7 +52,7 @@ def spread(output: Any, stop_ids: tuple[int, ...]) -> None:
 
 
 def fitting(scores: list[float], at: list[int], name: str) -> list[float]:
-    """The scores, of which there must be one for each place, finite as a float32."""
+    """Returns the scores; raises RewardFailedError unless there is one finite float32 for each position."""
     if len(scores) != len(at):
         raise RewardFailedError(
             f"{name} has {len(scores)} scores for the {len(at)} positions of stop_ids; "

@@ -1,4 +1,4 @@
-"""Aesthetic Predictor V2.5 (https://github.com/discus0434/aesthetic-predictor-v2-5): how good a picture looks."""
+"""Aesthetic Predictor V2.5 (https://github.com/discus0434/aesthetic-predictor-v2-5): aesthetic quality of a picture."""
 
 
 class Scorer:

@@ -1,4 +1,4 @@
-"""CLAP (https://github.com/LAION-AI/CLAP): the cosine of a sound and its prompt."""
+"""CLAP (https://github.com/LAION-AI/CLAP): the cosine similarity of a sound and its prompt."""
 
 
 class Scorer:
@@ -24,8 +24,11 @@ class Scorer:
         return (heard * asked).sum(-1).float().tolist()
 
     def mono(self, channels, rate):
-        """One channel at the model's rate, which the extractor does not make. Of what is longer than the model takes it
-        would pick a random part: here it is the beginning."""
+        """Returns one channel at the sample rate of the model, because the extractor does not resample.
+
+        From a sound that is longer than the model accepts, the extractor would use a random part; this method uses the
+        beginning.
+        """
         sound = self.torch.from_numpy(channels).mean(0)
         if rate != self.extract.sampling_rate:
             sound = self.resample(sound, rate, self.extract.sampling_rate)

@@ -1,4 +1,4 @@
-"""EditReward (https://github.com/TIGER-AI-Lab/EditReward): how well a picture was edited as its prompt says."""
+"""EditReward (https://github.com/TIGER-AI-Lab/EditReward): how well an edited picture follows its prompt."""
 
 
 class Scorer:

@@ -1,5 +1,7 @@
-"""HPSv2.1 (https://github.com/tgxs002/HPSv2): a CLIP that was tuned on people's preferences, by open_clip as verl-omni
-calls it. The package hpsv2 of the index lacks a file, and loads the weights again in every call."""
+"""HPSv2.1 (https://github.com/tgxs002/HPSv2): a CLIP model tuned on human preferences, used through open_clip.
+
+verl-omni uses HPSv2.1 in the same way. The published package hpsv2 lacks a file and loads the weights in every call.
+"""
 
 
 class Scorer:

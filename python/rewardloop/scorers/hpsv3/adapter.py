@@ -1,4 +1,4 @@
-"""HPSv3 (https://github.com/MizzenAI/HPSv3): Qwen2-VL with a head for mean and uncertainty of people's preference."""
+"""HPSv3 (https://github.com/MizzenAI/HPSv3): Qwen2-VL with a head for mean and uncertainty of human preference."""
 
 
 class Scorer:

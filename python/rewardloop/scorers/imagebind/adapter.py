@@ -1,4 +1,4 @@
-"""ImageBind (https://github.com/facebookresearch/ImageBind): the cosines of sound, video and text in one space."""
+"""ImageBind (https://github.com/facebookresearch/ImageBind): cosine similarities of sound, video and text."""
 
 WEIGHTS = {"audio_text": {"at": 1.0}, "audio_video": {"av": 1.0}, "all": {"av": 0.5, "at": 0.25, "vt": 0.25}}
 

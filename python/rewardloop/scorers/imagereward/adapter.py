@@ -1,4 +1,4 @@
-"""ImageReward (https://github.com/THUDM/ImageReward): BLIP with a head for people's preference."""
+"""ImageReward (https://github.com/THUDM/ImageReward): BLIP with a head for human preference."""
 
 
 class Scorer:

@@ -1,4 +1,4 @@
-"""PickScore v1 (https://github.com/yuvalkirstain/PickScore): a CLIP that was tuned on people's choices."""
+"""PickScore v1 (https://github.com/yuvalkirstain/PickScore): a CLIP model tuned on human choices."""
 
 
 class Scorer:

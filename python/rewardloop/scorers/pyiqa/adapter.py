@@ -1,4 +1,4 @@
-"""Metrics of picture quality without a reference of pyiqa (https://github.com/chaofengc/IQA-PyTorch)."""
+"""No-reference metrics of picture quality from pyiqa (https://github.com/chaofengc/IQA-PyTorch)."""
 
 
 class Scorer:

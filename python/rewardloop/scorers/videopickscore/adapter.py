@@ -1,4 +1,4 @@
-"""PickScore v1 over evenly spaced frames of a video, as flow_grpo has it; frames=1 is its first frame, as UniRL has it."""
+"""PickScore v1 over evenly spaced frames of a video, as in flow_grpo; frames=1 uses the first frame, as UniRL does."""
 
 
 class Scorer:
