@@ -62,7 +62,7 @@ func (p *parts) openStore(ctx context.Context, path string) *recorder {
 		return nil
 	}
 	if err := try(ctx); err != nil {
-		p.log.WarnContext(ctx, "results are not kept, because the store cannot be opened; rewards are not affected, and the server retries each minute", "error", err)
+		p.log.WarnContext(ctx, "results are not kept, because the store cannot be opened; rewards are not affected, and the server retries at intervals of up to a minute", "error", err)
 		r.work.Go(func() { r.retry(try, p.log) }) // ends with close
 	}
 	return r
