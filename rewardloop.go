@@ -15,32 +15,35 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Config is what a Server is made from. The zero value of a field takes its default.
+// Config is the configuration of a Server. The zero value of a field takes its default.
 type Config struct {
-	// File is a configuration file in YAML (docs/configuration.md). Defaults to none: the
-	// Overrides alone.
+	// File is a configuration file in YAML (docs/configuration.md). The default is no file: only
+	// the Overrides apply.
 	File string
-	// Overrides are settings over those of File, such as "server.listen=127.0.0.1:9000".
+	// Overrides are settings that take precedence over those of File, such as
+	// "server.listen=127.0.0.1:9000".
 	Overrides []string
-	// Scorers are the program's own, beside those that ship. The configuration names one as
-	// builtin://<name>; a name that is taken is an error of New.
+	// Scorers are the program's own scorers, in addition to those that rewardloop contains. The
+	// configuration refers to them as builtin://<name>. New returns an error if a name is already
+	// in use.
 	Scorers []rewards.Spec
-	// Log is told what happens. Defaults to nothing being logged.
+	// Log receives the log records. The default discards them.
 	Log *slog.Logger
-	// Listening is called once, with the address at which clients are taken. Defaults to nothing.
+	// Listening is called once, with the address at which the server accepts clients. The default
+	// is no call.
 	Listening func(net.Addr)
 }
 
-// ErrRunChild means that RunChild was not called, and that a child process of the Server would
-// be the program once more.
+// ErrRunChild means that RunChild was not called. Without RunChild a child process of the Server
+// would run the whole program again.
 var ErrRunChild = errors.New("rewardloop: call rewardloop.RunChild first in main, before New")
 
 //nolint:gochecknoglobals // of the process
 var asked atomic.Bool
 
-// RunChild ends the process, with what a child process does, where a Server has started the program
-// as one: Tesseract and ONNX Runtime run in child processes. Elsewhere it returns at once. Call it
-// before anything else in main.
+// RunChild must be called before anything else in main. If a Server has started the program as a
+// child process, RunChild does the work of the child and exits the process; otherwise RunChild
+// returns immediately. The child processes run Tesseract and ONNX Runtime.
 func RunChild() {
 	if code, child := subprocess.Main(os.Args[1:], node.Kinds()...); child {
 		os.Exit(code)
@@ -54,8 +57,9 @@ type Server struct {
 	listening func(net.Addr)
 }
 
-// New reads the configuration and builds its rewards. Nothing runs yet. The error names everything
-// that is wrong with the configuration, with its lines.
+// New reads the configuration and builds its rewards, and starts nothing. The error lists
+// everything that is wrong with the configuration, with the lines of the file. Without a previous
+// call of RunChild the error is ErrRunChild.
 func New(cfg Config) (*Server, error) {
 	if !asked.Load() {
 		return nil, ErrRunChild
@@ -72,8 +76,9 @@ func New(cfg Config) (*Server, error) {
 	return &Server{node: n, listening: cfg.Listening}, nil
 }
 
-// Run takes samples until ctx ends. Then it refuses new ones, finishes what is in flight, within
-// loop.drain_timeout (30 s), and returns: nil where every sample was answered. It may be called once.
+// Run accepts samples until ctx ends. Then Run refuses new samples, waits at most
+// loop.drain_timeout (30 s) for the samples in flight, and returns nil if every sample has its
+// result. Run may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.node.Stop()
 	if err := s.node.Start(ctx); err != nil {

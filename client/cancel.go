@@ -7,11 +7,12 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Cancel takes samples back. Each still gets its one result: cancelled, unless its own
-// was there first. One that was never sent is taken back here, any other by the server;
-// while the connection is down the server is told over the next one. Ids that are not in
-// flight are passed over. A step that was declared goes on expecting what never came to
-// the server: declare it again with fewer.
+// Cancel cancels samples by their ids. Each sample still gets exactly one result: the outcome is
+// cancelled, unless another result arrived first. The client itself cancels a sample that it has
+// not sent yet, and the server cancels all other samples; while the connection is down, the server
+// is informed over the next connection. Ids that are not in flight are ignored. A declared step
+// still expects the samples that never arrived at the server: declare it again with a smaller
+// number.
 func (c *Client) Cancel(ids ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,39 +18,40 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Config says where to and as whom. URL and Run are required.
+// Config is the configuration of a Client. URL and Run are required.
 type Config struct {
 	// URL is ws://host:port or wss://host:port; the path /v1/stream is added if there is none.
-	// Several, with commas between, are gateways of which each can take the place of another:
-	// the client is at one of them, at first the first that welcomes it. When that one is gone,
-	// silent or draining, what has no result is sent to the next.
+	// Several URLs, separated by commas, are those of interchangeable gateways. The client is
+	// connected to one of them, at first to the first that accepts it. When that gateway is gone,
+	// silent or draining, the client sends every sample without a result to the next gateway.
 	URL string
-	// Run names the training run.
+	// Run is the name of the training run.
 	Run string
-	// Client names this sender among the run's; Lane tells its connections apart.
+	// Client is the name of this sender within the run; Lane is the number of its connection.
 	Client string
 	Lane   int
-	// Reward is the profile for samples that name none; empty: the server's default.
+	// Reward is the profile for samples without a profile. Empty: the server's default.
 	Reward string
-	// OnSampleFailure overrides the profile's: none, group_mean, zero or value:<x>.
+	// OnSampleFailure overrides the profile's failure policy: none, group_mean, zero or value:<x>.
 	OnSampleFailure string
-	// TokenFile holds the bearer token; Token is the token itself. One of them, or none.
+	// TokenFile is the file with the bearer token; Token is the token itself. At most one may be
+	// set.
 	TokenFile, Token string
-	// TLS is for wss URLs; nil: the system's roots.
+	// TLS is the TLS configuration for wss URLs. Nil: the system's root certificates.
 	TLS *tls.Config
-	// DialTimeout bounds the first connection, the wait for the successor of a server that is
-	// being stopped included. Defaults to 10 s.
+	// DialTimeout limits the time to the first connection, including the wait for the successor of
+	// a server that is being stopped. The default is 10 s.
 	DialTimeout time.Duration
-	// ReconnectFor is how long a lost connection is tried again, and a server that does
-	// nothing but drain, before every sample without a result fails. Defaults to 5 min.
+	// ReconnectFor is how long the client dials again after a lost connection, or while all servers
+	// are draining, before every sample without a result fails. The default is 5 min.
 	ReconnectFor time.Duration
 	// Silence is how long a gateway may send nothing, not even the answer to a ping, before the
-	// connection counts as lost. Defaults to 45 s, and with several URLs to 3 s: whoever sends
-	// over a link on which a ping waits longer behind samples gives more.
+	// connection counts as lost. The default is 45 s, and 3 s with several URLs. Set a larger value
+	// for a link on which a ping waits longer behind samples.
 	Silence time.Duration
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which fields that are zero have their defaults.
 func (c Config) WithDefaults() Config {
 	c.DialTimeout = cmp.Or(c.DialTimeout, 10*time.Second)
 	c.ReconnectFor = cmp.Or(c.ReconnectFor, 5*time.Minute)
@@ -63,7 +64,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error that joins everything that is wrong with c.
 func (c Config) Validate() error {
 	var errs rewards.Faults
 	errs.Add(slices.Contains(gateways(c.URL), ""), "URL %q: want ws://host:port, or several of them with commas between", c.URL)
@@ -76,15 +77,15 @@ func (c Config) Validate() error {
 }
 
 var (
-	// ErrClosed is the cause of Futures that Close gave up.
+	// ErrClosed is the error of Futures without a result at the call of Close.
 	ErrClosed = errors.New("client is closed")
-	// ErrLost is the cause of Futures whose connection could not be had again.
+	// ErrLost is the error of Futures whose connection was lost and could not be restored.
 	ErrLost = errors.New("connection lost and not restored")
-	// ErrInFlight refuses an id that is in flight already.
+	// ErrInFlight is the error of Submit for an id that is already in flight.
 	ErrInFlight = errors.New("sample id is in flight")
 )
 
-// Client is one connection of one run. It is safe for concurrent use.
+// Client is one connection of a run. A Client is safe for concurrent use.
 type Client struct {
 	cfg    Config
 	urls   []string // of the gateways
@@ -115,9 +116,9 @@ type Client struct {
 	err      error                 // why everything failed; guarded by mu
 }
 
-// Future is the result of one sample, once there is one.
+// Future is the result of one sample, which may not have arrived yet.
 type Future struct {
-	// ID is the sample's.
+	// ID is the id of the sample.
 	ID string
 
 	step  stepKey
@@ -129,12 +130,12 @@ type Future struct {
 	err   error        // likewise
 }
 
-// Done is closed when the result is there.
+// Done returns a channel that is closed when the result has arrived or the sample has failed.
 func (f *Future) Done() <-chan struct{} { return f.done }
 
-// Wait returns the result: scored, failed, rejected, expired, cancelled or lost. An
-// error means that there will be none: the client was closed, or the connection lost
-// for good. The end of ctx ends the waiting, not the sample.
+// Wait returns the result, whose outcome is scored, failed, rejected, expired, cancelled or lost.
+// Wait returns an error that wraps ErrClosed or ErrLost if no result will arrive. When ctx ends,
+// Wait returns its error, and the sample stays in flight.
 func (f *Future) Wait(ctx context.Context) (*wire.Result, error) {
 	select {
 	case <-f.done:
@@ -144,8 +145,8 @@ func (f *Future) Wait(ctx context.Context) (*wire.Result, error) {
 	}
 }
 
-// Dial connects, and fails within DialTimeout if it cannot: at once where no URL has a server
-// that takes clients, and no server says that it is being stopped.
+// Dial connects to a server, within DialTimeout. Dial fails immediately if no URL has a server that
+// accepts clients and no server is being stopped.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -185,9 +186,11 @@ func readToken(cfg Config) (string, error) {
 	return token, nil
 }
 
-// Submit takes a sample. It returns as soon as the sample is queued; the sender
-// waits for the server's credit. With many samples waiting, Submit itself waits
-// until there is room, or ctx ends.
+// Submit queues a sample and returns. The client sends the sample when it has credit from the
+// server. While 1,024 samples are queued, Submit blocks until one of them is sent or ctx ends. The
+// deadline is the time from the arrival of the sample at the gateway to its result; 0: the
+// gateway's default. The error is ErrInFlight, a *wire.FrameError for a sample that a server would
+// refuse, or the reason why the client has ended.
 func (c *Client) Submit(ctx context.Context, s *rewards.Sample, deadline time.Duration) (*Future, error) {
 	msg, err := wire.Encode(s, wire.Options{Deadline: deadline, Limits: c.limits()})
 	if err != nil {
@@ -232,13 +235,14 @@ func (c *Client) limits() wire.Limits {
 	return wire.Limits{MessageBytes: c.welcome.Limits.MessageBytes, HeaderBytes: c.welcome.Limits.HeaderBytes}
 }
 
-// Step announces how many samples of a step this client will send, so that the
-// server knows when the last one has come. Declare can say more.
+// Step announces how many samples of a step this client will send, so that the server can detect
+// the last one. Declare has more options.
 func (c *Client) Step(split rewards.Split, step, expected int64) error {
 	return c.Declare(wire.Step{Split: split, Step: step, Expected: expected})
 }
 
-// EndOfStep says that this client sends no more samples of a step.
+// EndOfStep announces that this client sends no more samples of a step. EndOfStep returns an error
+// if the client is not connected.
 func (c *Client) EndOfStep(split rewards.Split, step int64) error {
 	c.mu.Lock()
 	l := c.linkFor(cmp.Or(c.steps[keyOf(split, step)], &stepNote{}))
@@ -261,9 +265,9 @@ func (c *Client) control(l *link, v any) error {
 // maxResults is how many results may wait for the reader of Results.
 const maxResults = 4096
 
-// Results yields results as they come, from the first call on, until Close or the
-// end of ctx, and then those that came before. With maxResults of them unread,
-// further ones are to be had from their Futures only. It may be used once.
+// Results yields the results that arrive after the call of Results. The iteration ends with Close
+// or ctx, after the results that have already arrived. While 4,096 results are unread, further
+// results are available only from their Futures. Results may be called once.
 func (c *Client) Results(ctx context.Context) iter.Seq[*wire.Result] {
 	ch := make(chan *wire.Result, maxResults)
 	c.mu.Lock()
@@ -288,21 +292,22 @@ func (c *Client) Results(ctx context.Context) iter.Seq[*wire.Result] {
 	}
 }
 
-// Epoch returns the run's epoch: another client of the run names it to join.
+// Epoch returns the run's epoch. Another client needs the number to join the same epoch
+// (wire.Hello).
 func (c *Client) Epoch() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.welcome.Epoch
 }
 
-// Problems returns the latest complaints of the server that named no sample.
+// Problems returns the latest errors of the server that belong to no sample, at most 16.
 func (c *Client) Problems() []error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]error(nil), c.problems...)
 }
 
-// Close ends the connection. Samples without a result fail with ErrClosed.
+// Close closes the connection. Samples without a result fail with ErrClosed.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	l := c.link

@@ -1,34 +1,34 @@
-// Package client streams finished samples to a reward loop and returns their results; generators
-// written in Go import it.
+// Package client streams finished samples to a reward loop and returns their results. The package
+// is for sample generators written in Go.
 //
-// The life of a Client: Dial connects and says hello. Submit encodes a sample once,
-// without copying its pixels, and returns a Future; it blocks only while the
-// server's credit is used up. The client keeps the sample until its result has
-// come. When the connection is lost it dials again, with growing pauses, resumes
-// its session and sends again what it has no result for; if the server has
-// forgotten the session (it was restarted), all of it. Each Future resolves once.
-// Cancel takes samples back, wherever they are; Close gives up what is not answered.
+// Dial connects to a server and opens a session. Submit encodes a sample once, without copying its
+// pixels, and returns a Future; Submit blocks only while too many samples wait for the server's
+// credit. The client keeps each sample until its result has arrived. After a lost connection the
+// client dials again, with growing pauses, resumes its session, and sends the samples without a
+// result again. If the server has no record of the session, for example because it was restarted,
+// these samples are new for the server. Each Future resolves once. Cancel cancels samples, whether
+// they have been sent or not; Close gives up all samples without a result.
 //
-// A server that is being stopped says that it is draining. The client sends nothing more
-// to it, waits for what the server has of its, and dials again, until there is one that
-// takes samples; a sample that was refused for that reason is sent there. So a rolling
-// restart costs time and no sample.
+// A server that is being stopped announces that it is draining. The client then sends nothing more
+// to this server, waits for the results of the samples that the server has, and dials again until a
+// server accepts samples. A sample that was refused because of the draining is sent to that server.
+// A rolling restart therefore costs time but no sample.
 //
-// With several URLs the client goes to the next gateway when its own is gone, silent for
-// 3 s, or draining: within 5 s it sends there what has no result. That gateway knows nothing
-// of the former one, so that what was in flight there is scored again. A gateway that has
-// answered and whose connection ends is dialled again first: it may have been the network.
-// Clients of one run that share steps give the same URLs in the same order, so that they
-// meet again.
+// With several URLs the client connects to the next gateway when its own gateway is gone, silent
+// for 3 s, or draining: within 5 s it sends all samples without a result to the next gateway. That
+// gateway has no record of the former one, so samples that were in flight there are scored again.
+// If the connection to a gateway that has returned results ends, the client first dials the same
+// gateway again, because the cause may be the network. Clients of one run that share steps must
+// have the same URLs in the same order, so that they connect to the same gateway again.
 //
-// Who trains on a whole step, or on mini-batches of it, declares it and asks for its
-// rewards: Declare, then Chunks or Rewards. The gateway assembles prompt groups and hands
-// each out once; a chunk keeps its number, so that a question whose connection was lost is
-// asked again and has the same rows. The record of a step is the gateway's: at another one,
-// or at one that was started anew, a step that the former had heard of is lost (ErrStepLost)
-// until it is declared and submitted again, while every Future still gets its result. A step
-// that no gateway had heard of is declared by the client.
+// A trainer that needs a whole step, or mini-batches of it, declares the step and fetches its
+// rewards: Declare, then Chunks or Rewards. The gateway assembles prompt groups and hands out each
+// group once. A chunk keeps its number, so a request that is repeated after a lost connection
+// returns the same rows. The record of a step exists only at its gateway. At another gateway, or at
+// a gateway that was restarted, a step that the former one had a record of is lost (ErrStepLost)
+// until it is declared and submitted again; every Future still gets its result. The client itself
+// declares a step again that no gateway has a record of.
 //
-// A Client has two goroutines while connected: one reads, one sends; both end with
-// Close. Pixels given to Submit must not change until the Future has resolved.
+// A connected Client has two goroutines, a reader and a sender; both end with Close. Pixels given
+// to Submit must not change until the Future has resolved.
 package client

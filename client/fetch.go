@@ -15,17 +15,17 @@ import (
 )
 
 var (
-	// ErrStepLost is a step whose record went with the gateway that had it.
+	// ErrStepLost means that the step's record was lost with the gateway that assembled the step.
 	ErrStepLost = errors.New("the gateway that assembled the step has stopped, and its rows of the step are lost; " +
 		"the results that arrived are in their Futures: to call Rewards, declare and submit the step again")
-	// ErrStepFailed is a step that missed its deadline under wire.DeadlineFail. The Rewards
-	// come beside it.
+	// ErrStepFailed means that a step missed its deadline under wire.DeadlineFail. The Rewards are
+	// returned together with this error.
 	ErrStepFailed = errors.New("the step failed at its deadline")
-	// ErrTooManyFetches refuses a question while maxFetches have no answer.
+	// ErrTooManyFetches means that 64 requests have no answer yet.
 	ErrTooManyFetches = errors.New("too many questions without an answer")
-	// ErrNoAnswer is a server that let a question pass.
+	// ErrNoAnswer means that a server did not answer a request in time.
 	ErrNoAnswer = errors.New("no answer")
-	// ErrBadAnswer is an answer that breaks the protocol.
+	// ErrBadAnswer means that an answer violates the protocol.
 	ErrBadAnswer = errors.New("the server's answer breaks the protocol")
 )
 
@@ -50,14 +50,15 @@ type fetch struct {
 	err  error         // likewise
 }
 
-// Rewards asks for one chunk of a step's rewards and waits for the answer, at most until
-// ctx ends; Req is filled in. An answer with Ready false says that the groups were not
-// complete within WaitMS: ask again. A lost connection is no reason to fail: the question
-// is asked again over the next one, and a chunk that was handed out has the same rows then.
+// Rewards requests one chunk of a step's rewards and waits for the answer until ctx ends. Rewards
+// sets t.Req itself. In an answer with Ready false the groups were not complete within WaitMS: call
+// Rewards again. A lost connection is not an error: the request is repeated over the next
+// connection, and a chunk that was handed out before has the same rows.
 //
-// It fails with ErrStepFailed and the answer beside it, naming who is missing; with
-// ErrStepLost, where the server was started anew; with the server's class, such as
-// rewards.Expired where it has forgotten the rows; with ErrClosed and ErrLost.
+// The error is ErrStepFailed, with the samples without a result in its text and with the answer
+// beside it; ErrStepLost if the server was restarted; the class of the server's error, such as
+// rewards.Expired if the server no longer has the rows; ErrTooManyFetches; ErrNoAnswer 30 s after
+// WaitMS; ErrBadAnswer; ErrClosed or ErrLost; or that of ctx.
 func (c *Client) Rewards(ctx context.Context, t wire.Fetch) (*wire.Rewards, error) {
 	key := keyOf(t.Split, t.Step)
 	wrap := func(err error) error { return fmt.Errorf("client: rewards of %v, chunk %d: %w", key, t.Chunk, err) }
@@ -81,10 +82,11 @@ func (c *Client) Rewards(ctx context.Context, t wire.Fetch) (*wire.Rewards, erro
 	return q.res, nil
 }
 
-// Chunks yields the chunks of a step from t.Chunk on until the last, each as soon as its
-// groups are complete; WaitMS is how long one question waits, 30 s if absent. Without a
-// deadline of the step it waits as long as ctx lets it. The last chunk of a step that ended
-// short may have no rows. An error ends it; with ErrStepFailed comes what Rewards gave.
+// Chunks yields the chunks of a step from t.Chunk to the last chunk, each as soon as its groups are
+// complete. WaitMS is how long the server waits for each request, 30 s by default. If the step has
+// no deadline, Chunks waits until ctx ends. The last chunk of a step with missing samples may have
+// no rows. Chunks ends after the first error; ErrStepFailed is yielded together with the answer of
+// Rewards.
 func (c *Client) Chunks(ctx context.Context, t wire.Fetch) iter.Seq2[*wire.Rewards, error] {
 	t.WaitMS = cmp.Or(t.WaitMS, chunksWait.Milliseconds())
 	return func(yield func(*wire.Rewards, error) bool) {

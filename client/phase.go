@@ -9,7 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// ErrPhase is a phase that has begun without all that it asks for.
+// ErrPhase means that a phase has begun but the server did not complete everything that it requires.
 var ErrPhase = errors.New("the server did not complete the change of phase")
 
 // phase is the latest that was told. Guarded by Client.mu but for done.
@@ -20,10 +20,10 @@ type phase struct {
 	why  string // set before done is closed
 }
 
-// Phase says which phase of its training the run has begun, wire.PhaseRollout or wire.PhaseReward, to a server that
-// shares the memory of its cards with the trainer (pool.colocated), and waits until what that asks for is done: after
-// PhaseRollout the memory is free. It is said again over every new connection. It fails with ErrPhase, which says what
-// was not done, with ErrClosed and ErrLost, and with ctx.
+// Phase announces that the run has begun a phase of its training, wire.PhaseRollout or wire.PhaseReward, to a
+// server that shares the memory of its GPUs with the trainer (pool.colocated). Phase waits until the server has
+// completed the change: after PhaseRollout the memory is free. The client repeats the announcement over every
+// new connection. The error is ErrPhase with what was not completed, ErrClosed, ErrLost, or the cause of ctx.
 func (c *Client) Phase(ctx context.Context, name string) error {
 	if name != wire.PhaseRollout && name != wire.PhaseReward {
 		return fmt.Errorf("client: phase %q: want %s or %s", name, wire.PhaseRollout, wire.PhaseReward)

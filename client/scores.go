@@ -11,26 +11,28 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// StepMode is where the scores of a response stand among its tokens.
+// StepMode selects the tokens of a response that have a score.
 type StepMode string
 
-// The modes, both as RL-Factory has them (get_step_mask of
-// verl/workers/reward_manager/parallel.py, d0abc1db).
+// The modes are those of RL-Factory (get_step_mask of verl/workers/reward_manager/parallel.py,
+// d0abc1db).
 const (
-	// Outcome marks the last token: one score, as in validation.
+	// Outcome selects the last token: one score, as in validation.
 	Outcome StepMode = "outcome"
-	// Process marks every other stop token, from the first on: a turn of the model ends
-	// with one and the answer of its tool with the next. After an odd number of stop
-	// tokens these are all, for the last turn has ended with one; after an even number,
-	// none included, that turn was cut short, and the last token is marked as well.
+	// Process selects the first, third, fifth and so on of the stop tokens: the first stop token
+	// ends a turn of the model, and the next one ends the answer of its tool. With an odd number of
+	// stop tokens these are all positions, because the last stop token ends the last turn. With an
+	// even number, or with none, the last turn was cut short, and the last token is selected as
+	// well.
 	Process StepMode = "process"
 )
 
-// ErrScores is what is wrong with the arguments of StepMask and RMScores.
+// ErrScores means that the arguments of StepMask, RMScores or RMScoresOf are wrong.
 var ErrScores = errors.New("scores")
 
-// StepMask returns one place for each token of a response without its padding: true
-// where a score stands. There is at least one.
+// StepMask returns one value for each token of a response without padding: true at the positions of
+// scores. At least one value is true. The error is ErrScores, for a response without tokens or an
+// unknown mode.
 func StepMask[T ~int | ~int32 | ~int64 | ~uint32](tokens, stops []T, mode StepMode) ([]bool, error) {
 	if len(tokens) == 0 {
 		return nil, fmt.Errorf("%w: a response without tokens has no position for a score", ErrScores)
@@ -54,43 +56,45 @@ func StepMask[T ~int | ~int32 | ~int64 | ~uint32](tokens, stops []T, mode StepMo
 	return mask, nil
 }
 
-// ScoreOptions say which form RMScores gives a batch. The zero value is [B, 1]: one
+// ScoreOptions select the form of the batch that RMScores returns. The zero value is [B, 1]: one
 // score for each sample.
 type ScoreOptions struct {
-	// Lengths are the tokens of each response without padding; each score stands at the
-	// last. StepMasks are those of StepMask: the k-th step score stands at the k-th place;
-	// the reward of a sample without step scores, and what stands in for the score of a
-	// failed one, at the last. One of the two, or none.
+	// Lengths are the numbers of tokens of the responses without padding; each score is at the last
+	// token. StepMasks are results of StepMask: the k-th step score is at the k-th position that is
+	// set. The reward of a sample without step scores, and the replacement for the score of a
+	// failed sample, is at the last position that is set. At most one of the two may be set.
 	Lengths   []int
 	StepMasks [][]bool
-	// Length is L, the columns of a batch with tokens. Defaults to the longest response.
+	// Length is L, the number of columns of a batch with tokens. The default is the longest
+	// response.
 	Length int
-	// ToolUseScores, beside StepMasks, are what the rollout knows already: they come before
-	// the step scores that the sample has from the loop, or from the first place on where it
-	// has its reward alone. NaN says that a
-	// turn has none and is left out (compute_score of RL-Factory's envs/base.py, d0abc1db).
+	// ToolUseScores, which need StepMasks, are scores that the rollout already has. The tool-use
+	// scores precede the step scores of the sample. In a row without step scores the tool-use
+	// scores begin at the first position, and the reward is at the last position. NaN marks a turn
+	// without a score, which is left out (compute_score of RL-Factory's envs/base.py, d0abc1db).
 	ToolUseScores [][]float64
-	// OnFailed is what stands in for the score of a failed sample: fallback (the loop's,
-	// where the profile or the connection asked for one, else NaN), nan, raise (an error)
-	// or value:<x>. Defaults to fallback.
+	// OnFailed is the replacement for the score of a failed sample: fallback (the fallback of the
+	// result, which the profile or the connection can request, else NaN), nan, raise (an error) or
+	// value:<x>. The default is fallback.
 	OnFailed string
 }
 
-// Scores are the rewards of a batch, as a trainer keeps them.
+// Scores are the rewards of a batch, in the form that a trainer uses.
 type Scores struct {
-	// Values are [Rows, Columns] in row-major order; row i is result i.
+	// Values are [Rows, Columns] in row-major order; row i belongs to result i.
 	Values        []float32
 	Rows, Columns int
-	// Valid says of each row whether it is its sample's score, and not what stands in for one.
+	// Valid reports whether a row has the sample's own score, and not a replacement.
 	Valid []bool
 }
 
-// Row returns row i; it shares its memory with s.
+// Row returns row i. The slice aliases the memory of s.
 func (s *Scores) Row(i int) []float32 { return s.Values[i*s.Columns : (i+1)*s.Columns] }
 
-// RMScores builds the rm_scores of a batch; give the results in its order. It fails
-// with ErrScores, naming the sample, where scores and places are not equally many, where
-// a number does not fit a float32, or where a sample has failed and OnFailed is raise.
+// RMScores returns the rm_scores of a batch. Row i belongs to results[i]. The error is ErrScores if
+// the options do not fit the results, and, with the id of the sample, if the number of scores
+// differs from the number of positions, if a number does not fit a float32, or if a sample has
+// failed and OnFailed is raise.
 func RMScores(results []*wire.Result, o ScoreOptions) (*Scores, error) {
 	fallback, err := parseOnFailed(o.OnFailed)
 	if err != nil {
@@ -237,9 +241,9 @@ func parseOnFailed(s string) (func(*wire.Result) (float64, error), error) {
 	return nil, fmt.Errorf("%w: OnFailed %q, want fallback, nan, raise or value:<x>", ErrScores, s)
 }
 
-// RMScoresOf builds the rm_scores of a chunk: [B, 1] in the order of its rows, NaN where
-// there is neither a score nor anything in its place. It fails with ErrScores, naming the
-// sample, where a number does not fit a float32.
+// RMScoresOf returns the rm_scores of a chunk: [B, 1] in the order of its rows, NaN for a row with
+// neither a score nor a replacement. The error is ErrScores if the columns of the chunk differ in
+// length, or, with the id of the sample, if a number does not fit a float32.
 func RMScoresOf(r *wire.Rewards) (*Scores, error) {
 	if len(r.Scores) != len(r.IDs) || len(r.Valid) != len(r.IDs) {
 		return nil, fmt.Errorf("%w: %d ids, %d rm_scores and %d rm_valid, want equal numbers", ErrScores, len(r.IDs), len(r.Scores), len(r.Valid))

@@ -45,12 +45,12 @@ const (
 // small sample.
 const idBytes = 32<<10 - 256
 
-// Declare announces a step: how many samples this client will send, or with Total how
-// many the whole run will, and as far as they are given their ids, in order of the
-// batch, its deadline and what its rewards are then. Expected 0 with ids means as many as
-// there are ids. A long list goes in several messages. While the connection is down the
-// step is declared over the next one. Of several declarations the latest counts, but for
-// the ids, which add up.
+// Declare announces a step: how many samples this client will send, or, with Total, how many the
+// whole run will send. Optionally Declare also announces the ids of the samples in the order of the
+// batch, the deadline of the step, and its policy at the deadline. An Expected of 0 means the
+// number of ids. A long list of ids is sent in several messages. While the connection is down, the
+// step is declared over the next connection. A later declaration replaces the earlier one, except
+// for the ids, which are joined.
 func (c *Client) Declare(s wire.Step) error {
 	if s.Expected == 0 {
 		s.Expected = int64(len(s.IDs))

@@ -17,9 +17,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/verify"
 )
 
-// BuildManagers makes the reward manager of every profile, by its name. Scorers
-// come from reg, one for each component. If anything is wrong the error is a FaultsError
-// with all of it, and what was built is closed again.
+// BuildManagers builds the reward manager of every profile, by the name of the profile. The scorers
+// come from reg, one for each component. If anything is wrong, the error is a FaultsError with all
+// faults, and everything that was built is closed.
 func BuildManagers(c *Config, reg *rewards.Registry) (map[string]*rewards.Manager, error) {
 	managers, lacking, err := BuildThere(c, reg)
 	var faults FaultsError
@@ -38,8 +38,9 @@ func BuildManagers(c *Config, reg *rewards.Registry) (map[string]*rewards.Manage
 	return managers, nil
 }
 
-// BuildThere is BuildManagers for a machine beside others: profiles for which nothing is wrong
-// but that the machine lacks something are not built, and their faults are returned by name.
+// BuildThere is like BuildManagers, for one of several machines: a profile whose only faults are
+// things that this machine lacks is not built, and its faults are returned in lacking, by the name
+// of the profile.
 func BuildThere(c *Config, reg *rewards.Registry) (managers map[string]*rewards.Manager, lacking map[string]FaultsError, err error) {
 	var faults FaultsError
 	managers, lacking = map[string]*rewards.Manager{}, map[string]FaultsError{}

@@ -9,18 +9,19 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Carried is what a machine without a network has to be brought beside the configuration and the
-// files that it names.
+// Carried lists what must be copied to a machine without a network, in addition to the
+// configuration and the files in it.
 type Carried struct {
-	// Models are the names of the models that run in this process's pool, each once.
+	// Models are the names of the models that run in this process's pool, without duplicates.
 	Models []string
-	// Without says, in a line each, what is needed and is neither a model here nor an environment.
+	// Without contains one line for each thing that is needed and is neither a model in Models nor
+	// a Python environment.
 	Without []string
-	// Agreed are the licences that the file agrees to by accept_license.
+	// Agreed contains the licences that the file accepts with accept_license.
 	Agreed []string
 }
 
-// Carry says what a machine without a network has to be brought.
+// Carry returns what must be copied to a machine without a network.
 func (c *Config) Carry(reg *rewards.Registry) (out Carried) {
 	for _, w := range c.wants(reg) {
 		if w.Kind == onnxModel && w.What != "" && !slices.Contains(out.Models, w.What) {

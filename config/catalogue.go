@@ -12,8 +12,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Fetches begins the note of a model of the catalogue that downloads something when it is loaded
-// for the first time.
+// Fetches is the beginning of the note about a model of the catalogue that downloads files when it
+// is loaded for the first time.
 const Fetches = "downloads when it is loaded for the first time"
 
 // acceptKey names the licence that whoever wrote the file agrees to.

@@ -11,16 +11,18 @@ import (
 	"github.com/rewardloop/rewardloop/internal/outbound"
 )
 
-// Changes are what a configuration says that another one, by which a process runs, does not.
+// Changes are the differences between the configuration of a running process and a new
+// configuration.
 type Changes struct {
-	// Rewards and Engines are the names of those of which a process that runs can apply
-	// everything that is another.
+	// Rewards and Engines are the names of the changed rewards and engines for which a running
+	// process can apply all changes.
 	Rewards, Engines []string
-	// Applied are the keys that these are about, Restart those of everything else, in order.
+	// Applied are the changed keys of these rewards and engines. Restart are all other changed
+	// keys, which need a restart. Both are in order.
 	Applied, Restart []string
 }
 
-// Compare says what next says that c does not.
+// Compare returns the changes from c to next.
 func (c *Config) Compare(next *Config) Changes {
 	var ch Changes
 	for _, name := range union(c.Profiles, next.Profiles) {

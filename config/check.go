@@ -14,11 +14,12 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Check finds out what else is wrong with a Config than what Load has found, loaded: in the
-// options of scorers, and, if scores says that this process scores samples, in the functions
-// of the user's, whose files are imported for it, each in a process of its own and for 10 s
-// at most. It returns everything in one FaultsError, in the order of the file. A file that
-// takes longer than that is a note of the Config's. Nothing that Check has built is left.
+// Check finds faults of a Config that Load cannot find: in the options of scorers and, if scores is
+// true because this process scores samples, in the users' functions. The files of the functions are
+// imported for this, each in a separate process and for at most 10 s; a file that takes longer
+// becomes a note of the Config. loaded is the error of Load. Check returns all faults, including
+// those of loaded, in one FaultsError, in the order of the file, and closes everything that it has
+// built.
 func Check(ctx context.Context, c *Config, loaded error, reg *rewards.Registry, scores bool) error {
 	var faults FaultsError
 	if loaded != nil && (c == nil || !errors.As(loaded, &faults)) {
@@ -81,7 +82,7 @@ func (fs FaultsError) at(key string) bool {
 // pathKey is the key of a component's path.
 func (t *ComponentConfig) pathKey(p *Profile) string { return p.key(*t) + ".path" }
 
-// Unchecked begins the note of a file whose import takes too long for Check.
+// Unchecked is the beginning of the note about a file whose import takes too long for Check.
 const Unchecked = "the names of its options are not checked"
 
 // inspectAll looks at the functions of all profiles that this process serves.

@@ -18,106 +18,109 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// DefaultProfile is the name of the profile that the section reward describes.
+// DefaultProfile is the name of the profile in the section reward.
 const DefaultProfile = "default"
 
-// Config is everything a process is told. Its sections have the names of those
-// in the file.
+// Config is the configuration of a process. Its fields have the names of the sections of the file.
 type Config struct {
-	// NumWorkers is reward.num_workers: the reward-loop workers of this process.
+	// NumWorkers is reward.num_workers, the number of reward-loop workers of this process.
 	NumWorkers int
-	// Profiles are the rewards by name: DefaultProfile, where the section reward
-	// names a scorer, and those of the section rewards.
+	// Profiles are the rewards by name: DefaultProfile, if the section reward has a scorer, and
+	// those of the section rewards.
 	Profiles map[string]*Profile
-	// Loop is how samples are accepted, queued and answered.
+	// Loop configures how samples are accepted, queued and answered.
 	Loop Loop
-	// Workers bounds each of the workers of this process.
+	// Workers configures each of the workers of this process.
 	Workers workers.Config
-	// Pool is what scores samples: child processes, devices, decoded pictures.
+	// Pool configures child processes, devices and decoders.
 	Pool Pool
-	// Server is the HTTP route.
+	// Server configures the HTTP server.
 	Server server.Config
-	// Queue joins processes on several machines.
+	// Queue configures the connection between processes on several machines.
 	Queue Queue
-	// Engines are the servers that judges ask, by name: those of the section engines,
-	// and those of the profiles' reward_model.
+	// Engines are the servers that judges use, by name: those of the section engines, and those of
+	// the profiles' reward_model.
 	Engines map[string]*Engine
-	// Store is what is kept of results.
+	// Store configures which results are kept.
 	Store store.Config
-	// Outbound is what leaves the process by HTTP.
+	// Outbound configures the outgoing HTTP requests of the process.
 	Outbound outbound.Policy
-	// Telemetry says where traces go.
+	// Telemetry configures the export of traces.
 	Telemetry otlp.Config
-	// RouterAddress is host:port of the reward router, RouterKey its key, set by the
-	// process that opens it. Functions in Python beside a reward_model get them as
+	// RouterAddress is the host:port of the reward router, and RouterKey its key. Both are set by
+	// the process that starts the router. Functions in Python with a reward_model get them as
 	// reward_router_address and reward_router_api_key.
 	RouterAddress, RouterKey string
-	// HiddenEnv are the variables that the configuration reads as secrets of the server's
-	// own; functions in Python do not see them.
+	// HiddenEnv contains the names of the environment variables that the configuration uses for
+	// secrets of the server. Functions in Python do not get these variables.
 	HiddenEnv []string
-	// Secrets are those of the file; whatever is said of it, or by what it names, goes
-	// through them.
+	// Secrets contains the secrets of the file. All texts about the file, or from the things that
+	// it configures, are redacted with Secrets.
 	Secrets *redact.Words
 
 	notes []Note
 }
 
-// Profile is one reward: its components and how they become one number.
+// Profile is one reward: its components, and how they become one number.
 type Profile struct {
 	Name string
-	// Single is true for a custom_reward_function: one component, reported as acc or
-	// under the scorer's own names.
+	// Single is true for a custom_reward_function: there is one component, which is reported as acc
+	// or under the scorer's own names.
 	Single bool
-	// Components are in the order of the file.
+	// Components is in the order of the file.
 	Components      []ComponentConfig
 	Aggregation     rewards.Aggregation
 	OnSampleFailure rewards.SamplePolicy
-	// Models are the engines of reward.models by their names there; nil: it has none.
+	// Models contains the engines of reward.models by their names in that section. It is nil if
+	// there are none.
 	Models map[string]string
-	// Engine names the engine of the profile's reward_model; "": it has none.
+	// Engine is the name of the engine of the profile's reward_model. It is empty if there is none.
 	Engine string
-	// Cards is the reward_model's pool of cards; the zero value: it has none of its own.
+	// Cards is the reward_model's pool of cards. The zero value means that it has no pool of its
+	// own.
 	Cards ResourcePool
-	// Profiler is that of a reward_model which is not started here; nil: there is none.
+	// Profiler is the profiler of a reward_model that this process does not start. It is nil if
+	// there is none.
 	Profiler *Profiler
-	// Overlong is DAPO's penalty on a single function, for builtin://overlong; nil: none.
+	// Overlong is DAPO's penalty on a single function, for builtin://overlong. It is nil if there
+	// is none.
 	Overlong *Overlong
-	// Sandbox holds the options of sandbox_fusion; nil: it has no url.
+	// Sandbox holds the options of sandbox_fusion. It is nil if sandbox_fusion has no url.
 	Sandbox json.RawMessage
 	// shownSandbox is Sandbox as Print shows it.
 	shownSandbox json.RawMessage
-	// GroupByPrompt makes groups of samples that have no uid by their prompts.
+	// GroupByPrompt groups the samples without a uid by their prompts.
 	GroupByPrompt bool
-	// RouteBy names the field whose value chooses among components by their When.
+	// RouteBy is the name of the field whose value selects components by their When.
 	RouteBy string
-	// Verify are the tools that look at a sample before it is scored.
+	// Verify are the tools that check a sample before it is scored.
 	Verify []VerifyConfig
-	// Concurrency is the capacity of the profile in a process, in samples; 0: it follows
-	// from its components.
+	// Concurrency is the capacity of the profile in a process, in samples. 0 means that the
+	// capacity follows from its components.
 	Concurrency int
 	Place       Place
 }
 
-// VerifyConfig is one entry of verify.
+// VerifyConfig is one entry of the section verify.
 type VerifyConfig struct {
-	// Key is its name in verified_results; Kind is http, sandbox_fusion or command.
+	// Key is the name of the entry in verified_results. Kind is http, sandbox_fusion or command.
 	Key, Kind string
-	// Options is a JSON object with whatever else the entry holds; nil: nothing.
+	// Options is a JSON object with the other keys of the entry. It is nil if there are none.
 	Options json.RawMessage
-	// Required defaults to true: its failure is the sample's.
+	// Required makes the sample fail if the verifier fails. The default is true.
 	Required bool
-	// Timeout defaults to 30 s.
+	// Timeout is the maximum duration of the verifier. The default is 30 s.
 	Timeout time.Duration
 	Place   Place
 
 	shown json.RawMessage
 }
 
-// Overlong is verl's overlong_buffer_cfg beside its max_resp_len.
+// Overlong contains verl's overlong_buffer_cfg and max_resp_len.
 type Overlong struct {
-	// MaxRespLen is the longest response, in tokens.
+	// MaxRespLen is the maximum length of a response, in tokens.
 	MaxRespLen int
-	// bufferKeys explains these.
+	// Len, PenaltyFactor and Log are the keys of overlong_buffer_cfg; see bufferKeys.
 	Len           int
 	PenaltyFactor float64
 	Log           bool
@@ -126,25 +129,27 @@ type Overlong struct {
 // ComponentConfig is one entry of reward_functions, or the custom_reward_function.
 type ComponentConfig struct {
 	Key string
-	// Path is what the file says, "builtin://ocr"; of a Python file it is absolute.
-	// Scorer names the scorer in the registry: "ocr", and "python" for Python.
+	// Path is the path in the file, such as "builtin://ocr"; the path of a Python file is absolute.
+	// Scorer is the name of the scorer in the registry, such as "ocr", or "python" for Python.
 	Path, Scorer string
-	// Model names the engine among the profile's Models that the function asks; "": that of its key.
+	// Model is the name, in the profile's Models, of the engine that the function uses. If it is
+	// empty, the engine with the function's key is used.
 	Model string
-	// Options is a JSON object with whatever else the entry holds; nil: nothing. A
-	// Python function is called with it, by keyword.
+	// Options is a JSON object with the other keys of the entry. It is nil if there are none. A
+	// Python function gets them as keyword arguments.
 	Options json.RawMessage
-	// Fraction is the share of each of its cards that the component's model has; 0: none is
-	// written.
+	// Fraction is the share of each card for the component's model. 0 means that the file sets
+	// none.
 	Fraction float64
-	// Function is the Python function or class; "" for other scorers.
+	// Function is the Python function or class. It is empty for other scorers.
 	Function string
-	// AgentConcurrency is the Concurrency of a synchronous class, where nothing else is said.
+	// AgentConcurrency is the Concurrency of a synchronous class for which the file sets none.
 	AgentConcurrency int
 
-	// functionKeys and entryKeys explain these. A nil ExtraKeys, Env or Probe is one that is
-	// left out; an empty one has no names. Concurrency and MemoryBytes are 0 where they are left
-	// out, and so is MinMembers, which is rewards.WholeGroup for all.
+	// The fields from Timeout to PostProcess are keys of the entry; see functionKeys and entryKeys.
+	// If the file does not set them, ExtraKeys, Env and Probe are nil (an empty value means no
+	// names), and Concurrency, MemoryBytes and MinMembers are 0. A MinMembers of "all" is
+	// rewards.WholeGroup.
 	Timeout       time.Duration
 	Retries       int
 	Concurrency   int
@@ -156,24 +161,25 @@ type ComponentConfig struct {
 	Steps         bool
 	ExtraKeys     map[string]rewards.FieldKind
 	Pixels        string
-	Frames        string // "": all
+	Frames        string // empty: all frames
 	MemoryBytes   int64
 	Env           []string
 	Interpreter   string
 	Probe         []string
 	Weight        float64
-	Required      bool // of a single function true
+	Required      bool // true for a single function
 	OnFailure     rewards.ComponentPolicy
 	PostProcess   string
 
-	// Signature is the form in which a Python function is called, and Reference where the reference
-	// answer of validation stands, as in python.Options.
+	// Signature is the form in which a Python function is called, and Reference the field with the
+	// reference answer for validation, as in python.Options.
 	Signature, Reference string
 
-	// Environment is the Python environment of a function or model, in place of Interpreter; nil: none.
+	// Environment is the Python environment of a function or model, in place of Interpreter. It is
+	// nil if there is none.
 	Environment *pyenv.Spec
 
-	// Placement is how a model in Python runs; nil: the component is none.
+	// Placement configures how a model in Python runs. It is nil for other components.
 	Placement *python.Placement
 
 	Place Place
@@ -195,11 +201,11 @@ type ComponentConfig struct {
 	accepted       string         // the licence that the file agrees to; "": none
 }
 
-// ShownPath is the path as people may read it.
+// ShownPath returns the path without secrets, for people.
 func (t ComponentConfig) ShownPath() string { return cmp.Or(t.shownPath, redact.URL(t.Path)) }
 
-// Default returns the configuration of an empty file: every setting at its
-// default, and no profile.
+// Default returns the configuration of an empty file: every setting has its default, and there is
+// no profile.
 func Default() *Config {
 	c := &Config{
 		NumWorkers: 8, // verl-omni's

@@ -117,14 +117,13 @@ func (p *Profile) pythonWants(t ComponentConfig) (out []want) {
 	return out
 }
 
-// AsksForCards reports whether a model of this configuration is to run on a card.
+// AsksForCards reports whether a model or an engine of this configuration runs on a card.
 func (c *Config) AsksForCards(reg *rewards.Registry) bool {
 	return slices.ContainsFunc(c.wants(reg), func(w want) bool { return w.onCards() })
 }
 
-// PlanCards says which model has which of the cards that are there. The error is a FaultsError
-// with every model that does not fit, of which the machine is lacking something; the plan
-// beside it has the others.
+// PlanCards assigns the cards in there to models. The error is a FaultsError with a fault, marked
+// as Lacking, for every model that does not fit. The returned plan contains the other models.
 func (c *Config) PlanCards(reg *rewards.Registry, there []cards.Card) (cards.Plan, error) {
 	wants := c.wants(reg)
 	bare := make([]cards.Want, len(wants))
@@ -141,8 +140,8 @@ func (c *Config) PlanCards(reg *rewards.Registry, there []cards.Card) (cards.Pla
 	return plan, faults.sorted()
 }
 
-// UnknownCards is the error of a configuration that asks for cards of a machine that cannot
-// say which it has.
+// UnknownCards returns the error for a configuration that uses cards on a machine whose cards
+// cannot be listed. why is the reason.
 func (c *Config) UnknownCards(reg *rewards.Registry, why error) error {
 	var faults FaultsError
 	for _, w := range c.wants(reg) {
@@ -153,18 +152,18 @@ func (c *Config) UnknownCards(reg *rewards.Registry, why error) error {
 	return faults.sorted()
 }
 
-// Foreseen is an engine of a reward_model that verl-omni starts on a pool of cards. Nothing of
-// it is started here.
+// Foreseen is an engine of a reward_model that verl-omni would start on a pool of cards. This
+// process does not start it.
 type Foreseen struct {
 	Engine string `json:"engine"`
-	// Replicas is how many of it there are, on all machines together, and Cards how many each
-	// has; of Pool cards.
+	// Replicas is the number of servers on all machines together, Cards the number of cards of each
+	// server, and Pool the number of cards in the pool.
 	Replicas int `json:"replicas"`
 	Cards    int `json:"cards"`
 	Pool     int `json:"pool"`
 }
 
-// Foreseen are the engines that verl-omni would start on pools of their own.
+// Foreseen returns the engines that verl-omni would start on their own pools.
 func (c *Config) Foreseen() (out []Foreseen) {
 	for _, name := range slices.Sorted(maps.Keys(c.Profiles)) {
 		p := c.Profiles[name]
@@ -178,7 +177,7 @@ func (c *Config) Foreseen() (out []Foreseen) {
 // onCards reports whether a want is one of cards.
 func (w want) onCards() bool { return w.Count > 0 || w.Device != infer.CPU }
 
-// SetOwner names the server of an engine in the plan of cards.
+// SetOwner returns the name of an engine's server in the plan of cards.
 func SetOwner(engine string, server int) string {
 	return fmt.Sprintf("engine %s, server %d", engine, server)
 }

@@ -2,31 +2,31 @@
 //
 // The life of a configuration:
 //
-//  1. Parse turns the file into a tree of YAML nodes, each with its line and
-//     column. Nothing is decoded by the YAML library: what a key means, which
-//     values it takes and where it stood is kept together.
-//  2. Overrides change the tree as Hydra does: key=value for a key that is
-//     there, +key=value for one that is not, ++key=value for either, ~key to
-//     delete. A node an override made remembers which.
+//  1. Parse turns the file into a tree of YAML nodes, each with its line and column. The YAML
+//     library decodes no values, so that the meaning, the allowed values and the position of each
+//     key are handled in one place.
+//  2. Overrides change the tree as in Hydra: key=value for an existing key, +key=value for a new
+//     key, ++key=value for either, ~key to delete a key. A node that comes from an override records
+//     that override.
 //  3. ${oc.env:NAME,default} is resolved.
-//  4. The tree is walked once. reward (the default profile) and rewards.<name>
-//     take the keys of verl-omni's reward section (reward.go and the files beside it).
-//     loop, pool, outbound, server and queue are decoded into the Config of the package that
-//     uses them, whose method Keys says which keys there are (package config/keys); sections.go
-//     puts them together. Every fault is collected with its place, and the walk goes on.
-//  5. What several keys mean together is checked: limits that contain each other, a
-//     public address without a token.
-//  6. The faults come back together, in the order of the file. Without any there
-//     is a Config: plain values, all defaults filled in.
-//  7. Check adds what only the scorers and the user's functions know: options that they do
-//     not have, files that cannot be imported.
+//  4. The tree is walked once. reward (the default profile) and rewards.<name> have the keys of
+//     verl-omni's reward section (reward.go and the files beside it). loop, pool, outbound, server
+//     and queue are decoded into the Config of the package that uses them; its method Keys lists
+//     its keys (package config/keys), and sections.go combines the sections. Every fault is
+//     recorded with its place, and the walk continues.
+//  5. Combinations of keys are checked: limits that depend on each other, a public address without
+//     a token.
+//  6. All faults are returned together, in the order of the file. Without faults the result is a
+//     Config: plain values, with all defaults filled in.
+//  7. Check adds the faults that only the scorers and the users' functions can detect: unknown
+//     options, and files that cannot be imported.
 //
-// No key is read and forgotten: it changes something, or it is a fault that says
-// what to write instead, or Config.Notes lists it as without effect. A new setting is a
-// field and its line in the Keys of the package that uses it; the tests refuse one that nobody
-// reads. A key that was renamed has a row in renamed (unbuilt.go).
+// No key is ignored silently: a key has an effect, or it is a fault with a remedy, or Config.Notes
+// reports that it has no effect. To add a setting, add a field and its line in the Keys of the
+// package that uses it; the tests fail if no code reads a setting. A renamed key has a row in
+// renamed (unbuilt.go).
 //
-// BuildManagers makes the reward managers of a Config from a registry of
-// scorers; Print shows a Config as a file that means the same; Reference and Schema explain
-// every key to people and to editors.
+// BuildManagers builds the reward managers of a Config from a registry of scorers. Print writes a
+// Config as an equivalent file. Schema writes a JSON Schema of all keys for editors; a test writes
+// docs/configuration.md from the same keys.
 package config

@@ -12,26 +12,26 @@ import (
 	"github.com/rewardloop/rewardloop/pool/engines"
 )
 
-// Engine is an upstream, servers that answer alike, such as the replicas of a vLLM.
-// Judges ask it, and the reward router forwards to it.
+// Engine is an upstream: equivalent servers, such as the replicas of a vLLM server. Judges call it,
+// and the reward router forwards requests to it.
 type Engine struct {
-	// UpstreamConfig has its name, where its servers listen, without the /v1 of OpenAI's paths, and
-	// how they are asked.
+	// UpstreamConfig contains the name of the engine, the addresses of its servers without the /v1
+	// of OpenAI's paths, and the settings for requests.
 	outbound.UpstreamConfig
 
-	// Chat says what is remembered of its answers, and what they cost.
+	// Chat configures the cache and the cost of the engine's answers.
 	Chat chat.Config
-	// Model is what requests name as their model.
+	// Model is the name of the model in requests.
 	Model string
-	// ONNX is the model that answers in this process's own pool of devices, a name of the
-	// catalogue or a folder, and Device where; with it nothing but Fraction, its share of each
-	// of its cards, is set. "": servers do.
+	// ONNX is a model in this process's own pool of devices that answers in place of servers: a
+	// name in the catalogue or a folder. Device is its device. With ONNX, only Fraction may also be
+	// set: the model's share of each of its cards. If ONNX is empty, servers answer.
 	ONNX, Device string
 	Fraction     float64
-	// Parallel is over how many cards one server of a reward_model is spread.
+	// Parallel is the number of cards of one server of a reward_model.
 	Parallel Parallel
-	// Managed says how its servers are started here; nil: they run already, or there are none. With
-	// it URLs is empty.
+	// Managed configures how this process starts the servers of the engine; URLs is then empty. If
+	// it is nil, the servers are already running, or there are none.
 	Managed *Managed
 	Place   Place
 
@@ -46,7 +46,7 @@ func newEngine(name string) *Engine {
 	return e
 }
 
-// Keys implements keys.Described: an engine's keys besides base_urls and model.
+// Keys implements keys.Described with the keys of an engine except base_urls and model.
 func (e *Engine) Keys(k *keys.Set) {
 	e.UpstreamConfig.Keys(k)
 	e.Chat.Keys(k)
@@ -267,5 +267,5 @@ func (r *reader) withoutEffect(e entry, name string, known tree, enabled bool) {
 	}
 }
 
-// EngineNames are the names of the engines, in order.
+// EngineNames returns the names of the engines, in order.
 func (c *Config) EngineNames() []string { return slices.Sorted(maps.Keys(c.Engines)) }

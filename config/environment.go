@@ -116,7 +116,7 @@ func (t *ComponentConfig) environmentFault(p *Profile) Fault {
 	return Fault{Place: t.environmentAt, Key: p.key(*t) + ".environment", Message: t.environmentLacks}
 }
 
-// Environments are those that the profiles of a configuration name, by the key of their entry.
+// Environments returns the Python environments of the profiles, by the keys of their entries.
 func (c *Config) Environments() map[string]pyenv.Spec {
 	all := map[string]pyenv.Spec{}
 	for _, p := range c.Profiles {

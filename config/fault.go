@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// Place is where something of a configuration stands: in a file, or in an
-// override.
+// Place is the position of a part of the configuration, in a file or in an override.
 type Place struct {
 	File         string
 	Line, Column int
-	// Override is the override that put it there, with its prefix; a value that
-	// may be a secret is left out.
+	// Override is the override that set the part, with its prefix. Values that may be secrets are
+	// left out.
 	Override string
 
 	order int // of overrides among each other
@@ -38,16 +37,16 @@ func (p Place) compare(q Place) int {
 	)
 }
 
-// Fault is one thing that is wrong with a configuration.
+// Fault is one error in a configuration.
 type Fault struct {
 	Place Place
-	// Key is the whole key, "reward.reward_functions.ocr.weight"; empty for a
-	// fault of the file as a whole.
+	// Key is the full key, such as "reward.reward_functions.ocr.weight". It is empty for a fault of
+	// the file as a whole.
 	Key string
-	// Message says what is wrong and what to write instead.
+	// Message describes the error and the remedy.
 	Message string
-	// Lacking says that the machine lacks what the configuration names, such as the files of a
-	// model: the same configuration is right elsewhere.
+	// Lacking reports that the machine lacks something that the configuration uses, such as the
+	// files of a model. The same configuration may be valid on another machine.
 	Lacking bool
 }
 
@@ -64,11 +63,11 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// FaultsError is every fault of a configuration, in the order of the file, those
-// of overrides after it.
+// FaultsError contains every fault of a configuration, in the order of the file, followed by those
+// of overrides.
 type FaultsError []Fault
 
-// Error returns one fault a line.
+// Error returns one line for each fault.
 func (fs FaultsError) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {
@@ -77,8 +76,8 @@ func (fs FaultsError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Beside returns the faults that are wrong on every machine: what one lacks another beside it
-// may have. Nil: there are none.
+// Beside returns the faults without those that are Lacking, that is the faults on every machine. It
+// returns nil if there are none.
 func (fs FaultsError) Beside() error {
 	return slices.DeleteFunc(slices.Clone(fs), func(f Fault) bool { return f.Lacking }).sorted()
 }

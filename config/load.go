@@ -20,11 +20,11 @@ import (
 // maxFile is the largest configuration file.
 const maxFile = 1 << 20
 
-// Load reads the file at path and applies the overrides in order. An empty path
-// is an empty file: then the overrides are all there is. env looks up the
-// variables of ${oc.env:…}; nil is an empty environment. Whatever is wrong
-// with the content comes back in one FaultsError. The Config beside it has what could be
-// read, for Check, which finds what else is wrong; nothing can run by it.
+// Load reads the file at path and applies the overrides in order. An empty path means an empty
+// file, so that only the overrides apply. env looks up the variables of ${oc.env:…}; nil means an
+// empty environment. All faults of the content are returned in one FaultsError. The returned Config
+// then contains the parts that could be read. It is only an input for Check, which finds further
+// faults; it must not be used to run a process.
 func Load(path string, overrides []string, env func(string) (string, bool)) (*Config, error) {
 	if path == "" {
 		return Parse("", nil, overrides, env)
@@ -41,7 +41,7 @@ func Load(path string, overrides []string, env func(string) (string, bool)) (*Co
 	return Parse(path, data, overrides, env)
 }
 
-// Parse is Load of a file's content; name stands in messages.
+// Parse is like Load for the content of a file. name is the name of the file in messages.
 func Parse(name string, data []byte, overrides []string, env func(string) (string, bool)) (*Config, error) {
 	r := newReader(name)
 	if env == nil {

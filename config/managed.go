@@ -17,45 +17,48 @@ import (
 
 // This file reads how an engine is started here, in verl's words.
 
-// Managed says how the servers of an engine are started by the processes whose workers ask it.
+// Managed configures how the processes whose workers use an engine start the engine's servers.
 type Managed struct {
 	Kind engines.Kind
-	// Servers is how many equal ones each process starts. On cards each of them has Engine.Parallel.Cards
-	// of them.
+	// Servers is the number of equal servers in each process. On cards, each server has
+	// Engine.Parallel.Cards cards.
 	Servers int
 	// Device is cpu, or cuda for cards.
 	Device string
-	// Interpreter is a Python that has the engine; "": the engine's own command is on PATH.
+	// Interpreter is a Python interpreter with the engine installed. If it is empty, the engine's
+	// own command must be on PATH.
 	Interpreter string
-	// StartTimeout bounds a start, from the command to the answer to a first question.
+	// StartTimeout is the maximum duration of a start, from the command to the answer to the first
+	// request.
 	StartTimeout time.Duration
-	// Frees says that it gives its memory back between the reward phases of a trainer (verl's
-	// free_cache_engine), where pool.colocated is on.
+	// Frees makes the engine release its memory between the reward phases of a trainer (verl's
+	// free_cache_engine) if pool.colocated is true.
 	Frees bool
 	// rollout are the keys of verl's rollout that say how it is started, with verl-omni's defaults.
 	rollout engines.Rollout
-	// Args are the arguments that they become.
+	// Args are the command-line arguments for the keys of the rollout.
 	Args []string
 
-	// Profiler says which of its servers are profiled in which steps; nil: none is.
+	// Profiler selects the servers and steps that are profiled. If nil, there is no profiling.
 	Profiler *Profiler
 
 	deviceAt Place
 }
 
-// Profiler is verl's section profiler of an engine. Processes of Python rewards are profiled by it, too.
+// Profiler is verl's section profiler of an engine. It also applies to the processes of Python
+// rewards.
 type Profiler struct {
 	Tool engines.Profiler
-	// All has every server profiled; else Ranks says which, by number.
+	// All selects every server. Otherwise Ranks contains the numbers of the selected servers.
 	All   bool
 	Ranks []int
-	// Steps are those of training that are profiled.
+	// Steps are the training steps that are profiled.
 	Steps []int
-	// SavePath is the folder of the profiles.
+	// SavePath is the folder for the profiles.
 	SavePath string
 }
 
-// Of are the numbers of the profiled servers of so many.
+// Of returns the numbers of the profiled servers if there are the given number of servers.
 func (p *Profiler) Of(servers int) (out []int) {
 	for i := range servers {
 		if p.All || slices.Contains(p.Ranks, i) {
@@ -67,7 +70,8 @@ func (p *Profiler) Of(servers int) (out []int) {
 
 const profilesFolder = "outputs/profile/reward_model"
 
-// Profilers are those of the file, of engines that are started here and of others; each of them is for Python rewards as well.
+// Profilers returns the profilers of the file, for engines that this process starts and for other
+// engines. Each of them also applies to Python rewards.
 func (c *Config) Profilers() (all []*Profiler) {
 	for _, name := range c.EngineNames() {
 		if m := c.Engines[name].Managed; m != nil && m.Profiler != nil {
@@ -380,7 +384,7 @@ func kindWords() (words []string) {
 	return words
 }
 
-// EngineOf names the engine that a component asks; "": none.
+// EngineOf returns the name of the engine that a component uses, or "".
 func (p *Profile) EngineOf(t ComponentConfig) string {
 	if len(p.Models) == 0 {
 		return p.Engine

@@ -8,9 +8,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Note is something that is no fault, and that whoever wrote the file may want
-// to know: a key without effect, or where a reward behaves otherwise than the
-// same lines do in verl-omni, with the line that makes it the same.
+// Note is information for the author of the file that is not a fault: a key without effect, or a
+// difference between a reward and verl-omni's reward with the same lines, with the line that
+// removes the difference.
 type Note struct {
 	Place   Place
 	Key     string
@@ -20,10 +20,10 @@ type Note struct {
 // String returns place, key and message on one line.
 func (n Note) String() string { return Fault{Place: n.Place, Key: n.Key, Message: n.Message}.String() }
 
-// Notes are the notes of a configuration, in the order of the file.
+// Notes returns the notes of a configuration, in the order of the file.
 func (c *Config) Notes() []Note { return slices.Clone(c.notes) }
 
-// Remark adds notes about the machine, which stand nowhere in the file.
+// Remark adds notes about the machine, which have no place in the file.
 func (c *Config) Remark(texts ...string) {
 	for _, text := range texts {
 		c.notes = append(c.notes, Note{Message: text})

@@ -86,7 +86,7 @@ func encode(v any) json.RawMessage {
 	return out
 }
 
-// HTTPScorer is the scorer in the registry that asks another server.
+// HTTPScorer is the name, in the registry, of the scorer that calls another server.
 const HTTPScorer = "http"
 
 // isHTTP reports whether a path is the address of another server.

@@ -15,11 +15,11 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Print writes the configuration as a file that means the same, with every
-// default spelled out and a comment on every setting. Secrets are not in it: of an
-// address it has scheme, host and path, of an option that came from the environment
-// the ${oc.env:…} it was, and *** stands for a text that may be a secret: an option
-// with the name of one, and what a scorer reads that does not ship with rewardloop.
+// Print writes the configuration as an equivalent file, with every default and a comment for every
+// setting. The output contains no secrets: an address is reduced to scheme, host and path; an
+// option from the environment is written as its ${oc.env:…}; and a text that may be a secret is
+// written as ***. These are options with the name of a secret, and the options of scorers that are
+// not part of rewardloop.
 func (c *Config) Print(w io.Writer) error {
 	p := &printer{w: bufio.NewWriter(w)}
 	p.line(0, "# The reward of samples that do not choose a reward by name; rewards below has the others.")

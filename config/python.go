@@ -18,7 +18,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
-// PythonScorer is the scorer in the registry that runs reward functions in Python.
+// PythonScorer is the name, in the registry, of the scorer that runs reward functions in Python.
 const PythonScorer = "python"
 
 // A function of a Python file or module is called compute_score where nobody says

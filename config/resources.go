@@ -15,26 +15,26 @@ import (
 
 // ResourcePool is the pool of cards of a reward_model with enable_resource_pool.
 type ResourcePool struct {
-	// PerNode is how many cards each machine has, on which run processes of this configuration;
-	// Nodes how many machines there are. 0: there is no pool.
+	// PerNode is the number of cards on each machine that runs processes of this configuration.
+	// Nodes is the number of machines. If both are 0, there is no pool.
 	PerNode, Nodes int
 }
 
-// All is how many cards the pool has, those of all machines together.
+// All returns the number of cards in the pool on all machines together.
 func (p ResourcePool) All() int { return p.PerNode * p.Nodes }
 
-// Parallel is over how many cards one server of a reward_model is spread. The zero value is
-// that of a model that runs here: one card for each copy.
+// Parallel is the number of cards of one server of a reward_model, by the kind of parallelism. The
+// zero value is that of a model in this process: one card for each copy.
 type Parallel struct{ Tensor, Pipeline, Data int }
 
-// Cards is how many cards one server has.
+// Cards returns the number of cards of one server.
 func (p Parallel) Cards() int { return max(p.Tensor, 1) * max(p.Pipeline, 1) * max(p.Data, 1) }
 
-// Replicas is how many servers verl starts on so many cards.
+// Replicas returns how many servers verl starts on the given number of cards.
 func (p Parallel) Replicas(cards int) int { return cards / p.Cards() }
 
-// PoolCards is how many cards the reward pool of this process has; 0: every card that it sees.
-// The cards of a process are one pool, which is as large as its largest reward says.
+// PoolCards returns the number of cards in the reward pool of this process, which is the largest
+// number that a reward of the configuration sets. 0 means every card that the process sees.
 func (c *Config) PoolCards() int {
 	most := 0
 	for _, p := range c.Profiles {

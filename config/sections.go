@@ -37,7 +37,7 @@ func (c *Config) sections() []*keys.Section {
 	return all.Sections
 }
 
-// Loop holds the settings of the section loop but for those of HTTP and of the workers.
+// Loop holds the settings of the section loop, except those of HTTP and of the workers.
 type Loop struct {
 	loop.Config
 
@@ -64,10 +64,10 @@ func (l *Loop) Keys(k *keys.Set) {
 
 // Pool holds the settings of the section pool.
 type Pool struct {
-	// Isolation is one of the values of ort.Isolation, which are those of tesseract.Isolation.
+	// Isolation is a value of ort.Isolation, which has the same values as tesseract.Isolation.
 	Isolation string
 	ModelsDir string
-	// Colocated says that a trainer has the memory of the cards between its reward phases.
+	// Colocated reports that a trainer uses the memory of the cards between its reward phases.
 	Colocated bool
 	ONNX      ort.Config
 	Tesseract tesseract.Config
@@ -87,8 +87,8 @@ func (p *Pool) Keys(k *keys.Set) {
 	k.Section("decode", "Decoding of images, videos and sound files.", &p.Decode)
 }
 
-// Queue holds the settings of the section queue: where NATS is, who this process is
-// there, and what a durable gateway keeps.
+// Queue holds the settings of the section queue: the addresses and credentials of NATS, and the
+// spool of a durable gateway.
 type Queue struct {
 	queue.Config
 
@@ -97,9 +97,11 @@ type Queue struct {
 	ACLFile, NKeyFile, CredsFile string
 	TLSCA, TLSCert, TLSKey       string
 	TLSClients                   bool
-	// Advertise is where workers reach this gateway; "": it follows from server.listen.
+	// Advertise is the address at which workers reach this gateway. If it is empty, the address
+	// follows from server.listen.
 	Advertise string
-	// Rewards are those that this process's workers serve; none: all of the file.
+	// Rewards are the names of the rewards that this process's workers serve. If empty, the workers
+	// serve all rewards of the file.
 	Rewards  []string
 	ClaimTTL time.Duration
 }

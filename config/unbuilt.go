@@ -106,8 +106,8 @@ func replacements() map[string]string {
 // expected and several are configured.
 const placeholder = "_multi_reward_placeholder"
 
-// Suggested lists the built-in scorers that messages tell people to write.
-// Whoever registers the scorers can hold the list against the registry.
+// Suggested returns the built-in scorers that messages recommend, so that a test can compare the
+// list with the registry.
 func Suggested() []string {
 	names := slices.Sorted(maps.Values(replacements()))
 	return slices.Compact(names)

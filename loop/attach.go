@@ -17,8 +17,8 @@ import (
 // used longest ago of those without a connection and a sample in flight.
 const maxRuns = 1024
 
-// Serve speaks the stream protocol on a connection until it ends. It returns nil
-// when the client left in order.
+// Serve runs the stream protocol on c until the connection ends. Serve returns nil if the client
+// closed the connection normally.
 func (m *Manager) Serve(ctx context.Context, c *wsconn.Conn) error {
 	name, _ := ctx.Value(clientName{}).(string)
 	return stream.Serve(ctx, gateway{m, name}, c)
@@ -27,8 +27,9 @@ func (m *Manager) Serve(ctx context.Context, c *wsconn.Conn) error {
 // clientName is the key of As.
 type clientName struct{}
 
-// As is a context for Serve on a connection that came with the token of that name. All
-// connections of a name share flow control as one, and are one label of the metrics.
+// As returns a context for Serve on a connection that was authenticated with the token of that
+// name. All connections of a name share flow control like a single connection, and have one label
+// in the metrics.
 func As(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, clientName{}, name)
 }

@@ -46,12 +46,13 @@ const (
 	sameAgain = 2
 )
 
-// Breaker says when a worker gets no more samples of a profile; Keys says how many Failures that
-// takes.
+// Breaker configures the circuit breakers of workers, which stop sending samples of a profile to a
+// worker that keeps failing. The method Keys documents Failures.
 type Breaker struct {
 	Failures int
-	// Pause is how long it is out before one sample tries it; it doubles with every one
-	// that fails, up to MaxPause. Default to 1 s and 30 s.
+	// Pause is the time for which an open breaker gives the worker no samples, until one sample
+	// tests the worker. Pause doubles with every test that fails, up to MaxPause. Pause defaults to
+	// 1 s, MaxPause to 30 s.
 	Pause, MaxPause time.Duration
 }
 

@@ -12,10 +12,11 @@ import (
 
 // This file is about the start notice: a worker that has a ticket claims the payload.
 
-// Claim gives a worker the payload of a ticket: its start notice. The frame is the
-// worker's to release when every goroutine of the attempt has returned. wire.ErrGone
-// means that the sample needs no scoring any more. Kept is what its components have said before it
-// was returned, which need not run again.
+// Claim returns the payload of a ticket to a worker, and records that the worker has started the
+// sample. The worker must release the frame f after every goroutine of the attempt has returned.
+// kept holds the results of components that finished in an earlier attempt that a worker returned;
+// these components need not run again. Claim returns wire.ErrGone if the sample needs no scoring
+// any more.
 func (m *Manager) Claim(_ context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.ComponentResult, err error) {
 	h, err := m.claim(t, worker)
 	return h.frame, h.kept, err
@@ -28,7 +29,8 @@ type handed struct {
 	group *wire.Group
 }
 
-// ClaimGroup gives a worker the payloads of a group's ticket, as Claim does for a sample.
+// ClaimGroup returns to a worker the payloads of all members of a prompt group's ticket. Otherwise
+// ClaimGroup behaves like Claim.
 func (m *Manager) ClaimGroup(_ context.Context, t wire.Ticket, worker string) (*wire.Group, error) {
 	h, err := m.claim(t, worker)
 	return h.group, err

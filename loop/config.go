@@ -14,10 +14,12 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Config bounds a gateway. The zero value of a field takes its default. What Keys lists is set by
-// the configuration file, and Keys says what it means; the rest is the program's.
+// Config configures a gateway. A field with the zero value gets its default. The fields that Keys
+// lists are set by the configuration file, and Keys documents them; the other fields are set by the
+// program.
 type Config struct {
-	// Gateway names this process to workers. Defaults to a random name.
+	// Gateway is the name of this gateway, which its tickets carry to the workers. The default is a
+	// random name.
 	Gateway string
 
 	MaxBytes         int64
@@ -42,26 +44,28 @@ type Config struct {
 	Dispatch         dispatch.Config
 	Breaker          Breaker
 
-	// RepublishAfter is how long a ticket may lie unclaimed while a place is free
-	// before it is published once more: the queue may have lost it. Defaults to 5 s.
+	// RepublishAfter is the time after which a ticket that no worker has claimed is published again
+	// although a place is free, because the queue may have lost the ticket. The default is 5 s.
 	RepublishAfter time.Duration
-	// Profiles are the names of the rewards that may be asked for; "" is the default one.
+	// Profiles are the names of the rewards that clients may request; "" is the default reward.
+	// Names that begin with "_" are reserved for the process itself, and clients cannot request
+	// them.
 	Profiles []string
-	// Queues are the names of their queues of tickets, by profile: workers take what they
-	// serve from the queue of the same name. Two names of one profile have the same queue. A
-	// profile that is not named has that of its name (wire.QueueName).
+	// Queues are the names of the ticket queues by profile name. A worker takes the tickets of a
+	// profile from the queue of that name. Two names of the same profile have the same queue. A
+	// profile that is not in Queues has the queue wire.QueueName(name, "").
 	Queues map[string]string
-	// GroupByPrompt are the profiles whose samples of the same prompt are one group where
-	// they have a group_size and no uid.
+	// GroupByPrompt are the names of the profiles for which samples with the same prompt form one
+	// group if the samples have a group_size and no uid.
 	GroupByPrompt []string
-	// GroupProfiles are those of them that need whole prompt groups: a group that
-	// cannot fit into MaxBytes is then refused with its first member.
+	// GroupProfiles are the names of the profiles that need whole prompt groups. The first member
+	// of a group that cannot fit into three quarters of MaxBytes is refused.
 	GroupProfiles []string
-	// OnSampleFailure is each profile's policy, by name.
+	// OnSampleFailure maps a profile's name to its policy for failed samples.
 	OnSampleFailure map[string]rewards.SamplePolicy
 }
 
-// Keys implements keys.Described: the section loop.
+// Keys implements keys.Described for the section loop.
 func (c *Config) Keys(k *keys.Set) {
 	k.Size(&c.MaxBytes, "max_bytes", 1<<30, "Maximum bytes of samples in flight plus unused credit (flow control), over all clients. A quarter is never granted as credit and stays free for samples of HTTP requests.").Min(1 << 20)
 	k.Size(&c.MessageBytes, "message_bytes", 128<<20, "Maximum size of one sample. A larger sample is refused. At most max_bytes.").Min(1 << 10)
@@ -88,12 +92,12 @@ func (c *Config) Keys(k *keys.Set) {
 	k.AtMost("message_bytes", "max_bytes")
 }
 
-// Keys implements keys.Described: keys of the section loop.workers.
+// Keys implements keys.Described for the keys of Breaker in the section loop.workers.
 func (b *Breaker) Keys(k *keys.Set) {
 	k.Int(&b.Failures, "breaker_failures", 5, "Number of consecutive failures of a worker for one reward, caused by the worker, after which the circuit breaker gives the worker no samples of the reward for 1 s to 30 s.").Between(1, 65536)
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	keys.Fill(&c, &c.Breaker)
 	c.Breaker.Pause = cmp.Or(c.Breaker.Pause, time.Second)
@@ -105,7 +109,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	err := keys.Validate("loop", &c, &c.Breaker)
 	if b := c.Breaker; b.Pause <= 0 || b.MaxPause < b.Pause {
@@ -141,21 +145,21 @@ func (c Config) queues() map[string]string {
 	return all
 }
 
-// Queue carries tickets to free places. It decides which place takes a ticket,
-// never which ticket is next. Package queue has the one that ships.
+// Queue carries tickets to free places of workers. A Queue decides which place gets a ticket, but
+// not which ticket is next. Package queue contains the implementation.
 type Queue interface {
-	// Publish hands a ticket to the queue. An error means that it was not taken.
-	// A ticket may be published again with the same attempt; a worker that claims
-	// the second copy of one that is answered is told ErrGone.
+	// Publish hands a ticket to the queue. An error means that the queue did not accept the ticket.
+	// A ticket may be published again with the same attempt; a worker that claims the second copy
+	// of an answered ticket gets wire.ErrGone.
 	Publish(ctx context.Context, t wire.Ticket) error
-	// Revoke takes an attempt back: unclaimed it is removed, claimed its lease's
-	// context ends. It is a hint; correctness does not need it.
+	// Revoke withdraws an attempt. An unclaimed ticket is removed from the queue; the context of a
+	// claimed ticket's lease is cancelled. Revoke is a hint: correctness does not depend on it.
 	Revoke(ctx context.Context, key wire.AttemptKey) error
 }
 
-// Presence knows which workers live.
+// Presence reports which workers are live.
 type Presence interface {
-	// Workers returns the live workers, in a fixed order. It must be cheap: it is
-	// called for every round of dispatch.
+	// Workers returns the live workers in a fixed order. Workers must be cheap, because every round
+	// of dispatch calls it.
 	Workers() []wire.WorkerInfo
 }

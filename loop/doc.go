@@ -1,74 +1,71 @@
-// Package loop is the gateway: it accepts finished samples, orders them, tracks samples in flight,
-// and answers each sample once.
+// Package loop implements the gateway: it accepts finished samples, orders them, tracks samples in
+// flight, and answers each sample once.
 //
-// The life of a sample, and who owns it at each step:
+// The life of a sample, and its owner at each step:
 //
-//  1. The client owns it until the gateway says ack, and keeps its bytes until the
-//     result: if the gateway dies, the client sends it again to the next one.
-//  2. gateway.Receive reads the header, books the bytes against the connection's
-//     credit, reads the body into one buffer, and core.admit makes an entry of it. A
-//     durable gateway has written it to its spool before (durable.go).
-//     From here the entry owns the frame: one reference to a counted buffer.
+//  1. The client owns the sample until the gateway acknowledges it, and keeps the sample's bytes
+//     until the result: if the gateway ends, the client sends the sample again to the next gateway.
+//  2. gateway.Receive reads the header, books the bytes against the connection's credit, and reads
+//     the body into one buffer. A durable gateway then writes the sample to its spool (durable.go).
+//     core.admit creates an entry for the sample. From here on the entry owns the frame: one
+//     reference to a reference-counted buffer.
 //  3. The entry waits in the queue of its profile (dispatch.Profile). The dispatcher
-//     (Manager.dispatch, one goroutine) publishes a ticket when there is room for one: runs share places
-//     by weight, within a run the step that closes first goes first. Which worker may
-//     have it is dispatch.Policy's.
-//  4. A worker claims the ticket: core.claim lends it a reference to the frame of
-//     its own. The worker owns the attempt; the entry still owns the sample.
-//  5. Manager.Finish takes the worker's answer. The first one that counts wins and
-//     settles the entry; a later one is counted and dropped. A failure that the worker is
-//     to blame for sends the entry back to 3, for another worker (breaker.go).
-//     A sample whose reward needs its whole group waits for its group instead: its frame
-//     stays, its place is free, and when the last member has come that far the group
-//     gets an entry of its own, which goes from 3 to 5 with all frames and settles
-//     all members (gather.go).
-//     One that runs long at the end of its step may have a second ticket meanwhile, and
-//     a second worker; whoever is first settles it, and the other is told to stop
-//     (dispatch.go).
-//  6. A settled entry whose reward waits for its prompt group is held until the
-//     group closes: by its size, or at the deadline of its first member.
-//  7. core.finalise makes the result final, exactly once, and hands it to the
-//     owner: a client's stream.Session, which numbers it and keeps it until the client confirms it,
-//     or a Future. The frame's reference is given back when the entry settles; the
-//     buffer is free when the last worker's goroutine has given back its own, and
-//     only then does the client get new credit for it.
+//     (Manager.dispatch, one goroutine) publishes a ticket when there is room for one: runs share
+//     the places by weight, and within a run the step that closes first goes first. The dispatch
+//     policy selects the workers that may have the ticket.
+//  4. A worker claims the ticket: core.claim lends the worker a frame reference of its own. The
+//     worker owns the attempt; the entry still owns the sample.
+//  5. Manager.Finish accepts the worker's answer. The first valid answer wins and settles the
+//     entry; later answers are counted and dropped. A failure caused by the worker returns the
+//     entry to step 3, for another worker (breaker.go).
+//     A sample whose reward needs its whole group waits for the group instead: its frame stays in
+//     memory and its place is free. When the last member has reached this point, the group gets an
+//     entry of its own, which passes steps 3 to 5 with the frames of all members and settles all
+//     members (gather.go).
+//     A sample that runs long at the end of its step may get a second ticket and a second worker;
+//     the first answer settles the sample, and the other attempt is revoked (dispatch.go).
+//  6. A settled entry whose reward depends on statistics of its prompt group is held until the
+//     group closes: when the group is complete, or at the deadline of its first member.
+//  7. core.finalise makes the result final, exactly once, and hands it to the owner: a client's
+//     stream.Session, which numbers the result and keeps it until the client confirms it, or a
+//     Future. The entry releases its frame reference when it settles. The buffer is free when the
+//     last worker's goroutine has released its reference; only then does the client get new credit
+//     for these bytes.
 //
-// A durable gateway that was killed takes in what its last life has left in the spool:
-// Manager.Restore makes entries of samples without a result, at 3, owned by away until
-// their clients send them again.
+// After a crash, a durable gateway reads the records in its spool: Manager.Restore creates entries
+// for samples without a result, at step 3, with the owner away until their clients send them again.
 //
-// An entry that finds no worker, no answer or no group in time is ended by the
-// clock (core.tick), with an outcome that says so. Nobody waits for ever.
+// The clock (core.tick) ends an entry that gets no worker, no answer or no group in time, with an
+// outcome that contains the reason. No sample waits forever.
 //
-// core is the state machine, without goroutines, clocks or I/O; Manager gives it a
-// mutex, a dispatcher and a clock; package loop/stream gives it websockets. The
-// simulation tests run the same core under testing/synctest with a queue in
-// memory.
+// core is the state machine, without goroutines, clocks or I/O. Manager adds a mutex, a dispatcher
+// and a clock; package loop/stream adds the websocket protocol. The simulation tests run the same
+// core under testing/synctest with a queue in memory.
 //
-// Where what is, in the order in which a sample meets it; a Manager's method stands
-// before the core's that it calls:
+// The files, in the order in which a sample passes them; each Manager method precedes the core
+// method that it calls:
 //
-//	config, queue, errors       what it is told, what it needs, what its errors wrap
-//	manager, dispatcher         start, drain, stop; the one goroutine; clock: what is due when
-//	attach                      what a client's messages ask for; its session and its epoch
+//	config, errors              settings and interfaces; errors that callers can test for
+//	manager, dispatcher, clock  start, drain, stop; the only goroutine; timers
+//	attach, messages            sessions and epochs; clients' control messages
 //	submit                      a sample from inside the process
-//	flow                        memory that is free again, and memory that is stuck
-//	core, run, entry            the state machine, a run, a sample
-//	admit                       taking samples in
-//	transitions                 the states of a sample and of an attempt, and the one way between
-//	dispatch, backup            what package dispatch is asked
+//	core, state, entry          the state machine, a run, a sample
+//	admit                       accepting samples
+//	transitions                 all state changes of samples and attempts
+//	dispatch                    what package dispatch needs of a sample
 //	waits                       samples that wait for an engine or a service that is down
-//	breaker, unserved           workers that fail a profile, by their own word or by
-//	                            comparison; profiles without a worker
-//	tickets, claim, attempts    into the queue, out to a worker, who has it
-//	finish, settle, finalise    an answer, the end of the scoring, the one final result
-//	withdraw, loss              taken back by a client, a restart or a stop; what was lost
-//	groups, gather              prompt groups: their statistics, those scored as a whole
-//	steps                       what clients say and ask of steps, what these mean to the rest
-//	memory, durable             remembered results; what outlives the process
-//	state, examine, metrics     what can be seen of it: API, samples for people, Prometheus
+//	breaker, unserved, progress workers that fail a profile, by their own answers or by
+//	                            comparison; profiles without a worker or without results
+//	tickets, claim, attempts    from the queue to a worker; the workers that have a sample
+//	finish, settle, finalise    an answer, the end of the scoring, the only final result
+//	withdraw, reassign          samples that end unscored; lost workers and lost tickets
+//	groups, gather              prompt groups: their statistics, and rewards of whole groups
+//	steps                       clients' messages and requests about steps
+//	memory, durable             remembered results and frames; what survives the process
+//	state, record, traced,      what the process reports: the API, recorders, OpenTelemetry,
+//	metrics                     Prometheus
 //
-// Packages below it are passive: a Manager calls them under its mutex, and does what they
-// return. dispatch has the queues and the capacity of profiles, step is the book of steps, stats are rewards over time, trace is a step's spans
-// and report.
+// The subpackages are passive: a Manager calls them while holding its mutex, and acts on their
+// results. Package dispatch has the queues and the capacity of profiles, step the book of steps,
+// stats the rewards over time, and trace the spans and the report of a step.
 package loop

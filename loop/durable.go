@@ -26,18 +26,19 @@ import (
 // What is queued is bounded by what is in the table and remembered, for nothing is
 // accepted and no hello answered before the queue has been written.
 
-// Spool is where a durable gateway keeps what is to survive it; *spool.Spool is one.
+// Spool stores the records of a durable gateway that must survive the process. *spool.Spool
+// implements Spool.
 type Spool interface {
-	// Put writes a record and returns when the process may die.
+	// Put writes a record and returns once the record survives the end of the process.
 	Put(r spool.Record) error
-	// Later writes it soon; it never waits.
+	// Later queues a record to be written soon. Later does not block.
 	Later(r spool.Record)
-	// Flush writes what Later has queued.
+	// Flush writes the records that Later has queued.
 	Flush() error
-	// Trouble says why no sample is taken at the moment; nil: they are. It never waits, and
-	// ends without anyone's hand.
+	// Trouble returns the reason why no samples are accepted at the moment, or nil if samples are
+	// accepted. Trouble does not block. The condition ends without manual intervention.
 	Trouble() error
-	// Each hands out what earlier lives have left.
+	// Each calls use with each record that earlier processes have left in the spool.
 	Each(use func(k *spool.Kept) error) error
 }
 
@@ -239,19 +240,19 @@ type away struct{ nobody }
 
 func (away) remembers() bool { return true }
 
-// Restored counts what Restore took in.
+// Restored counts the records that Restore has read.
 type Restored struct {
 	Runs, Samples, Results int
-	// Dropped are records that this gateway has no use for: of a reward that it does not
-	// have, or in a form that it does not know.
+	// Dropped is the number of records that this gateway cannot use, because the gateway does not
+	// have the record's reward or cannot decode the record.
 	Dropped int
-	// Bytes are those of the samples' frames.
+	// Bytes is the total size of the samples' frames in bytes.
 	Bytes int64
 }
 
-// Restore takes in what the spool has from an earlier life: runs at their epochs, results
-// that clients have not confirmed, open groups, and samples without a result, which are
-// queued with what is left of their time. It is called once, before Start.
+// Restore reads the records of an earlier process from the spool: the runs with their epochs,
+// results that clients have not confirmed, open groups, and samples without a result. Restore
+// queues these samples with their original deadlines. Call Restore once, before Start.
 func (m *Manager) Restore() (Restored, error) {
 	var n Restored
 	if m.spool == nil {

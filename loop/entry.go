@@ -136,8 +136,8 @@ type answer struct {
 	final  int // its place in effects.final, from 1; 0: it has none
 }
 
-// Examined is a sample with its result, for people to look at. Its media are described
-// and have no bytes.
+// Examined is a sample with its result, for people to inspect. The media of Sample have their
+// description but no bytes.
 type Examined struct {
 	Sample *rewards.Sample
 	Result *wire.Result

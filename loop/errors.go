@@ -12,7 +12,7 @@ var (
 	// errRefused is wrapped by everything that Submit refuses; the wrapped
 	// rewards.Class says why.
 	errRefused = errors.New("sample refused")
-	// ErrUnknown is wrapped where a run or a step is asked for that is not known.
+	// ErrUnknown is wrapped by the error for a run or a step that the gateway does not know.
 	ErrUnknown = errors.New("unknown here")
 	// ErrStopped is returned after the manager has stopped.
 	ErrStopped = errors.New("loop manager is stopped")

@@ -68,8 +68,8 @@ func (c *core) noteFailures(now time.Time, e *entry, res *wire.Result, fx *effec
 	}, res.Errors)...)
 }
 
-// Failures returns what has failed and why, alike ones together, the newest first, and how
-// many failures there were since the gateway began.
+// Failures returns the recorded failures, the newest first, with similar failures merged into one
+// record, and the total number of failures since the gateway started.
 func (m *Manager) Failures() ([]failures.Failure, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // This file is about workers' answers: whether one counts, what it cost, and whether
 // another worker is to try.
 
-// Finish takes a worker's answer. It returns nil when the gateway answers for the
-// sample from here on, whether the answer was the first or came too late.
+// Finish accepts a worker's result. Finish returns nil if the gateway is now responsible for
+// answering the sample, whether the result is the first one or came too late.
 func (m *Manager) Finish(_ context.Context, _ wire.Ticket, res *wire.Result) error {
 	m.mu.Lock()
 	if m.closed {

@@ -19,8 +19,8 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Manager is the gateway: it accepts samples, decides which is next, keeps the
-// table of what is in flight, and answers each sample once.
+// Manager is the gateway: it accepts samples, decides which sample is next, tracks the samples in
+// flight, and answers each sample once.
 type Manager struct {
 	// Immutable after New.
 	cfg      Config
@@ -59,34 +59,35 @@ type Manager struct {
 	writing map[sampleKey]chan struct{}
 }
 
-// Options are what a Manager needs from outside.
+// Options are the dependencies of a Manager.
 type Options struct {
 	Config   Config
 	Queue    Queue
 	Presence Presence
-	Log      *slog.Logger          // nil: discarded
-	Metrics  prometheus.Registerer // nil: counted, not exported
-	Buffers  *wire.Buffers         // nil: its own
-	// StepArrived is called, from several goroutines, when all samples of a step that
-	// were declared have arrived, and for each that comes after: the moment from
-	// which waiting for more helps nobody. It must return at once. nil: nobody asks.
+	Log      *slog.Logger          // nil: no log
+	Metrics  prometheus.Registerer // nil: metrics are counted but not exported
+	Buffers  *wire.Buffers         // nil: the Manager creates its own
+	// StepArrived is called when all declared samples of a step have arrived, and for each sample
+	// of the step that arrives later. From this moment waiting for more samples is useless.
+	// StepArrived is called from several goroutines and must return at once. nil: no call.
 	StepArrived func()
-	// Phase does what follows from a phase (wire.PhaseRollout, wire.PhaseReward) that a client of a run has
-	// begun, and returns when it is done. nil: nothing does.
+	// Phase handles a phase (wire.PhaseRollout, wire.PhaseReward) that a client of a run has begun,
+	// and returns when the actions of that phase are done. nil: a phase has no effect.
 	Phase func(ctx context.Context, run, client, name string) error
-	// Examine is called, from several goroutines, with the first Config.NumExamine
-	// samples of a step as they are answered, for people to look at; nil: nobody does.
+	// Examine is called with the first Config.NumExamine samples of a step as they are answered,
+	// for people to inspect. Examine is called from several goroutines. nil: no call.
 	Examine func(Examined)
-	// Recorder is told what becomes of every sample; nil: nobody is.
+	// Recorder gets the media and the results of all samples. nil: nothing is recorded.
 	Recorder Recorder
-	// Spool keeps what clients were promised over the death of the process: Restore takes
-	// it in. nil: it lives in memory, and clients send it again.
+	// Spool stores the samples and results that clients rely on, so that they survive the process;
+	// Restore reads them back. nil: samples and results are only in memory, and clients send the
+	// samples again.
 	Spool Spool
-	// Tracer takes the spans of samples; nil: nothing is traced.
+	// Tracer gets the spans of samples. nil: no tracing.
 	Tracer *tracing.Tracer
 }
 
-// New makes a gateway. Start sets it going.
+// New returns a gateway that is not started yet; call Start. New fails if Config is invalid.
 func New(o Options) (*Manager, error) {
 	cfg := o.Config.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -138,17 +139,17 @@ func (m *Manager) window(profile string) wire.CreditTotals {
 	return wire.CreditTotals{Samples: int64(samples), Bytes: m.cfg.CreditBytes}
 }
 
-// Gateway returns the name that tickets carry.
+// Gateway returns the name of the gateway, which its tickets carry.
 func (m *Manager) Gateway() string { return m.cfg.Gateway }
 
-// Start sets the dispatcher going. It runs until Stop; ctx gives it values only.
+// Start starts the dispatcher, which runs until Stop. Cancelling ctx does not stop the dispatcher.
 func (m *Manager) Start(ctx context.Context) {
 	ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go m.dispatch(ctx) // ends on Stop, which waits for it
 }
 
-// Drain refuses new samples, tells every client, and returns when nothing is in
-// flight or ctx ends; the error then says what still is.
+// Drain refuses new samples, notifies every connected client, and returns nil when no sample is in
+// flight, or the error of ctx when ctx ends before.
 func (m *Manager) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	if !m.draining {
@@ -176,9 +177,9 @@ func (m *Manager) Draining() bool {
 	return m.draining
 }
 
-// Stop ends the gateway: connections are closed, what is still in flight over a
-// local Submit is answered as cancelled, and clients re-send what they have no
-// result for to the next gateway. It returns when nothing of it runs any more.
+// Stop stops the gateway. Stop closes the connections and answers the samples in flight of local
+// Submit calls as cancelled; clients send the samples that have no result to the next gateway. Stop
+// returns when no goroutine of the Manager runs any more.
 func (m *Manager) Stop() {
 	m.mu.Lock()
 	if m.closed {
@@ -279,15 +280,15 @@ func (m *Manager) noteDrained() {
 	}
 }
 
-// InFlight returns how many samples are accepted and not answered.
+// InFlight returns the number of samples that are accepted and not answered.
 func (m *Manager) InFlight() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.core.entries) - m.core.units
 }
 
-// Bytes returns how many bytes of frames are held, and how many are granted as
-// credit and not yet used.
+// Bytes returns the number of bytes of frames in memory, and the number of bytes granted as credit
+// and not used yet.
 func (m *Manager) Bytes() (held, granted int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

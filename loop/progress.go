@@ -16,13 +16,15 @@ import (
 // This file is about what people are told of each profile: whether its samples are scored,
 // and if not, why. The log, /readyz, the status page, the metric and /v1/pending say the same.
 
-// ProgressState is how a profile's samples fare.
+// ProgressState is the state of the scoring of a profile.
 type ProgressState string
 
 const (
-	// Progressing means that a worker takes samples of the profile. Another one may not, and Why says so.
+	// Progressing means that a worker accepts samples of the profile. If another worker cannot
+	// score the profile, Progress.Why contains the reason.
 	Progressing ProgressState = "ok"
-	// Slow means that workers have samples of the profile, and nothing has come of them for a while.
+	// Slow means that there are unfinished samples of the profile but no result for a while, or
+	// that the scoring is impeded; Progress.Why contains the reason.
 	Slow ProgressState = "slow"
 	// Failing means that workers answer samples of the profile, and every answer is a failure.
 	Failing ProgressState = "failing"
@@ -30,16 +32,17 @@ const (
 	Stopped ProgressState = "stopped"
 )
 
-// Progress says whether samples of a profile are scored at the moment, and if not, why.
+// Progress reports whether samples of a profile are scored at the moment, and if not, why.
 type Progress struct {
-	// Reward is the profile's name; the default one is named default.
+	// Reward is the profile's name; the name of the default profile is "default".
 	Reward string        `json:"reward"`
 	State  ProgressState `json:"state"`
-	// Why is empty where all is well.
+	// Why is the reason of the state, empty without problems.
 	Why string `json:"why,omitempty"`
-	// Since is when the state and the reason were first so.
+	// Since is the time at which the state or the reason last changed.
 	Since time.Time `json:"since"`
-	// Waiting is how many of its samples no worker has, Running how many workers have.
+	// Waiting is the number of the profile's samples that no worker has, Running the number of
+	// samples that workers have.
 	Waiting int `json:"waiting"`
 	Running int `json:"running"`
 }
@@ -199,7 +202,7 @@ func (c *core) progressOf(now time.Time, p *dispatch.Profile, w *watch) (Progres
 	return Slow, why
 }
 
-// Progress returns how each profile fares that clients may ask for, in the order of names.
+// Progress returns the progress of each profile that clients may request, sorted by name.
 func (m *Manager) Progress() (all []Progress) {
 	workers, now := m.presence.Workers(), time.Now()
 	m.mu.Lock()

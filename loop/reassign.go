@@ -12,8 +12,9 @@ import (
 // that has forgotten its tickets. Leases and deadlines would mend both in time; whoever
 // knows it sooner says so here.
 
-// Lost is told that workers are gone: what they have claimed goes to others at once. One
-// that is not gone after all does no harm; of two answers the first one counts.
+// Lost reports that workers are gone. The gateway gives the samples that these workers have claimed
+// to other workers at once. Reporting a worker that is still running does no harm: the first of two
+// answers counts.
 func (m *Manager) Lost(workers []string) {
 	gone := make(map[string]bool, len(workers))
 	for _, w := range workers {
@@ -26,8 +27,8 @@ func (m *Manager) Lost(workers []string) {
 	m.apply(fx)
 }
 
-// Republish is told that the queue may know none of the tickets any more: those that
-// nobody has claimed are made anew.
+// Republish reports that the queue may have lost all tickets. The gateway publishes all unclaimed
+// tickets again.
 func (m *Manager) Republish() {
 	m.mu.Lock()
 	var fx effects

@@ -11,33 +11,36 @@ import (
 
 // This file is about who keeps what becomes of samples. Nothing of the gateway waits for it.
 
-// Recorder is told what becomes of samples, from several goroutines and without the gateway's mutex. It must return at once: what it
-// cannot take it leaves out.
+// Recorder records the media and results of samples. A Manager calls the methods from several
+// goroutines and without holding its mutex. The methods must return at once, and discard what they
+// cannot record.
 type Recorder interface {
-	// Media is called when a sample's own scoring has ended and its bytes are still here. The frame is valid until it returns.
+	// Media is called when a sample's own scoring has ended and the sample's bytes are still in
+	// memory. The frame is valid until Media returns.
 	Media(of Recorded, frame *wire.Frame, failed bool)
 	// Result is called with each final result, before or after Media.
 	Result(r FinalResult)
-	// Step is called with the report of a step that is over; nil: there was nothing to measure.
+	// Step is called with the report of a finished step; r is nil if the step has nothing to
+	// measure.
 	Step(key step.Key, epoch uint64, expected int, r *trace.Report)
 }
 
-// Recorded names a sample to a Recorder.
+// Recorded identifies a sample to a Recorder.
 type Recorded struct {
 	Run   string
 	Epoch uint64
 	ID    string
 }
 
-// FinalResult is a sample with its final result, neither of which changes any more.
+// FinalResult is a sample with its final result. The sample and the result do not change any more.
 type FinalResult struct {
 	Recorded
 
 	Step    step.Key
-	Profile string // as people know it
+	Profile string // name for display: "default" for the default profile
 	Header  *wire.Header
 	Result  *wire.Result
-	Message []byte // Result as JSON, as it was sent to the client; nil: it was not
+	Message []byte // Result as JSON, as sent to the client; nil: the result was not sent
 	At      time.Time
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// PendingSample is one accepted sample without a final result.
+// PendingSample is an accepted sample without a final result.
 type PendingSample struct {
 	ID      string   `json:"id"`
 	Run     string   `json:"run"`
@@ -24,16 +24,17 @@ type PendingSample struct {
 	Attempt int      `json:"attempt"`
 	Workers []string `json:"workers,omitempty"`
 	Group   string   `json:"group,omitempty"`
-	// Waits says for whom a sample that waits for its group waits, and of a queued one why no worker gets it.
+	// Waits is the reason why a sample waits: the missing members for a sample that waits for its
+	// group, or the reason why no worker gets a queued sample.
 	Waits    string    `json:"waits,omitempty"`
 	Bytes    int64     `json:"bytes"`
 	AgeMS    float64   `json:"age_ms"`
 	Deadline time.Time `json:"deadline"`
-	// LastError is why the previous attempt failed.
+	// LastError is the error of the previous attempt.
 	LastError string `json:"last_error,omitempty"`
 }
 
-// RunState is one run at a glance.
+// RunState is a summary of a run.
 type RunState struct {
 	Run      string            `json:"run"`
 	Epoch    uint64            `json:"epoch"`
@@ -47,25 +48,25 @@ type RunState struct {
 	Groups   []GroupState      `json:"groups"`
 }
 
-// StepState is what has become of one step's samples.
+// StepState is the state of the samples of a step.
 type StepState struct {
 	step.Summary
 
-	// Stats describe the values, column by column, the reward itself first; MoreColumns
-	// says that there are columns beyond the 16 that are kept.
+	// Stats describes the values of each column, the reward first. MoreColumns reports whether
+	// there are columns beyond the 16 that are kept.
 	Stats       []stats.ColumnStats `json:"stats,omitempty"`
 	MoreColumns bool                `json:"more_columns,omitempty"`
 }
 
-// StepDetail is one step, and who it waits for.
+// StepDetail describes a step in detail, including the samples that have no result yet.
 type StepDetail struct {
 	step.Detail
 
-	// Report holds the step against what was possible, once it is over.
+	// Report compares the step with the best possible one. Report is nil until the step has ended.
 	Report *trace.Report `json:"report,omitempty"`
 }
 
-// GroupState is one prompt group, open or closed.
+// GroupState is the state of a prompt group, open or closed.
 type GroupState struct {
 	Split   rewards.Split    `json:"split"`
 	Step    int64            `json:"step"`
@@ -74,11 +75,11 @@ type GroupState struct {
 	Arrived int              `json:"arrived"`
 	Settled int              `json:"settled"`
 	Closed  bool             `json:"closed"`
-	Stats   *wire.GroupStats `json:"stats,omitempty"` // once closed
+	Stats   *wire.GroupStats `json:"stats,omitempty"` // nil until the group is closed
 }
 
-// Pending returns up to limit samples without a result, the oldest first, and how
-// many there are.
+// Pending returns up to limit samples without a result, the oldest first, and the total number of
+// such samples.
 func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 	now := time.Now()
 	m.mu.Lock()
@@ -128,7 +129,8 @@ func (m *Manager) Pending(limit int) ([]PendingSample, int) {
 	return list, len(all)
 }
 
-// Runs returns every run, by name, with its latest steps and groups, the newest first.
+// Runs returns all runs, sorted by name, each with its latest steps and up to groups of its latest
+// prompt groups, the newest first.
 func (m *Manager) Runs(groups int) []RunState {
 	runs := m.runs(groups)
 	for _, r := range runs {
@@ -174,7 +176,8 @@ func (m *Manager) runs(groups int) []RunState {
 	return out
 }
 
-// Hidden begins the names of runs that are the process's own checks: they are in no list.
+// Hidden is the prefix of the names of runs that the process uses for its own checks. These runs
+// are in no list.
 const Hidden = "__"
 
 func hidden(run string) bool { return strings.HasPrefix(run, Hidden) }

@@ -156,14 +156,15 @@ func (e *entry) tried(a attempt, now time.Time, outcome string, errs ...rewards.
 	e.row.Tried(step.Attempt{Worker: a.worker, Began: a.since, Ended: now, Backup: a.backup, Outcome: outcome})
 }
 
-// Rewards waits for the next chunk of a step's rewards, or gives one again that was
-// handed out. Epoch 0 means the run's current one. It returns by t.WaitMS at the latest,
-// with Ready false where the chunk is not there yet, and earlier if ctx ends. With step.All as
-// the chunk it waits for the end of the step, and returns what is complete. The last chunk
-// comes up to 1 s later, once the report of the step is made.
+// Rewards waits for the next chunk of a step's rewards, or returns a chunk again that was handed
+// out before. Epoch 0 means the current epoch of the run. If the chunk is not ready, Rewards
+// returns after at most t.WaitMS milliseconds with Ready false, or earlier when ctx ends. With
+// step.All as the chunk, Rewards waits for the end of the step, and returns the complete rows. The
+// last chunk may come up to 1 s later, because Rewards waits for the report of the step.
 //
-// The error wraps ErrUnknown for a run nobody knows, rewards.Malformed for that and for a
-// chunk too far ahead, rewards.Expired where the step's rows were forgotten, and ErrStopped.
+// The error wraps ErrUnknown and rewards.Malformed for an unknown run, rewards.Malformed for a
+// chunk too far ahead, and rewards.Expired for a step whose rows were deleted. After Stop the error
+// is ErrStopped.
 func (m *Manager) Rewards(ctx context.Context, run string, epoch uint64, t wire.Fetch) (*wire.Rewards, error) {
 	timer := time.NewTimer(time.Duration(min(t.WaitMS, wire.MaxFetchWaitMS)) * time.Millisecond)
 	defer timer.Stop()
@@ -262,8 +263,8 @@ func (m *Manager) reported(run string, split rewards.Split, n int64) {
 	awaitReport(context.Background(), made)
 }
 
-// Step returns one step in full; of one that is over it waits for the report, for 1 s at
-// most. The error wraps ErrUnknown.
+// Step returns the details of one step. For a finished step, Step waits up to 1 s for the report.
+// The error wraps ErrUnknown if the run or the step is unknown.
 func (m *Manager) Step(run string, split rewards.Split, n int64) (StepDetail, error) {
 	m.reported(run, split, n)
 	now := time.Now()
@@ -276,10 +277,11 @@ func (m *Manager) Step(run string, split rewards.Split, n int64) (StepDetail, er
 	return StepDetail{Detail: st.Detail(now), Report: m.core.reports.Of(st)}, nil
 }
 
-// Trace returns what was recorded of a step: when every sample arrived, began to be
-// scored, was scored and answered, by whom and at which attempt. Seconds count from the
-// step's first word or sample. Of a step that is over it waits for the report, for 1 s at
-// most. The error is that of Rewards.
+// Trace returns the recorded times of a step: for every sample the times of arrival, start of
+// scoring, end of scoring and answer, with the worker and the attempt. Seconds count from the first
+// message or sample of the step. For a finished step, Trace waits up to 1 s for the report. The
+// error wraps ErrUnknown and rewards.Malformed if the run or the step is unknown, and
+// rewards.Expired if the rows of the step were deleted.
 func (m *Manager) Trace(run string, split rewards.Split, n int64) (trace.Trace, error) {
 	m.reported(run, split, n)
 	m.mu.Lock()

@@ -10,23 +10,24 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Submission is a sample from inside the process: an HTTP route, the offline
-// scorer.
+// Submission is a sample from inside the process, such as a sample of an HTTP request or of the
+// offline scorer.
 type Submission struct {
-	// Run names the queue it waits in. Edges use names that begin with "_", which
-	// no websocket client may use.
+	// Run is the name of the run in whose queue the sample waits. HTTP routes use names that begin
+	// with "_", which no websocket client may use.
 	Run string
-	// Client is the name of the token that it came with; empty: none was asked for.
+	// Client is the name of the token of the request; empty: the request needed no token.
 	Client string
-	// Sample is the sample; its ID must be unique in the run while it is in flight.
+	// Sample is the sample to score. Its ID must be unique in the run while the sample is in
+	// flight.
 	Sample *rewards.Sample
-	// Timeout bounds the time to the final result. Defaults to Config.SampleTimeout.
+	// Timeout is the maximum time to the final result. The default is Config.SampleTimeout.
 	Timeout time.Duration
-	// Policy overrides the profile's on_sample_failure if not nil.
+	// Policy, if not nil, replaces the profile's on_sample_failure.
 	Policy *rewards.SamplePolicy
 }
 
-// Future is the result of a Submission, once there is one.
+// Future is the pending result of a Submission.
 type Future struct {
 	m     *Manager
 	key   sampleKey
@@ -35,10 +36,11 @@ type Future struct {
 	res   *wire.Result // set before ready is closed
 }
 
-// Done is closed when the result is there.
+// Done returns a channel that is closed when the result is available.
 func (f *Future) Done() <-chan struct{} { return f.ready }
 
-// Wait returns the final result. If ctx ends first the sample is cancelled.
+// Wait returns the final result. If ctx ends before the result is available, Wait cancels the
+// sample and returns the error of ctx.
 func (f *Future) Wait(ctx context.Context) (*wire.Result, error) {
 	select {
 	case <-f.ready:
@@ -49,7 +51,7 @@ func (f *Future) Wait(ctx context.Context) (*wire.Result, error) {
 	}
 }
 
-// Cancel takes the sample back; the Future then resolves as cancelled.
+// Cancel cancels the sample. The result of the Future is then cancelled.
 func (f *Future) Cancel(reason string) {
 	m := f.m
 	m.mu.Lock()
@@ -75,8 +77,8 @@ func (f *Future) expects(int64) {}
 
 func (f *Future) waits(bool, wire.CreditTotals) {}
 
-// Submit accepts a sample from inside the process. An error wraps ErrRefused and
-// the class that says why; the sample is then nobody's.
+// Submit accepts a sample from inside the process. If Submit returns an error, the sample was not
+// accepted, and the error wraps the rewards.Class of the reason.
 func (m *Manager) Submit(_ context.Context, sub Submission) (*Future, error) {
 	s := sub.Sample
 	policy, known := m.profile(s.Reward)

@@ -77,10 +77,11 @@ func (c *core) rescind(e *entry) {
 	e.share().Refund(&e.charged, 0)
 }
 
-// Requeue gives profiles other queues of tickets, by their names, because their configuration
-// is another: move has the workers of this process take from them, and returns when they say
-// so. Tickets that nobody has claimed are made anew then; what workers have they finish as they
-// began. After an error of move the profiles keep their queues.
+// Requeue changes the ticket queues of profiles whose configuration has changed; queues maps the
+// names of the profiles to the new queues. Requeue calls move, which must switch the workers of
+// this process to the new queues before it returns. Then all unclaimed tickets of these profiles
+// are published again; claimed samples are finished with the old configuration. If move fails, the
+// profiles keep their queues, and Requeue returns the error of move.
 func (m *Manager) Requeue(queues map[string]string, move func() error) error {
 	m.mu.Lock()
 	m.core.board.Expect(queues)

@@ -49,22 +49,23 @@ func (c *core) unserved(profile string) string {
 		shown(profile), len(workers), r.worker, r.reason)
 }
 
-// BreakerInfo is a worker that gets no samples of a profile.
+// BreakerInfo describes an open circuit breaker: a worker that gets no samples of a profile.
 type BreakerInfo struct {
 	Worker string `json:"worker"`
 	Reward string `json:"reward"`
-	// State is open, trying (one sample is on its way to try the worker, or will be) or
-	// hushed (the worker failed everything, and no other has answered enough to compare).
+	// State is "open"; "trying", while one sample tests the worker or is about to; or "hushed", if
+	// the worker failed all samples, and no other worker has answered enough samples for a
+	// comparison.
 	State  string `json:"state"`
 	Reason string `json:"reason"`
-	// Permanent says that only a restart of the worker closes it.
+	// Permanent means that the breaker closes only after a restart of the worker.
 	Permanent bool      `json:"permanent,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
-	// Until is when the next sample may try the worker.
+	// Until is the earliest time at which the next sample tests the worker.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// Breakers returns the breakers that are not closed, by profile and worker.
+// Breakers returns the breakers that are not closed, sorted by profile and worker.
 func (m *Manager) Breakers() []BreakerInfo {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Config holds the limits of a Decoder; Keys says what each field means. The zero value means
-// the defaults.
+// Config holds the limits of a Decoder. Keys describes the fields. The zero value of a field takes
+// its default.
 type Config struct {
 	MaxPixels, MaxFrames int
 	BudgetBytes          int64
@@ -26,13 +26,13 @@ type Config struct {
 	FFmpegTimeout, MaxLength time.Duration
 }
 
-// The words of Config.FFmpeg; anything else is the path of the program.
+// Values of Config.FFmpeg. Any other value is the path of the program.
 const (
 	FFmpegAuto = "auto"
 	FFmpegOff  = "off"
 )
 
-// Keys implements keys.Described: the section pool.decode.
+// Keys implements keys.Described with the keys of the section pool.decode.
 func (c *Config) Keys(k *keys.Set) {
 	k.Int(&c.MaxPixels, "max_pixels", 4096*4096, "Maximum width × height of an image or frame, in pixels. A larger image is refused.").Between(1, 1<<30)
 	k.Int(&c.MaxFrames, "max_frames", 1024, "Maximum number of frames of a video. A longer video is refused.").Between(1, 1<<20)
@@ -48,12 +48,12 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names every fault of c.
+// Validate returns an error that joins everything that is wrong with c.
 func (c Config) Validate() error { return keys.Validate("media", &c) }
 
-// Decoder turns the media of samples into pixels within the limits of a Config.
-// It is safe for concurrent use; one serves a whole worker, because its budget
-// is what bounds the worker's memory.
+// Decoder decodes the media of samples to pixels, within the limits of a Config. A Decoder is safe
+// for concurrent use. One Decoder serves a whole worker, because its budget limits the worker's
+// memory.
 type Decoder struct {
 	cfg    Config
 	budget *budget
@@ -66,7 +66,7 @@ var (
 	_ rewards.Listener = (*Decoder)(nil)
 )
 
-// New makes a Decoder.
+// New returns a Decoder without a Player. The error lists everything that is wrong with cfg.
 func New(cfg Config) (*Decoder, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -75,19 +75,21 @@ func New(cfg Config) (*Decoder, error) {
 	return &Decoder{cfg: cfg, budget: newBudget(cfg.BudgetBytes), places: make(chan struct{}, runtime.NumCPU())}, nil
 }
 
-// Booked is how many bytes of the budget are taken by what is decoded or read, and by pixels
-// that are kept in case they are read again.
+// Booked returns the number of bytes of the budget in use: by running decodings, by pixels that are
+// read, and by pixels that are kept for another reader.
 func (d *Decoder) Booked() int64 { return d.budget.booked() }
 
-// Decode returns the pixels of an image or video. Their memory is booked until
-// their Keeper is released, where they have one: pixels that are the sample's own bytes
-// have none. The error wraps rewards.BadInput for content nobody can decode or that is
-// beyond a limit, and ctx's own error where ctx ended first.
+// Decode returns the pixels of an image or video. The memory of the pixels stays booked until their
+// Keeper is released; pixels that are the sample's own bytes have no Keeper. The error wraps
+// rewards.BadInput for content that cannot be decoded or exceeds a limit,
+// rewards.UnsupportedEncoding for the file of a video without a Player, and the error of ctx if ctx
+// ended first.
 func (d *Decoder) Decode(ctx context.Context, m *rewards.Media) (*rewards.Pixels, error) {
 	return d.DecodeFrames(ctx, m, rewards.AllFrames())
 }
 
-// DecodeFrames implements rewards.Chooser: of a video's file the chosen frames, of all else every one.
+// DecodeFrames implements rewards.Chooser: of the file of a video the chosen frames are decoded, of
+// any other media all frames.
 func (d *Decoder) DecodeFrames(ctx context.Context, m *rewards.Media, frames rewards.FrameChoice) (p *rewards.Pixels, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -12,15 +12,14 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// EncodePNG returns a frame of p as a PNG file: 8-bit true colour without alpha,
-// the same pixels when it is decoded. It is stored and not compressed, for files
-// that cross a local network once: a photograph of 512² is 787 kB after 3 ms, and
-// would be 420 to 500 kB after 60 to 120 ms with the fastest compression
-// (BenchmarkEncode; 370 kB more are 3 ms of a network of 1 Gbit/s). Where bytes
-// count, EncodeJPEG has a tenth of them. The result is the caller's.
+// EncodePNG returns a frame of p as a PNG file: 8-bit true colour without alpha, which decodes to
+// the same pixels. The data are stored without compression, for files that cross a local network
+// once: a photograph of 512² is 787 kB after 3 ms, and with the fastest compression 420 to 500 kB
+// after 60 to 120 ms (BenchmarkEncode; the difference of 370 kB takes 3 ms at 1 Gbit/s). EncodeJPEG
+// returns about a tenth of the bytes. The caller owns the result.
 //
-// It is safe for concurrent use. A frame that p does not have, and pixels whose
-// length does not fit their size, are errors of class rewards.BadInput.
+// EncodePNG is safe for concurrent use. The error is of class rewards.BadInput if p has no such
+// frame, or if the length of its pixels does not fit their size.
 func EncodePNG(p *rewards.Pixels, frame int) ([]byte, error) {
 	return encodeFrame(p, frame, func(s *encodeScratch) error {
 		enc := png.Encoder{CompressionLevel: png.NoCompression, BufferPool: s}
@@ -28,13 +27,13 @@ func EncodePNG(p *rewards.Pixels, frame int) ([]byte, error) {
 	})
 }
 
-// EncodeJPEG returns a frame of p as a baseline JPEG file with 4:2:0 chroma.
-// Quality is 1 to 100 and means what it means to libjpeg; PIL's default is 75.
-// The result is the caller's. It is not byte for byte what libjpeg would write.
+// EncodeJPEG returns a frame of p as a baseline JPEG file with 4:2:0 chroma. quality is 1 to 100
+// and has the meaning of libjpeg's quality; PIL's default is 75. The result is not byte for byte
+// that of libjpeg. The caller owns the result.
 //
-// It is safe for concurrent use. A frame that p does not have, pixels whose
-// length does not fit their size, and a side above 65,535 are errors of class
-// rewards.BadInput, a quality out of range one of class rewards.Internal.
+// EncodeJPEG is safe for concurrent use. The error is of class rewards.BadInput if p has no such
+// frame, if the length of its pixels does not fit their size, or if a side is longer than 65,535
+// pixels. If quality is out of range, the error is of class rewards.Internal.
 func EncodeJPEG(p *rewards.Pixels, frame, quality int) ([]byte, error) {
 	if quality < 1 || quality > 100 {
 		return nil, fmt.Errorf("%w: JPEG quality %d, want 1 to 100", rewards.Internal, quality)

@@ -124,8 +124,8 @@ func (d *Decoder) checkSize(width, height int) error {
 	return nil
 }
 
-// Sniff tells the format of an encoded picture by its first bytes: rewards.JPEG, PNG or WebP;
-// "" for any other.
+// Sniff returns the format of an encoded picture from its first bytes: rewards.JPEG, PNG or WebP,
+// or "" for any other content.
 func Sniff(data []byte) rewards.Encoding {
 	switch {
 	case bytes.HasPrefix(data, []byte("\x89PNG\r\n\x1a\n")):

@@ -6,8 +6,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Filter names how a picture is resized, by PIL's names. All but Nearest widen
-// with the factor when shrinking (antialiasing), as PIL's do.
+// Filter is a method to resize a picture, with PIL's name. When shrinking, all filters except Nearest widen
+// with the factor (antialiasing), as in PIL.
 type Filter string
 
 // The filters.
@@ -29,8 +29,8 @@ func filters() map[Filter]imaging.ResampleFilter {
 	}
 }
 
-// Resize returns every frame of p at width × height, which must be positive. If
-// that is p's size already, p itself is returned. An unknown filter is Bicubic.
+// Resize returns every frame of p at width × height, which must be positive. If p already has this size, Resize
+// returns p itself. An unknown filter is treated as Bicubic.
 func Resize(p *rewards.Pixels, width, height int, f Filter) *rewards.Pixels {
 	if p.Width == width && p.Height == height {
 		return p
@@ -47,8 +47,8 @@ func Resize(p *rewards.Pixels, width, height int, f Filter) *rewards.Pixels {
 	return out
 }
 
-// Fit returns the size in pixels with the same proportions whose longer side is at most the given number of pixels. A smaller
-// picture keeps its size; no side is shorter than 1.
+// Fit returns a size in pixels with the same proportions, whose longer side is at most the given number of
+// pixels. A smaller picture keeps its size. No side is shorter than 1.
 func Fit(width, height, most int) (w, h int) {
 	longer := max(width, height)
 	if longer <= most {

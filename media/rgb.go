@@ -7,11 +7,10 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// ToRGB copies a picture into tight RGB as PIL's convert("RGB") does: alpha is
-// dropped and not blended, gray repeated, a palette looked up, and of 16 bits
-// the high byte kept. (PIL clips 16-bit gray at 255, which leaves a white
-// picture; here it keeps its high byte like all others.) Colours of a YCbCr
-// picture are those of JPEG files. The picture may not be empty.
+// ToRGB copies a picture to RGB without gaps, as PIL's convert("RGB") does: alpha is dropped, not
+// blended; gray is repeated; a palette is looked up; of 16 bits the high byte is kept. (PIL clips
+// 16-bit gray at 255, which makes the picture white; ToRGB keeps the high byte of 16-bit gray too.)
+// The colours of a YCbCr picture are those of JPEG files. The picture must not be empty.
 func ToRGB(img image.Image) *rewards.Pixels {
 	b := img.Bounds()
 	p := &rewards.Pixels{Width: b.Dx(), Height: b.Dy(), Count: 1, RGB: make([]byte, b.Dx()*b.Dy()*3)}

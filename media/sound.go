@@ -34,7 +34,8 @@ func (s sound) frame() int { return s.channels * s.bits / 8 }
 // wide says that the samples do not fit into 16 bits.
 func (s sound) wide() bool { return s.float || s.bits > 16 }
 
-// Sound implements rewards.Listener. Samples of up to 16 bits are I16, all others F32 from −1 to 1.
+// Sound implements rewards.Listener. Samples of up to 16 bits are returned as I16, all others as
+// F32 from −1 to 1.
 func (d *Decoder) Sound(ctx context.Context, m *rewards.Media) (*rewards.Sound, error) {
 	if m.Kind != rewards.Audio {
 		return nil, bad("a media of kind %q has no sound", m.Kind)

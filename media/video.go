@@ -18,7 +18,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// FFmpegPath is the path of the ffmpeg that the configuration means; "": there is none.
+// FFmpegPath returns the path of the ffmpeg that the configuration selects, or "" if ffmpeg is off or auto
+// finds none. The error is a path that is not absolute.
 func (c Config) FFmpegPath() (string, error) {
 	switch name := c.FFmpeg; name {
 	case FFmpegOff:
@@ -37,19 +38,22 @@ func (c Config) FFmpegPath() (string, error) {
 	}
 }
 
-// Player runs ffmpeg on a file of somebody's, in a process of its own. Package media/ffmpeg has the one that ships.
+// Player runs ffmpeg on an untrusted file, in a separate process. The implementation is in package
+// media/ffmpeg.
 type Player interface {
-	// Play starts ffmpeg with the arguments, in which Input stands for the file, and hands read its standard
-	// output. It returns when the process has ended, and kills it when ctx ends or when read returns: an error of
-	// read is Play's, and ErrEnough is none. What ffmpeg refuses is rewards.BadInput.
+	// Play starts ffmpeg with the arguments, in which Input is the name of the file, and calls read with its
+	// standard output. Play returns when the process has ended. Play kills the process when ctx ends or when
+	// read returns an error, and returns the error of read; for ErrEnough Play returns nil. The error is of
+	// class rewards.BadInput if ffmpeg refuses the file.
 	Play(ctx context.Context, p Playing, read func(out io.Reader) error) error
 }
 
-// Playing is one run of ffmpeg.
+// Playing is the input of one run of ffmpeg.
 type Playing struct {
 	File []byte
 	Args []string
-	// Memory is its address space, in bytes, and Time what it may take on the clock and of a CPU.
+	// Memory limits the address space of the process, in bytes. Time limits its CPU time; the context of Play
+	// limits the elapsed time.
 	Memory int64
 	Time   time.Duration
 }
@@ -57,7 +61,7 @@ type Playing struct {
 // Input is the name of the file in the arguments of a Playing.
 const Input = "/proc/self/fd/3"
 
-// ErrEnough ends a Playing whose reader wants no more.
+// ErrEnough is returned by a reader of a Playing that needs no more output.
 var ErrEnough = errors.New("read enough")
 
 // container is one kind of file.
@@ -99,8 +103,8 @@ func (d *Decoder) input(c container) []string {
 		})
 }
 
-// SetPlayer gives the decoder what plays the files of videos and FLAC sounds; without it they are refused. It is
-// called before the first Decode.
+// SetPlayer sets the Player that decodes the files of videos and FLAC sounds. Without a Player these files are
+// refused. SetPlayer must be called before the first Decode.
 func (d *Decoder) SetPlayer(p Player) { d.player = p }
 
 // errNoPlayer is why a file is refused where there is no ffmpeg.
@@ -418,8 +422,8 @@ var files = []struct {
 	{rewards.FLAC, 0, "fLaC"},
 }
 
-// SniffFile tells what file of a video or sound this is by its first bytes: rewards.MP4, WebM (any Matroska file), GIF,
-// WAV or FLAC; "" for any other. An AVIF or HEIC picture is none.
+// SniffFile returns the encoding of the file of a video or sound from its first bytes: rewards.MP4, WebM (any
+// Matroska file), GIF, WAV or FLAC, or "" for any other content, such as an AVIF or HEIC picture.
 func SniffFile(data []byte) rewards.Encoding {
 	for _, f := range files {
 		if len(data) < f.at+len(f.magic) || string(data[f.at:f.at+len(f.magic)]) != f.magic {

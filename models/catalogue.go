@@ -9,62 +9,59 @@ import (
 	"strings"
 )
 
-// Model is something a reward runs, in one or more files.
+// Model is a model that a reward runs, in one or more files.
 type Model struct {
-	// Name is what the configuration and `rewardloop models pull` call it; Summary says in a line
-	// what it is for.
+	// Name is the name in the configuration and for `rewardloop models pull`. Summary is the
+	// purpose of the model, in one line.
 	Name    string  `json:"name"`
 	Summary string  `json:"summary"`
 	Files   []File  `json:"files"`
 	Licence Licence `json:"licence"`
-	// Homepage is where the model is described by those who made it.
+	// Homepage is the page on which the authors describe the model.
 	Homepage string `json:"homepage"`
-	// Preprocessing is what the input must look like: layout, range, mean and
-	// deviation, sizes, and what comes out.
+	// Preprocessing describes the input (layout, range, mean and deviation, sizes) and the output.
 	Preprocessing string `json:"preprocessing"`
-	// Export is the command that makes the model where nobody offers it in ONNX; such
-	// a model has no Files and cannot be pulled. Package models/export knows how.
+	// Export is the command that exports the model, if it is not available in ONNX. Such a model
+	// has no Files and cannot be pulled. Package models/export has the recipe.
 	Export string `json:"export,omitempty"`
 }
 
-// Licence is what a model may be used for.
+// Licence is the licence of a model.
 type Licence struct {
 	SPDX   string `json:"spdx"`   // identifier, or LicenseRef-<name>
-	Holder string `json:"holder"` // of the copyright
-	URL    string `json:"url"`    // the text
-	// NonCommercial licences, and others that one has to agree to, are pulled
-	// only with Options.AcceptLicence.
+	Holder string `json:"holder"` // holder of the copyright
+	URL    string `json:"url"`    // address of the text
+	// NonCommercial licences, and others that need agreement, are pulled only with
+	// Options.AcceptLicence.
 	NonCommercial bool `json:"non_commercial"`
 }
 
-// File is one file of a model. Models may share one: then everything but Role
-// is the same in both.
+// File is one file of a model. If models share a file, only its Role may differ between them.
 type File struct {
-	// Role is what the file is to its model: det, rec, cls, model, tokenizer, sidecar.
+	// Role is the role of the file in its model: det, rec, cls, model, tokenizer, sidecar.
 	Role string `json:"role"`
-	// Name is where it lies below the store's folder, with slashes. ONNX files
-	// with external data name those themselves, relative to their own folder.
+	// Name is the path below the store's folder, with slashes. ONNX files refer to their external
+	// data relative to their own folder.
 	Name string `json:"name"`
-	// Size in bytes; 0: not known before the first pull.
+	// Size is in bytes. 0: unknown before the first pull.
 	Size int64 `json:"size"`
-	// SHA256 in lower-case hex; empty: recorded at the first pull.
+	// SHA256 is in lower-case hexadecimal. Empty: recorded at the first pull.
 	SHA256 string `json:"sha256,omitempty"`
-	// Source is where it comes from; see ParseSource.
+	// Source is the origin of the file; see ParseSource.
 	Source string `json:"source"`
-	// Optional: the source may lack it, and the model does without. It is asked for
-	// whenever something else of the model has to be fetched.
+	// Optional means that the source may lack the file and the model works without it. The source
+	// is queried for an optional file whenever another file of the model has to be fetched.
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Catalogue returns every model that is known, in the order of their names.
-// The caller may change what it gets.
+// Catalogue returns every known model, sorted by name. The caller may change the result.
 func Catalogue() []Model {
 	all := slices.Concat(readers(), preferences(), judges())
 	slices.SortFunc(all, func(a, b Model) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// Find returns the model of that name; the error, an ErrUnknown, lists the others.
+// Find returns the model with a name. The error wraps ErrUnknown and lists all names.
 func Find(name string) (Model, error) {
 	all := Catalogue()
 	names := make([]string, len(all))
@@ -77,7 +74,7 @@ func Find(name string) (Model, error) {
 	return Model{}, fmt.Errorf("%w %q, want one of %s", ErrUnknown, name, strings.Join(names, ", "))
 }
 
-// File returns the file with that role, or else with that name.
+// File returns the file with that role, else the file with that name.
 func (m Model) File(role string) (File, bool) {
 	for _, by := range []func(File) bool{
 		func(f File) bool { return f.Role == role },
@@ -90,7 +87,7 @@ func (m Model) File(role string) (File, bool) {
 	return File{}, false
 }
 
-// Size is the sum of the files' sizes in bytes, as far as they are known.
+// Size returns the sum of the known sizes of the files, in bytes.
 func (m Model) Size() int64 {
 	var n int64
 	for _, f := range m.Files {
@@ -105,7 +102,7 @@ var (
 	plainSum  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// Validate reports everything that is wrong with a model, joined.
+// Validate returns an error that joins everything that is wrong with the model.
 func (m Model) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) {

@@ -8,19 +8,20 @@ import (
 	"strings"
 )
 
-// What can go wrong; the errors that wrap them say where, and what to do.
+// Errors of this package. An error that wraps one of them contains the place of the fault and the
+// remedy.
 var (
-	// ErrUnknown: no such model, or no such file of a model.
+	// ErrUnknown means that there is no such model, or no such file of a model.
 	ErrUnknown = errors.New("unknown model")
-	// ErrName: a file's name could lead out of the store.
+	// ErrName means that a file name could refer to a file outside the store.
 	ErrName = errors.New("unsafe name")
 	// errTaken: a file from another source has that name.
 	errTaken = errors.New("name is already used")
-	// ErrSource: a source cannot be understood.
+	// ErrSource means that a source cannot be parsed.
 	ErrSource = errors.New("bad source")
 	// errLicence: the licence has to be accepted first.
 	errLicence = errors.New("licence not accepted")
-	// ErrMissing: a file is not in the store.
+	// ErrMissing means that a file is not in the store.
 	ErrMissing = errors.New("not found")
 	// errChecksum: the bytes are not those that were promised.
 	errChecksum = errors.New("checksum differs")
@@ -57,7 +58,7 @@ func tail(text string, limit int) string {
 	return text
 }
 
-// Unreachable reports whether an error of a pull is that its source cannot be reached at all.
+// Unreachable reports whether err is the error of a pull whose source cannot be reached at all.
 func Unreachable(err error) bool {
 	if !errors.Is(err, errFetch) && !errors.Is(err, errStalled) && !errors.Is(err, errOffline) {
 		return false

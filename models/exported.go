@@ -21,8 +21,8 @@ const exportPrefix = "export://"
 // errHere: a model of that name is in the store, and is not to be replaced.
 var errHere = errors.New("exists already")
 
-// Exporting is a folder of the store that an export writes into, and a lock of the
-// model's name. Adopt makes the folder the model; Close removes it otherwise.
+// Exporting is a folder of the store for the output of an export, and a lock on the model's name.
+// Adopt turns the folder into the model; otherwise Close removes it.
 type Exporting struct {
 	Dir  string // empty at first
 	Lock *os.File
@@ -32,8 +32,8 @@ type Exporting struct {
 	name    string
 }
 
-// ExportName refuses a name that no export may have: one that is no plain name, or
-// that the catalogue has for something that is pulled.
+// ExportName returns an error for a name that an export must not have: a name with characters that
+// are not allowed, or the name of a model of the catalogue that is pulled.
 func ExportName(name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -47,8 +47,8 @@ func ExportName(name string) error {
 	return nil
 }
 
-// BeginExport makes the folder of an export. What an export of that name has left that was
-// killed is removed. The error says so where another process exports it now.
+// BeginExport creates the folder of an export, and removes the remains of a killed export of the
+// same name. BeginExport returns an error if another process is exporting the same name.
 func (s Store) BeginExport(name string) (*Exporting, error) {
 	if err := ExportName(name); err != nil {
 		return nil, err
@@ -79,15 +79,15 @@ func (s Store) BeginExport(name string) (*Exporting, error) {
 	return x, nil
 }
 
-// Close removes what Adopt did not take, and lets go of the name.
+// Close removes the folder if Adopt has not taken it, and releases the lock on the name.
 func (x *Exporting) Close() {
 	_ = os.RemoveAll(x.Dir) // the next export tries again
 	x.release()
 }
 
-// Adopt gives the folder the model's name at once, with the sums of its files in the
-// manifest, and what they were made of: weights and their licence. A model that is
-// there is replaced if again is true.
+// Adopt renames the folder to the model's name in one step. Adopt records in the manifest the
+// checksums of the files, the weights of which the model was made, and their licence. An existing
+// model is replaced if again is true; otherwise Adopt returns an error.
 func (x *Exporting) Adopt(ctx context.Context, weights, licence string, again bool) (Model, error) {
 	files, err := x.files(ctx)
 	if err != nil {
@@ -175,8 +175,8 @@ func (x *Exporting) files(ctx context.Context) (map[string]entry, error) {
 	return all, err
 }
 
-// Exported returns the models whose sums an export recorded, by name, with their files.
-// Errors are ErrManifest.
+// Exported returns the models for which an export has recorded checksums, sorted by name, with
+// their files. The error is an unreadable manifest.
 func (s Store) Exported() ([]Model, error) {
 	known, err := s.readManifest()
 	if err != nil {
@@ -215,7 +215,7 @@ func exported(name string, known *manifest) Model {
 	return m
 }
 
-// Remedy is what makes a model whole again: a command, and what it does.
+// Remedy returns a sentence with the command that makes a model complete again.
 func (m Model) Remedy() string {
 	if len(m.Files) > 0 && strings.HasPrefix(m.Files[0].Source, exportPrefix) {
 		return "`rewardloop models export` with --again exports it again"

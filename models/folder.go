@@ -14,11 +14,11 @@ import (
 // descriptions are the files by which a folder is known to be a model's.
 func descriptions() []string { return []string{"scorer.json", "judge.json", "config.json"} }
 
-// Folder returns the absolute path of the folder that a model lies in as a whole:
-// the one of its name below the store's. The error names what is missing there and
-// the command that brings it; it wraps ErrMissing, ErrChecksum (a size differs) or
-// errExport, or is ErrUnknown for a model that has no folder of its own. Contents
-// are not read; Verify does.
+// Folder returns the absolute path of the folder that contains a complete model: the folder with
+// the model's name in the store. The error contains what is missing and the command that downloads
+// or exports it. The error wraps ErrMissing if a file is missing, and ErrUnknown for a model
+// without its own folder; a file of another size and a missing export are errors as well. Folder
+// does not read the contents; Verify does.
 func (s Store) Folder(m Model) (string, error) {
 	if err := m.Validate(); err != nil {
 		return "", err
@@ -52,14 +52,12 @@ func described(dir string) bool {
 	})
 }
 
-// Resolve returns the absolute path of the folder that name means: that of a model
-// of the catalogue; else a folder by its path, which is absolute, has a slash or
-// begins with a dot; else the one of that name in the store, put there by hand.
-// owner/name and owner/name@revision, where no such folder is, mean the folder of that
-// name in the store, else the files of that repository that the hub's cache has; nobody
-// is asked for others.
-// Errors are those of Folder, ErrMissing for a path that is no folder, and
-// ErrUnknown, which lists what there is.
+// Resolve returns the absolute path of a model folder. name is a model of the catalogue; else the
+// path of a folder, if the path is absolute, contains a slash or begins with a dot; else a folder
+// in the store that was copied there by hand. If there is no folder at the path owner/name or
+// owner/name@revision, name is the folder with that name in the store, else the files of that
+// repository in the hub's cache; nothing is downloaded. The errors are those of Folder, ErrMissing
+// for a path that is not a folder, and ErrUnknown with a list of the available names.
 func (s Store) Resolve(name string) (string, error) {
 	if m, err := Find(name); err == nil {
 		return s.Folder(m)

@@ -4,5 +4,6 @@ package models
 
 import "os/exec"
 
-// InOwnGroup does nothing here: the end of a command's context kills it alone.
+// InOwnGroup does nothing on this system: when the context of a command ends, only the command
+// itself is killed.
 func InOwnGroup(*exec.Cmd) {}

@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// InOwnGroup has the end of a command's context kill what the command started, too: pip or torch
-// starts programs of its own, and one that lives on would hold its output open.
+// InOwnGroup makes the end of a command's context also kill the processes that the command has
+// started. pip and torch start processes, and a process that outlives pip or torch would keep the
+// output open.
 func InOwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {

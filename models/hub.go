@@ -23,8 +23,8 @@ func (s HubSource) file() hfcache.File {
 	return hfcache.File{Repository: s.Repository, Revision: s.Revision, Path: s.Path}
 }
 
-// InHub returns where the cache of Hugging Face's library has a file, as far as that
-// can be known without asking anybody; empty: nowhere. Its sum is not compared.
+// InHub returns the path of a file in the cache of Hugging Face's library, or "" if the cache has
+// no copy, as far as this can be determined without network. InHub does not verify the checksum.
 func (s Store) InHub(f File, sum string) string {
 	src, _ := ParseSource(f.Source)
 	hub, is := src.(HubSource)

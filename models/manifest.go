@@ -150,7 +150,7 @@ func sidecar(name, from string) File {
 	return f
 }
 
-// Sums are the SHA-256 of the files that pulls have brought or found, by name.
+// Sums returns the SHA-256 of the files that pulls have downloaded or found, by file name.
 func (s Store) Sums() (map[string]string, error) {
 	m, err := s.readManifest()
 	if err != nil {

@@ -16,40 +16,41 @@ import (
 	"github.com/rewardloop/rewardloop/internal/hfcache"
 )
 
-// Options are one pull's.
+// Options are the options of Pull and Intake.
 type Options struct {
-	// AcceptLicence agrees to licences that have to be agreed to.
+	// AcceptLicence accepts licences that need agreement.
 	AcceptLicence bool
-	// Progress is told how it goes, from the goroutine that called Pull; nil: nobody.
+	// Progress is called for each event, from the goroutine that called Pull. Nil: no calls.
 	Progress func(Event)
 }
 
-// Stage is what happens to a file.
+// Stage is a stage of a file in a pull.
 type Stage string
 
-// The stages of a file, in the order in which they can come.
+// The stages of a file, in the order in which they can occur.
 const (
-	Waiting     Stage = "waiting"     // for another pull into the same folder
-	Planned     Stage = "planned"     // before the first download, of the whole model: Files of Total bytes
-	Present     Stage = "present"     // it is there and right; nothing is done
-	Taken       Stage = "taken"       // out of the cache of Hugging Face's library; Note has where it was
-	Replacing   Stage = "replacing"   // it is there and not right; Note says why
+	Waiting     Stage = "waiting"     // another pull into the same folder has the lock
+	Planned     Stage = "planned"     // before the first download, for the whole model: Files of Total bytes
+	Present     Stage = "present"     // the file exists with the right checksum; nothing is done
+	Taken       Stage = "taken"       // copied or linked from the cache of Hugging Face's library; Note is the path in the cache
+	Replacing   Stage = "replacing"   // the file exists and is wrong; Note is the reason
 	Downloading Stage = "downloading" // Done of Total bytes
-	Retrying    Stage = "retrying"    // Note says why
-	Recorded    Stage = "recorded"    // the sum was not known and is now; Note has it
-	Pulled      Stage = "pulled"      // it is there now, and right
-	Lacking     Stage = "lacking"     // it is optional and the source has none, or Note says why it is not asked for
+	Retrying    Stage = "retrying"    // Note is the reason
+	Recorded    Stage = "recorded"    // the checksum was unknown and is now recorded; Note contains the checksum
+	Pulled      Stage = "pulled"      // the file is complete, with the right checksum
+	Lacking     Stage = "lacking"     // the file is optional, and the source lacks it; or Note is why the source is not queried
 )
 
-// Event is a moment of a pull.
+// Event is an event of a pull.
 type Event struct {
-	// Model and File name what it is about; File is empty for the model as a whole.
+	// Model and File are the names of the model and the file. File is empty for the model as a
+	// whole.
 	Model, File string
 	Stage       Stage
-	Done, Total int64 // bytes; Total 0: not known
+	Done, Total int64 // bytes; Total 0: unknown
 	Note        string
-	// Files is how many are to be fetched, Unknown how many of them have a size that
-	// nobody says and that Total is without; of Planned only.
+	// Files is the number of files to fetch; Unknown is how many of them have an unknown size,
+	// which Total does not include. Both are set only for Planned.
 	Files, Unknown int
 }
 
@@ -66,9 +67,9 @@ type puller struct {
 	filling *bool // whether downloads are kept in the hub's cache; nil: not tried yet
 }
 
-// Pull makes every file of the model be there, whole and with the right sum.
-// What is there already is only read. It returns the first error; files before
-// it stay, and a broken transfer goes on from where it was at the next Pull.
+// Pull fetches the files of the model that are missing or wrong, and verifies all files. Files that
+// are right are only read. Pull returns the first error; the files before it stay, and the next
+// Pull continues an interrupted transfer.
 func (s Store) Pull(ctx context.Context, m Model, o Options) error {
 	s.Config = s.WithDefaults()
 	if err := m.Validate(); err != nil {

@@ -11,28 +11,28 @@ import (
 	"strings"
 )
 
-// Given is a file that comes from elsewhere than its source: out of a bundle.
+// Given is a file that does not come from its source but from a bundle.
 type Given struct {
-	// Name is where it lies below the store's folder, with slashes.
+	// Name is the path below the store's folder, with slashes.
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
-	// Source is where it was pulled from, or what it was exported of; empty: it is a part of a
-	// folder whose sums the store does not keep.
+	// Source is the source from which the file was pulled, or of which it was exported. Empty: the file is part
+	// of a folder whose checksums the store does not keep.
 	Source string `json:"source,omitempty"`
-	// Model is the exported model that it is of, and Licence that of its weights.
+	// Model is the exported model to which the file belongs, and Licence the licence of its weights.
 	Model   string `json:"model,omitempty"`
 	Licence string `json:"licence,omitempty"`
 }
 
-// Intake puts files into a store, one by one, each whole and with the right sum or not at all. It
-// has the store's lock until Close. One goroutine owns it.
+// Intake puts files into a store one by one, each complete and with the right checksum or not at all. An Intake
+// holds the store's lock until Close, and belongs to one goroutine.
 type Intake struct {
 	p       *puller
 	release func()
 }
 
-// Intake waits for the store's lock until ctx ends. Options.Progress is told as by Pull.
+// Intake waits for the store's lock until ctx ends. Options.Progress is called as by Pull.
 func (s Store) Intake(ctx context.Context, o Options) (*Intake, error) {
 	s.Config = s.WithDefaults()
 	p := &puller{Store: s, model: Model{Name: "bundle"}, progress: o.Progress}
@@ -53,11 +53,11 @@ func (s Store) Intake(ctx context.Context, o Options) (*Intake, error) {
 	return &Intake{p, release}, nil
 }
 
-// Close lets go of the store's lock.
+// Close releases the store's lock.
 func (i *Intake) Close() { i.release() }
 
-// Validate refuses a file that would lie outside of a store, or that is not the one which the
-// catalogue knows under its name.
+// Validate returns an error for a file that would be outside of a store, whose fields are inconsistent, or
+// whose checksum differs from that of the catalogue for the same name.
 func (g Given) Validate() error {
 	if err := validName(g.Name); err != nil {
 		return err
@@ -95,8 +95,8 @@ func (g Given) file() File {
 	return File{Role: "model", Name: g.Name, Size: g.Size, SHA256: f.SHA256, Source: g.Source}
 }
 
-// Has reports whether a file is in its place with its sum. Another one that is right by what the
-// store knows is an error: it is not replaced.
+// Has reports whether a file is in its place with its checksum. Has returns an error if another file, which the
+// store has recorded or a person has put there, is in this place: that file is not replaced.
 func (i *Intake) Has(ctx context.Context, g Given) (bool, error) {
 	if err := g.Validate(); err != nil {
 		return false, err
@@ -120,7 +120,8 @@ func (i *Intake) Has(ctx context.Context, g Given) (bool, error) {
 	return false, nil // there is none, or it is damaged
 }
 
-// Put makes a file be in its place. Its content is compared before it has its name.
+// Put writes a file to its place. Put compares content with the size and checksum before the file gets its
+// name.
 func (i *Intake) Put(ctx context.Context, g Given, content io.Reader) error {
 	if err := g.Validate(); err != nil {
 		return err
@@ -152,8 +153,9 @@ func (i *Intake) Put(ctx context.Context, g Given, content io.Reader) error {
 	return i.p.record(f, entry{SHA256: got, Size: size, Model: g.Model, Licence: g.Licence})
 }
 
-// Tree are the files of a folder of the store that no pull has brought, such as an export, with
-// their sizes and sums. Hidden ones are left out. A file that differs from what its export recorded is refused.
+// Tree returns the files of a folder of the store that was not pulled, such as an export, with their sizes and
+// checksums. Hidden files are left out. A file with a name that is not allowed, or with another checksum than
+// that recorded at its export, is an error.
 func (s Store) Tree(ctx context.Context, name string) (all []Given, err error) {
 	known, err := s.readManifest()
 	if err != nil {

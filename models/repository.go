@@ -24,25 +24,25 @@ const (
 	maxListed  = 20_000
 )
 
-// Repository is what a Hugging Face endpoint says of a repository.
+// Repository is the description of a repository by a Hugging Face endpoint.
 type Repository struct {
 	Name, Revision string
-	Commit         string // that the revision means
-	Licence        string // as its card states it; empty: it states none
+	Commit         string // the commit of the revision
+	Licence        string // the licence in the model card; empty: none
 	Files          []RepositoryFile
 }
 
-// RepositoryFile is a file of a Repository. Size in bytes; 0: not said.
+// RepositoryFile is a file of a Repository. Size is in bytes; 0: unknown.
 type RepositoryFile struct {
 	Path string
 	Size int64
 }
 
-// IsRepository is true for owner/name and owner/name@revision.
+// IsRepository reports whether name has the form owner/name or owner/name@revision.
 func IsRepository(name string) bool { return hubName.MatchString(name) }
 
-// Repository asks the endpoint for a repository, name being owner/name or
-// owner/name@revision. The error says what was wrong and what to do.
+// Repository queries the endpoint for a repository. name is owner/name or owner/name@revision; the
+// default revision is main. The error contains the cause and the remedy.
 func (s Store) Repository(ctx context.Context, name string) (Repository, error) {
 	s.Config = s.WithDefaults()
 	m := hubName.FindStringSubmatch(name)
@@ -115,8 +115,8 @@ func (r *Repository) read(body io.Reader) error {
 	return nil
 }
 
-// Checkpoint are the files that transformers reads of the repository: the weights at
-// its top, as safetensors if there are such, and what describes them.
+// Checkpoint returns the files of the repository that transformers reads: the weights in its top
+// folder, as safetensors if available, and the files that describe them.
 func (r Repository) Checkpoint() []RepositoryFile {
 	top := func(pattern string) []RepositoryFile {
 		return slices.DeleteFunc(slices.Clone(r.Files), func(f RepositoryFile) bool { is, err := path.Match(pattern, f.Path); return err != nil || !is })
@@ -143,9 +143,9 @@ func describes(name string) bool {
 	}, name)
 }
 
-// FromRepository makes a model of the files that a scorer needs of a repository which
-// holds ONNX: the graphs in float32, and what describes them. They lie below owner/name
-// in a store. The error is ErrSource where there are no such graphs.
+// FromRepository returns a Model with the files that a scorer needs of a repository with ONNX
+// graphs: the graphs in float32 and the files that describe them. In a store the files are below
+// owner/name. The error is ErrSource if there are no such graphs.
 func FromRepository(r Repository) (Model, error) {
 	m := Model{
 		Name: r.Name, Summary: "the repository " + r.Name, Licence: Licence{SPDX: cmp.Or(r.Licence, UnknownLicence)}, Homepage: "the page of " + r.Name,

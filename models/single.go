@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// UnknownLicence is the SPDX identifier of what the catalogue does not know.
+// UnknownLicence is the SPDX identifier of a model whose licence is unknown.
 const UnknownLicence = "LicenseRef-unknown"
 
-// FromSource makes a model of one file, its role "model", of a source as
-// ParseSource takes it, where hf:// may lack its @revision and then means main;
-// or of a path on this machine. The file's name in a store, which is the model's
-// too, is owner/repository/path for hf://, package-version/name for pip://, and
-// the file's own name for a path. If the catalogue knows a file of that name it
-// is held to the catalogue's sum, wherever it comes from; the sum of another is
-// recorded at the first pull. Errors are ErrSource or ErrName.
+// FromSource returns a Model with one file, with the role "model". text is a source for
+// ParseSource, in which hf:// may lack its @revision (the revision is then main), or a path on this
+// machine. The file's name in a store, which is also the name of the model, is
+// owner/repository/path for hf://, package-version/name for pip://, and the file's own name for a
+// path. If the catalogue has a file with this name, the catalogue's checksum applies to every
+// source; otherwise the checksum is recorded at the first pull. The error is ErrSource or ErrName.
 func FromSource(text string) (Model, error) {
 	switch {
 	case text == "":
@@ -66,9 +65,9 @@ func single(name, source string) Model {
 	}
 }
 
-// Others returns what was pulled into the store beside the catalogue's files, a
-// model for each file, in the order of their names; files of exports are Exported's.
-// Errors are ErrManifest.
+// Others returns the files that were pulled into the store and are not in the catalogue, as one
+// model for each file, sorted by name. Files of exports are not included; see Exported. The error
+// is an unreadable manifest.
 func (s Store) Others() ([]Model, error) {
 	known, err := s.readManifest()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Source says where a file comes from. It is one of FileSource, HubSource,
-// WheelSource, EmbeddedSource and ExportSource.
+// Source is the origin of a file: a HubSource, a WheelSource, a file on this machine, an embedded
+// file, or an export.
 type Source interface{ isSource() }
 
 // fileSource is a file on this machine: file:///absolute/path.
@@ -41,7 +41,7 @@ var (
 	wheelForm = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.+!]*)/([A-Za-z0-9._/+-]+)$`)
 )
 
-// ParseSource reads a source; errors are ErrSource.
+// ParseSource parses a source. The error is ErrSource.
 func ParseSource(text string) (Source, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	switch scheme {

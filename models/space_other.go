@@ -4,5 +4,6 @@ package models
 
 import "errors"
 
-// FreeSpace is not known here: a full disk is noticed by the write that fails.
+// FreeSpace returns errors.ErrUnsupported on this system. A full disk is detected by the write that
+// fails.
 func FreeSpace(string) (int64, error) { return 0, errors.ErrUnsupported }

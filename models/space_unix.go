@@ -4,7 +4,7 @@ package models
 
 import "syscall"
 
-// FreeSpace returns the bytes that this user may still write below a folder.
+// FreeSpace returns the number of bytes that this user may still write below a folder.
 func FreeSpace(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

@@ -20,46 +20,47 @@ import (
 // defaultEndpoint is asked for hf:// sources unless HF_ENDPOINT names another.
 const defaultEndpoint = "https://huggingface.co"
 
-// Store is a folder with model files. Its methods may be called at the same
-// time, from several processes too.
+// Store is a folder with model files. The methods of a Store may be called at the same time, also
+// from several processes.
 type Store struct {
 	Dir string
 	Config
 }
 
-// Config says how files are fetched. The zero value is usable.
+// Config is the configuration of downloads. The zero value is usable.
 type Config struct {
-	// Endpoint serves hf:// sources; default DefaultEndpoint.
+	// Endpoint serves hf:// sources. The default is Hugging Face's own.
 	Endpoint string
-	// Token is sent to Endpoint, and to no other host; empty: none.
+	// Token is sent only to Endpoint. Empty: no token.
 	Token string
-	// Hub is the cache of Hugging Face's own library. Files of hf:// sources are taken
-	// out of it, and those that come are kept in it where the store can link to them;
-	// the zero value is none.
+	// Hub is the cache of Hugging Face's own library. Files of hf:// sources are taken from the
+	// cache, and downloads are kept in it if the store can link to them. The zero value is no
+	// cache.
 	Hub hfcache.Cache
-	// Offline is the setting that forbids to ask Endpoint, as NAME=value; empty: none.
+	// Offline is the setting that forbids requests to Endpoint, as NAME=value. Empty: requests are
+	// allowed.
 	Offline string
-	// Pythons are tried in turn for one that has pip; default python3, python.
+	// Pythons are tried in turn until one has pip. The default is python3, python.
 	Pythons []string
-	// Stall is how long a transfer may bring nothing before it is given up, and
-	// pip likewise; default 2 minutes.
+	// Stall is how long a transfer, or pip, may receive nothing before it is given up. The default
+	// is 2 minutes.
 	Stall time.Duration
-	// Attempts in a row that brought nothing new end a download; default 5.
+	// Attempts in a row without a new byte end a download. The default is 5.
 	Attempts int
-	// Backoff is the wait before the second attempt, doubled for each further
-	// one up to 30 s; default 1 s.
+	// Backoff is the pause before the second attempt. The pause doubles for each further attempt,
+	// up to 30 s. The default is 1 s.
 	Backoff time.Duration
-	// MaxFile bounds a file whose size the catalogue does not know, and a wheel,
-	// in bytes; default 16 GiB.
+	// MaxFile limits a file whose size the catalogue does not contain, and a wheel, in bytes. The
+	// default is 16 GiB.
 	MaxFile int64
-	// Transport is for tests; default: one with the proxy of the environment.
+	// Transport is for tests. The default uses the proxy of the environment.
 	Transport http.RoundTripper
-	// Free is for tests: the bytes that may still be written below a folder;
-	// default: what the file system says.
+	// Free is for tests, and returns the number of bytes that may still be written below a folder.
+	// The default is FreeSpace.
 	Free func(dir string) (int64, error)
 }
 
-// WithDefaults fills in what is not set.
+// WithDefaults returns a copy of c in which fields that are not set have their defaults.
 func (c Config) WithDefaults() Config {
 	c.Endpoint = cmp.Or(c.Endpoint, defaultEndpoint)
 	if len(c.Pythons) == 0 {
@@ -77,10 +78,10 @@ func (c Config) WithDefaults() Config {
 
 func pythons() []string { return []string{"python3", "python"} }
 
-// FromEnvironment returns the store that REWARDLOOP_MODELS names, else that of the
-// clone the program was built in (.cache/models, where make puts them), else the one
-// below the user's cache folder, with the endpoint, the token and the cache that Hugging
-// Face's library would use, and the pip of REWARDLOOP_PYTHON first.
+// FromEnvironment returns the store of REWARDLOOP_MODELS, else that of the clone in which the
+// program was built (.cache/models, the folder that make uses), else the one below the user's cache
+// folder. Endpoint, token and cache are those of Hugging Face's library. The interpreter of
+// REWARDLOOP_PYTHON is tried first for pip.
 func FromEnvironment(getenv func(string) (string, bool)) (Store, error) {
 	var s Store
 	s.Endpoint, _ = getenv("HF_ENDPOINT")
@@ -119,7 +120,8 @@ func ofClone(program string, err error) string {
 	return dir
 }
 
-// Path returns where a file of a model lies, or would lie. file is a role or a name.
+// Path returns the path of a file of a model, whether the file exists or not. file is a role or a
+// name.
 func (s Store) Path(m Model, file string) (string, error) {
 	f, ok := m.File(file)
 	if !ok {
@@ -133,8 +135,8 @@ func (s Store) Path(m Model, file string) (string, error) {
 
 func (s Store) place(f File) string { return filepath.Join(s.Dir, filepath.FromSlash(f.Name)) }
 
-// Have is true if every file of the model is there with its size, or, of a model
-// that has to be exported, its folder. It reads no contents; Verify does.
+// Have reports whether every file of the model exists with its size, or, for a model that has to be
+// exported, whether its folder exists. Have does not read the contents of files; Verify does.
 func (s Store) Have(m Model) bool {
 	if m.Validate() != nil {
 		return false
@@ -173,28 +175,29 @@ func (st Status) origin() string {
 	return "as in the catalogue"
 }
 
-// Status is what was found in a file's place.
+// Status is the state of one file of a model in the store.
 type Status struct {
-	// File is the catalogue's, Path where it belongs on the disk, Present whether one is there.
+	// File is the file of the catalogue, Path its place on the disk. Present is whether a file
+	// exists there.
 	File    File   `json:"file"`
 	Path    string `json:"path"`
 	Present bool   `json:"present"`
-	// OK: the sum is the promised one.
+	// OK means that the file is right, or optional and absent.
 	OK     bool   `json:"ok"`
-	Size   int64  `json:"size"`             // of the file there, in bytes
-	SHA256 string `json:"sha256,omitempty"` // of the file there
-	Want   string `json:"want,omitempty"`   // the promised sum; empty: none yet
-	// Recorded: Want is not in the catalogue but from the first pull.
+	Size   int64  `json:"size"`             // size of the existing file in bytes
+	SHA256 string `json:"sha256,omitempty"` // checksum of the existing file
+	Want   string `json:"want,omitempty"`   // the expected checksum; empty: none yet
+	// Recorded means that Want was recorded at the first pull and is not in the catalogue.
 	Recorded bool `json:"recorded,omitempty"`
-	// Absent: it is optional and was never here, which is OK.
+	// Absent means that the file is optional and has never been in the store. Then OK is true.
 	Absent bool `json:"absent,omitempty"`
-	// Err is why the file is not OK; nil: it is.
+	// Err is why the file is not OK. Nil: the file is OK.
 	Err error `json:"-"`
 }
 
-// Verify reads every file of the model and compares sizes and sums, without
-// network. The error joins those of the files; each wraps ErrMissing,
-// errChecksum, or what the file system said.
+// Verify reads every file of the model and compares its size and checksum, without network. The
+// error joins the errors of the files, each of which is ErrMissing, a size or checksum that
+// differs, or an error of the file system.
 func (s Store) Verify(ctx context.Context, m Model) ([]Status, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err

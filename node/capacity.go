@@ -17,24 +17,25 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Capacity is how many samples of a reward a process uses at a time, and why.
+// Capacity is the number of samples of a reward that a process can score at the same time, with the
+// reasons.
 type Capacity struct {
-	// Reward is the profile's name.
+	// Reward is the name of the profile.
 	Reward string
-	// Samples are how many. Written says that the file has the number.
+	// Samples is the number. Written means that the configuration sets the number.
 	Samples int
 	Written bool
-	// Components are what each sample takes a place of.
+	// Components are the components, each with its concurrency.
 	Components []rewards.ComponentConcurrency
 }
 
-// Least is the component with the fewest places, of several such the first: as many samples
-// begin at a time.
+// Least returns the component with the lowest concurrency, the first of several. Its concurrency is
+// the number of samples that can begin at the same time.
 func (c Capacity) Least() rewards.ComponentConcurrency {
 	return slices.MinFunc(c.Components, func(a, b rewards.ComponentConcurrency) int { return cmp.Compare(a.Concurrency, b.Concurrency) })
 }
 
-// Reasons names every component with its concurrency and the reason, "ocr 2 (2 sessions on
+// Reasons lists every component with its concurrency and the reason, such as "ocr 2 (2 sessions on
 // cpu), judge 256 (256 requests at a time to qwen)".
 func (c Capacity) Reasons() string {
 	parts := make([]string, len(c.Components))
@@ -44,8 +45,8 @@ func (c Capacity) Reasons() string {
 	return strings.Join(parts, ", ")
 }
 
-// Capacities are those of the rewards that the workers of this process serve, by name, as
-// far as it is known now: some scorers find out when they are warmed.
+// Capacities returns the capacities of the rewards that the workers of this process serve, by name.
+// Before the scorers are warmed some capacities are preliminary.
 func (p *parts) Capacities() []Capacity {
 	var out []Capacity
 	for _, name := range sortedKeys(p.served()) {

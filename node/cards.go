@@ -12,17 +12,18 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Book is which cards this process may use, and who has which of them.
+// Book contains the GPUs that this process may use and their assignment to models.
 type Book struct {
 	Found cards.Found
 	Plan  cards.Plan
-	// Unknown says why it is not known which cards there are.
+	// Unknown is why the GPUs could not be determined.
 	Unknown error
 }
 
-// PlanCards says which model of a configuration has which card. The machine is asked for its
-// cards only where a model is to run on one, or look says so; that takes 30 s at most. What
-// does not fit is a config.FaultsError, and the plan beside it has the rest.
+// PlanCards assigns the models of a configuration to GPUs. PlanCards queries the machine for its
+// GPUs only if a model runs on a GPU or look is true; the query takes at most 30 s. The error is a
+// config.FaultsError for models that do not fit; the plan is then returned as well, without these
+// models.
 func PlanCards(ctx context.Context, cfg *config.Config, reg *rewards.Registry, look bool) (b Book, err error) {
 	asked := cfg.AsksForCards(reg)
 	if asked || look {

@@ -20,11 +20,11 @@ const (
 	collectRoom = 64 << 20
 )
 
-// CollectLater lets the garbage collector of a process that serves samples wait until the
-// heap is three times what lives, instead of twice, for as long as that is within what the
-// budgets of the configuration state together, and within what its container (cgroup) leaves
-// (collectLimit). What lives is little between two steps, so that a burst of samples at the end
-// of a rollout would meet several collections just when the cores are wanted. Whoever sets GOGC or GOMEMLIMIT has decided: then it does nothing.
+// CollectLater configures the garbage collector of a process that serves samples: a collection starts when the
+// heap is three times the live data instead of twice, while the heap stays within the sum of the budgets of the
+// configuration and within the memory of the container (cgroup), see collectLimit. Between two steps there is
+// little live data, and a burst of samples at the end of a rollout would otherwise start several collections
+// while the CPUs are needed. If GOGC or GOMEMLIMIT is set, CollectLater does nothing.
 func CollectLater(cfg *config.Config, getenv func(string) (string, bool)) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		if v, ok := getenv(name); ok && v != "" {
@@ -36,8 +36,8 @@ func CollectLater(cfg *config.Config, getenv func(string) (string, bool)) {
 	debug.SetMemoryLimit(collectLimit(cfg, container))
 }
 
-// StatedBytes is what the budgets of a configuration allow together: samples, whose buffers are up
-// to a quarter larger, pixels, rows of steps, and the results of several runs.
+// StatedBytes returns the sum of the budgets of a configuration: samples, whose buffers are up to a quarter
+// larger, pixels, rows of steps, and the results of several runs.
 func StatedBytes(cfg *config.Config) int64 {
 	l := &cfg.Loop
 	return l.MaxBytes + l.MaxBytes/4 + cfg.Pool.Decode.BudgetBytes + l.StepBytes + collectRuns*l.KeepBytes

@@ -22,8 +22,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
-// Devices are what ONNX models and models in Python of a process run on, and the folder that the
-// former lie in. All scorers share them. Nothing is started before a model is loaded.
+// Devices are the devices of a process for ONNX models and models in Python, and the folder of the
+// ONNX models. All scorers share one Devices. Nothing starts before a model is loaded.
 type Devices struct {
 	cfg   config.Pool
 	store models.Store
@@ -248,11 +248,11 @@ func (d *Devices) On(device string) any {
 	return all
 }
 
-// Folder is where a model lies: a name of the catalogue, or a folder.
+// Folder returns the folder of a model. model is a name of the catalogue or a folder.
 func (d *Devices) Folder(model string) (string, error) { return d.store.Resolve(model) }
 
-// Children says how the child processes are, by what they run: "onnx cpu" or another
-// device, "python cpu/" and an entry. What was not started is not in it.
+// Children returns the state of the child processes that have been started, by name: "onnx cpu" or
+// another device, and "python cpu/" or another device with an entry.
 func (d *Devices) Children() map[string]subprocess.Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -270,7 +270,7 @@ func (d *Devices) Children() map[string]subprocess.Stats {
 	return out
 }
 
-// Stats is what the devices are doing and have done.
+// Stats returns the current state and the counters of the devices.
 func (d *Devices) Stats() pool.Stats {
 	if p := d.made(); p != nil {
 		return p.Stats()
@@ -278,15 +278,15 @@ func (d *Devices) Stats() pool.Stats {
 	return pool.Stats{}
 }
 
-// Flush tells the devices that no more is coming for now: what waits for company to
-// fill a batch is run.
+// Flush announces that no more samples arrive for now: waiting calls run without waiting for a full
+// batch.
 func (d *Devices) Flush() {
 	if p := d.made(); p != nil {
 		p.Flush()
 	}
 }
 
-// Rest has models on cards give their memory back; see pool.Pool.Rest.
+// Rest unloads models on GPUs, so that their memory is free; see pool.Pool.Rest.
 func (d *Devices) Rest(ctx context.Context) error {
 	if p := d.made(); p != nil {
 		return p.Rest(ctx)
@@ -315,7 +315,7 @@ func (d *Devices) uses() (devices, names []string) {
 // closeTimeout bounds the closing of the pool: its children are killed after it.
 const closeTimeout = 10 * time.Second
 
-// Close ends the pool; no model is opened after it.
+// Close ends the pool. No model can be opened afterwards.
 func (d *Devices) Close() error {
 	d.mu.Lock()
 	p, closed := d.pool, d.closed

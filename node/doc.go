@@ -1,10 +1,10 @@
 // Package node assembles one process from the configuration, the scorers, the queue, the workers,
-// the gateway and the HTTP server; no other package knows all of them.
+// the gateway and the HTTP server. No other package depends on all of these parts.
 //
-// The life of a node. New builds the rewards of every profile and refuses what
-// cannot work on this machine. Start brings up, in this order: the scorers' child
-// processes, the queue, the gateway, the workers, and last the listener, so that
-// nothing is accepted before it can be scored. Drain refuses new samples and lets
-// what is in flight finish. Stop takes everything down in the opposite order; the
-// scorers are closed last, when no worker can call them any more.
+// New builds the rewards of every profile and refuses a configuration that cannot work on this
+// machine. Start starts the scorers' child processes, the queue, the gateway and the workers, and
+// creates the HTTP routes, in this order. Listen opens the listener last, so that no sample is
+// accepted before it can be scored. Drain refuses new samples and waits for those in flight. Stop
+// stops everything, the HTTP server first; the scorers are closed when no worker can call them any
+// more.
 package node

@@ -21,9 +21,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/vlm"
 )
 
-// Engines are all that is asked: the configuration's engines, which judges and the
-// reward router share, some of them models that run here, and the servers that scorers
-// name themselves. Nothing connects or loads before the first question.
+// Engines are all model servers and services that scorers call: the engines of the configuration,
+// which judges and the reward router share and some of which are models in this process, and the
+// servers in the options of scorers. New Engines connect to nothing and load nothing.
 type Engines struct {
 	seeded    bool // questions about a sample have a seed of its id
 	transport *outbound.Transport
@@ -162,7 +162,7 @@ func (e *Engines) find(name string) (engine, error) {
 	return engine{}, fmt.Errorf("no engine %q, want one of %s", name, strings.Join(known, ", "))
 }
 
-// Client implements chat.Clients: one client, with one memory, for each engine and model.
+// Client implements chat.Clients. There is one client, with one cache, for each engine and model.
 func (e *Engines) Client(at chat.Endpoint, sample chat.Request) (chat.Chatter, error) {
 	x, err := e.find(at.Engine)
 	if err != nil {
@@ -260,7 +260,7 @@ func (e *Engines) Upstream(urls []string, o remote.UpstreamOptions) (outbound.Do
 	})
 }
 
-// Router is the reward router's way to the engines; nil where there is none.
+// Router returns the reward router's connection to the engines, or nil if there are none.
 func (e *Engines) Router() outbound.Doer {
 	servers := slices.DeleteFunc(slices.Clone(e.engines), func(x engine) bool { return x.upstream == nil })
 	if len(servers) == 0 {
@@ -283,7 +283,7 @@ func (e *Engines) chatStats() map[chat.Endpoint]chat.Stats {
 	return out
 }
 
-// Close ends the questions under way and the connections.
+// Close ends the requests in flight and closes the connections.
 func (e *Engines) Close() error {
 	errs := []error{e.stop()}
 	e.mu.Lock()

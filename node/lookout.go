@@ -82,8 +82,9 @@ func (p *parts) callFunctions(ctx context.Context) {
 	calls.Wait()
 }
 
-// Optional reports whether samples of every reward that asks a dependency have a score without
-// it. One that none of them asks is not optional: functions in Python may, by the reward router.
+// Optional reports whether the samples of every reward that uses a dependency have a score without
+// it. A dependency that no reward uses is not optional, because functions in Python may use it
+// through the reward router.
 func Optional(managers map[string]*rewards.Manager, dependency string) (optional bool) {
 	for _, m := range managers {
 		asked, needed := m.Needs(dependency)
@@ -95,7 +96,7 @@ func Optional(managers map[string]*rewards.Manager, dependency string) (optional
 	return optional
 }
 
-// Means says what follows from a known sample that has no score, and what to do.
+// Means describes the consequence of a known sample without a score, and the remedy.
 func Means(t rewards.Tried) string {
 	if t.Lacks != "" {
 		return fmt.Sprintf("install the module %s for the interpreter that pool.python.interpreter names", t.Lacks)
@@ -134,8 +135,8 @@ func (p *parts) stopLooking() {
 	p.lookout.looking.Wait()
 }
 
-// Look asks the servers of all engines and services whether they are there, or of those only
-// that are down. It takes 2 s at most.
+// Look checks the servers of all engines and services, or, with downOnly, only those that are down.
+// Look takes at most 2 s.
 func (e *Engines) Look(ctx context.Context, downOnly bool) []outbound.Finding {
 	return e.transport.Look(ctx, downOnly)
 }

@@ -285,7 +285,7 @@ func (e *Engines) stop() error {
 	return errors.Join(errs...)
 }
 
-// Servers says how the servers are that this process has started, in the order of their engines' names.
+// Servers returns the state of the servers that this process has started, in the order of their engines' names.
 func (e *Engines) Servers() (out []server.EngineServer) {
 	for _, x := range e.engines {
 		if x.run == nil {
@@ -309,15 +309,15 @@ func (e *Engines) Servers() (out []server.EngineServer) {
 	return out
 }
 
-// Program is what starts the servers of an engine.
+// Program is the program that starts the servers of an engine.
 type Program struct {
 	Engine string
-	// Path is the program's; Err says why there is none.
+	// Path is the path of the program. Err is why there is none.
 	Path string
 	Err  error
 }
 
-// Programs are those of the engines that a process with workers starts.
+// Programs returns the programs of the engines that a process with workers starts.
 func (e *Engines) Programs() (out []Program) {
 	for _, x := range e.engines {
 		if x.run != nil {

@@ -27,24 +27,23 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Options are what a node is made from.
+// Options are the parameters of New and NewWorker.
 type Options struct {
 	Config *config.Config
 	Log    *slog.Logger // nil: discarded
 	// Version is announced by workers and shown on the status page.
 	Version string
-	// Scorers are registered beside those that ship.
+	// Scorers are registered in addition to those that rewardloop contains.
 	Scorers []rewards.Spec
-	// Load reads the configuration anew, for Reload; nil: there is no reload.
+	// Load reads the configuration again, for Reload. Nil: Reload returns ErrNoReload.
 	Load func() (*config.Config, error)
-	// Examine is where the first samples of a step are printed (loop.num_examine); nil:
-	// nowhere.
+	// Examine gets a description of the first samples of each step (loop.num_examine). Nil: none.
 	Examine io.Writer
-	// NoServer leaves the HTTP server out: samples come from inside the process alone,
-	// and Listen must not be called. No function is called with known samples.
+	// NoServer omits the HTTP server: samples come only from inside the process, and Listen must
+	// not be called. Functions are not called with known samples.
 	NoServer bool
 
-	// StorePath is the file of results where the configuration names none; "": none are kept then.
+	// StorePath is the file of results if the configuration sets none. Empty: no results are kept.
 	StorePath string
 
 	// beside says that other processes score as well: a reward for which this machine lacks
@@ -52,7 +51,7 @@ type Options struct {
 	beside bool
 }
 
-// Node is one process: gateway, workers, queue and HTTP routes.
+// Node is a process with gateway, workers, queue and HTTP routes.
 type Node struct {
 	*parts
 
@@ -73,7 +72,7 @@ type Node struct {
 	examined io.Writer
 }
 
-// New builds the rewards. Nothing runs yet; Close or Stop gives back what it made.
+// New builds the rewards, and starts nothing. Stop releases what New has created.
 func New(o Options) (*Node, error) {
 	p, err := newParts(o)
 	if err != nil {
@@ -83,7 +82,8 @@ func New(o Options) (*Node, error) {
 	return &Node{parts: p, noServer: o.NoServer, examined: o.Examine, storeAt: cmp.Or(o.Config.Store.Path, o.StorePath)}, nil
 }
 
-// Start brings everything up. On an error what was started is stopped again.
+// Start starts everything except the listener. After an error everything that was started is
+// stopped.
 func (n *Node) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -255,8 +255,8 @@ func (n *Node) serverConfig() server.Config {
 	return cfg
 }
 
-// SelfTest sends a known picture through the loop and reports an error unless it
-// comes back with its known score. The node must have been started.
+// SelfTest scores a known picture through the loop and returns an error if the score is not the
+// known one. Start must have returned.
 func (n *Node) SelfTest(ctx context.Context) error {
 	if !n.queue.Connected() {
 		return errors.New("NATS cannot be reached") // the picture would wait for it
@@ -287,15 +287,15 @@ func (n *Node) Listen(ctx context.Context) (net.Addr, error) {
 	return addr, nil
 }
 
-// NATS is where this process's own NATS takes workers and other gateways, as host:port; ""
-// where it takes nobody.
+// NATS returns the address, as host:port, at which the embedded NATS server accepts workers and
+// other gateways, or "" if it accepts none.
 func (n *Node) NATS() string { return n.queue.Address() }
 
-// Children says how the scorers' child processes are; see Scorers.Children.
+// Children returns the state of the scorers' child processes; see Scorers.Children.
 func (n *Node) Children() map[string]subprocess.Stats { return n.scorers.Children() }
 
-// Drain refuses new samples and returns when nothing is in flight, or when ctx or
-// the configured drain_timeout ends.
+// Drain refuses new samples and returns when no sample is in flight, or when ctx or the configured
+// drain_timeout ends. The error contains the number of samples that are still in flight.
 func (n *Node) Drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(n.cfg.Loop.DrainTimeout, time.Millisecond))
 	defer cancel()
@@ -313,7 +313,7 @@ func (n *Node) Drain(ctx context.Context) error {
 // stopTimeout is how long Stop lets requests finish; after a Drain there are none.
 const stopTimeout = 2 * time.Second
 
-// Stop takes everything down, the HTTP server first and the scorers last.
+// Stop stops everything: the HTTP server first, and the scorers after the workers.
 func (n *Node) Stop() {
 	if n.claims != nil {
 		n.claims.Close() // the HTTP server waits for its connections

@@ -24,16 +24,16 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/vlm"
 )
 
-// Readers make the text readers of a process, each of them once, and own what they
-// run on: Tesseract's children, and the devices that models run on. Nothing is started
-// before a reader is warmed or reads.
+// Readers create the text readers of a process, one of each kind, and own what the readers run on:
+// Tesseract's child processes, and the devices of models. Nothing starts before a reader is warmed
+// or reads.
 type Readers struct {
 	cfg config.Pool
-	// Devices are shared with everything else that runs models.
+	// Devices are shared with all other scorers that run models.
 	Devices *Devices
-	// Decoder decodes all pictures of the process, within its one budget.
+	// Decoder decodes all pictures of the process, within one budget.
 	Decoder *media.Decoder
-	// Judges are the vision-language models that run here; one of them may read.
+	// Judges are the vision-language models of this process, one of which may be a text reader.
 	Judges *vlm.Judges
 
 	mu     sync.Mutex // guards what follows
@@ -46,11 +46,11 @@ type Readers struct {
 
 var _ ocr.Readers = (*Readers)(nil)
 
-// Kinds are what child processes of a program that holds a node can be; its main
-// hands them to subprocess.Main before it does anything else.
+// Kinds returns the kinds of child processes of a program that contains a node. The program's main
+// must first pass these kinds to subprocess.Main.
 func Kinds() []subprocess.Kind { return slices.Concat(tesseract.Kinds(), ort.Kinds()) }
 
-// NewReaders makes them of a configuration's section pool.
+// NewReaders returns Readers for the section pool of a configuration.
 func NewReaders(cfg config.Pool) (*Readers, error) {
 	devices, err := newDevices(cfg)
 	if err != nil {
@@ -64,7 +64,7 @@ func NewReaders(cfg config.Pool) (*Readers, error) {
 	return &Readers{cfg: cfg, Devices: devices, Decoder: decoder, Judges: judges, ppocr: make(map[ocr.ReaderOptions]*ppocr.Reader)}, nil
 }
 
-// NewDecoder makes what decodes pictures and, with the ffmpeg that the configuration means, videos.
+// NewDecoder returns a decoder of pictures, and of videos if the configuration selects an ffmpeg.
 func NewDecoder(cfg media.Config) (*media.Decoder, error) {
 	decoder, err := media.New(cfg)
 	if err != nil {
@@ -80,7 +80,7 @@ func NewDecoder(cfg media.Config) (*media.Decoder, error) {
 	return decoder, nil
 }
 
-// Models is the folder of model files that a configuration means.
+// Models returns the store of model files that a configuration selects.
 func Models(cfg config.Pool) (models.Store, error) {
 	store, err := models.FromEnvironment(os.LookupEnv)
 	if cfg.ModelsDir != "" {
@@ -89,18 +89,19 @@ func Models(cfg config.Pool) (models.Store, error) {
 	return store, err
 }
 
-// Choice is which engine reads, and what there is to know about it.
+// Choice is a selected text reader.
 type Choice struct {
 	// Reader is ocr.ReaderPPOCR, ocr.ReaderTesseract or ocr.ReaderVLM.
 	Reader string
-	// Detail names versions, model and device, for people.
+	// Detail contains versions, model and device, for people.
 	Detail string
-	// Instead says why "auto" did not choose PP-OCR; empty if it did, or was not asked.
+	// Instead is why "auto" did not select PP-OCR. Nil: "auto" selected PP-OCR, or the reader is
+	// not "auto".
 	Instead error
 }
 
-// Choose says who reads for the options, without making a reader. The error says
-// what is missing, and how to get it.
+// Choose returns the reader for the options without creating it. The error contains what is missing
+// and how to install it.
 func (r *Readers) Choose(o ocr.ReaderOptions) (Choice, error) {
 	if o.Reader == ocr.ReaderTesseract {
 		detail, err := tesseract.Available()
@@ -204,7 +205,7 @@ func (r *Readers) Reader(o ocr.ReaderOptions) (ocr.TextReader, error) {
 	return r.reader(o)
 }
 
-// Replaced says for each reward's reader that is Tesseract and would be PP-OCR why that is so.
+// Replaced returns the reasons why rewards use Tesseract instead of PP-OCR.
 func (r *Readers) Replaced() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,8 +284,8 @@ func (r *Readers) folded(path, sum string) (use, useSum string) {
 	return path, sum
 }
 
-// Children says how the child processes are, by what they run: "tesseract", and those of
-// the devices. What was not started is not in it.
+// Children returns the state of the child processes that have been started, by name: "tesseract",
+// and those of the devices.
 func (r *Readers) Children() map[string]subprocess.Stats {
 	out := r.Devices.Children()
 	r.mu.Lock()
@@ -295,7 +296,7 @@ func (r *Readers) Children() map[string]subprocess.Stats {
 	return out
 }
 
-// Close ends the readers and then what they ran on. Another Close does nothing.
+// Close closes the readers and then the resources on which they run. Further calls have no effect.
 func (r *Readers) Close() error {
 	r.mu.Lock()
 	if r.closed {

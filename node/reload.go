@@ -16,13 +16,14 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// ErrNoReload refuses a reload of a process that was not told where its configuration is.
+// ErrNoReload is the error of Reload for a process without Options.Load.
 var ErrNoReload = errors.New("this process was started without a configuration that can be read again")
 
-// Reload reads the configuration anew and applies what a process that runs can change: weights,
-// times, retries and the concurrency of rewards, and how engines are asked. Samples that a worker
-// has are scored as they began. An error changes nothing; what needs a restart is in the
-// answer, and is left as it was.
+// Reload reads the configuration again and applies the settings that can change in a running
+// process: weights, timeouts, retries and the concurrency of rewards, and the settings of engines.
+// Samples that a worker already has are scored with the old settings. The result lists the applied
+// settings, and those that need a restart, which are not changed. After an error nothing has
+// changed.
 func (n *Node) Reload(ctx context.Context) (server.Reloaded, error) {
 	done, err := n.reload(ctx, n.Loop.Requeue)
 	if err == nil && n.server != nil {
@@ -33,7 +34,7 @@ func (n *Node) Reload(ctx context.Context) (server.Reloaded, error) {
 	return done, err
 }
 
-// Reload is that of Node.
+// Reload does the same as Node.Reload.
 func (w *Worker) Reload(ctx context.Context) (server.Reloaded, error) {
 	return w.reload(ctx, func(_ map[string]string, move func() error) error { return move() })
 }

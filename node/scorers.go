@@ -19,7 +19,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/standard"
 )
 
-// Scorers is the registry of everything that ships, with what the scorers share.
+// Scorers is the registry of all scorers of rewardloop, with the resources that they share.
 type Scorers struct {
 	Registry *rewards.Registry
 	Readers  *Readers
@@ -27,8 +27,8 @@ type Scorers struct {
 	Engines  *Engines
 }
 
-// NewScorers fills the registry. A machine on which nothing reads text is fine as
-// long as no reward of the configuration has to. Log may be nil.
+// NewScorers fills the registry. A machine without a text reader is an error only if a reward of
+// the configuration needs one. log may be nil.
 func NewScorers(cfg *config.Config, log *slog.Logger) (*Scorers, error) {
 	pool := cfg.Pool
 	if cfg.Loop.Deterministic {
@@ -55,8 +55,8 @@ func NewScorers(cfg *config.Config, log *slog.Logger) (*Scorers, error) {
 	return s, nil
 }
 
-// Check finds out what is wrong with a configuration besides what config.Load has found,
-// loaded; see config.Check. Scores says that this process scores samples.
+// Check returns everything that is wrong with a configuration, in addition to loaded, the error of
+// config.Load; see config.Check. scores means that this process scores samples.
 func Check(ctx context.Context, cfg *config.Config, loaded error, scores bool) error {
 	if cfg == nil {
 		return loaded
@@ -74,7 +74,8 @@ func Check(ctx context.Context, cfg *config.Config, loaded error, scores bool) e
 	return errors.Join(err, s.Close())
 }
 
-// Python is what the processes of Python functions are made from.
+// Python returns a copy of c for the processes of Python functions: the default interpreter is that
+// of REWARDLOOP_PYTHON, and only the timeout of its reward limits a call.
 func Python(c python.Config) python.Config {
 	if c.Interpreter == "" {
 		c.Interpreter = os.Getenv("REWARDLOOP_PYTHON")
@@ -87,8 +88,8 @@ func Python(c python.Config) python.Config {
 // no claim on a sample lasts longer than a week.
 const unbounded = 7 * 24 * time.Hour
 
-// Children says how the scorers' child processes are, by what they run: those of
-// Readers.Children, and "python" where there is a function in Python.
+// Children returns the state of the scorers' child processes, by name: those of Readers.Children,
+// and "python" if there is a function in Python.
 func (s *Scorers) Children() map[string]subprocess.Stats {
 	out := s.Readers.Children()
 	if s.Python.Len() > 0 {
@@ -115,7 +116,7 @@ func (s *Scorers) functions() map[string]python.Stats {
 	return out
 }
 
-// Names returns the registered scorers.
+// Names returns the specifications of the registered scorers.
 func (s *Scorers) Names() []rewards.Spec {
 	specs := make([]rewards.Spec, 0, 8)
 	for _, name := range s.Registry.Names() {
@@ -125,6 +126,6 @@ func (s *Scorers) Names() []rewards.Spec {
 	return specs
 }
 
-// Close ends what the scorers share. The managers are closed before it: with them
-// end the processes of Python functions.
+// Close closes what the scorers share. Close the managers first, which end the processes of Python
+// functions.
 func (s *Scorers) Close() error { return errors.Join(s.Engines.Close(), s.Readers.Close()) }

@@ -8,15 +8,15 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/python"
 )
 
-// LoadTime is how long Start took to ready the scorers: their processes and models.
+// LoadTime returns how long Start took to start the scorers' processes and load their models.
 func (n *Node) LoadTime() time.Duration { return n.warmed }
 
-// Grouped reports whether a reward looks at whole prompt groups.
+// Grouped reports whether a reward scores whole prompt groups.
 func (n *Node) Grouped(reward string) bool { return n.managers[reward].Grouped() }
 
-// KnownSamples are known samples that a reward takes, once Start has returned: those of its
-// function in Python, by its parameters, and for any other scorer a picture with a prompt, a
-// response and a ground truth. None: the function's entry wants no calls with them.
+// KnownSamples returns known samples that a reward accepts, once Start has returned: for a function
+// in Python those that fit its parameters, and for any other scorer a picture with a prompt, a
+// response and a ground truth. There are none if the entry of the function forbids such calls.
 func (n *Node) KnownSamples(reward string) []*rewards.Sample {
 	samples, knows := n.managers[reward].KnownSamples()
 	if !knows {
@@ -25,5 +25,5 @@ func (n *Node) KnownSamples(reward string) []*rewards.Sample {
 	return samples
 }
 
-// Pool is what the devices are doing and have done.
+// Pool returns the current state and the counters of the devices.
 func (n *Node) Pool() pool.Stats { return n.scorers.Readers.Devices.Stats() }

@@ -17,8 +17,8 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Worker is a process that scores what gateways on other machines hold: workers and
-// scorers, without a gateway. It starts and ends as a Node does.
+// Worker is a process with workers and scorers but without a gateway, which scores samples of
+// gateways on other machines. The methods of a Worker are used like those of a Node.
 type Worker struct {
 	*parts
 
@@ -27,8 +27,8 @@ type Worker struct {
 	server *server.Server
 }
 
-// NewWorker builds the rewards that its workers serve. Nothing runs yet; Stop gives back
-// what it made.
+// NewWorker builds the rewards that its workers serve, and starts nothing. Stop releases what
+// NewWorker has created.
 func NewWorker(o Options) (*Worker, error) {
 	o.Config = forWorker(o.Config)
 	if load := o.Load; load != nil {
@@ -63,11 +63,11 @@ func forWorker(of *config.Config) *config.Config {
 	return &cfg
 }
 
-// Name is the process among all that share NATS.
+// Name returns the name of the process, which is unique among the processes that share NATS.
 func (w *Worker) Name() string { return w.name }
 
-// Start brings everything up: scorers, the connection to NATS, workers. On an error
-// what was started is stopped again.
+// Start connects to NATS and starts scorers and workers, in this order. After an error everything
+// that was started is stopped.
 func (w *Worker) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -116,7 +116,8 @@ func (w *Worker) face() (err error) {
 	return err
 }
 
-// Listen opens the process's own HTTP face: /healthz, /readyz and /metrics.
+// Listen starts the process's own HTTP server with /healthz, /readyz, /v1/engines and /metrics, and
+// returns its address.
 func (w *Worker) Listen(ctx context.Context, address string) (net.Addr, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -141,8 +142,8 @@ func (w *Worker) ready(context.Context) error {
 	return fmt.Errorf("none of %d workers accepts samples: all their samples fail, or their scorers hang", len(w.workers))
 }
 
-// Drain takes no more samples and returns when those that the workers have are answered,
-// or when ctx or the configured drain_timeout ends.
+// Drain accepts no more samples and returns when those of the workers have their results, or when
+// ctx or the configured drain_timeout ends.
 func (w *Worker) Drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(w.cfg.Loop.DrainTimeout, time.Millisecond))
 	defer cancel()
@@ -154,7 +155,7 @@ func (w *Worker) Drain(ctx context.Context) error {
 	return all.Wait()
 }
 
-// Stop takes everything down. Samples that are being scored are given back.
+// Stop stops everything. Samples that are being scored are returned to their gateways.
 func (w *Worker) Stop() {
 	w.stopWorkers()
 	if w.server != nil {

@@ -15,30 +15,31 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Config is what a Pool is made from. The zero value of a field means its default.
+// Config configures a Pool. A zero field means its default.
 type Config struct {
-	// MaxBatch bounds the items of a batch; default 32. What a batch queue really uses is
-	// learned, and is 1 where batching does not pay.
+	// MaxBatch is the maximum number of items in a batch. The default is 32. Each batch queue
+	// learns its batch size from measurements; the size is 1 if batching has no benefit.
 	MaxBatch int
-	// BatchBytes bounds the inputs of a batch; default 128 MiB, half of what a slot's
-	// shared memory takes. An item that is larger by itself runs alone.
+	// BatchBytes is the maximum size of the inputs of a batch. The default is 128 MiB, half of the
+	// shared memory of a slot. A larger item runs alone.
 	BatchBytes int
-	// MaxWait bounds how long an item waits for others to share its batch while a
-	// slot is free; default 5 ms. It is a bound, not a window: how long is worth it
-	// is computed. Negative: never wait.
+	// MaxWait is the maximum time that an item waits for others to share its batch while a slot is
+	// free. The default is 5 ms. The actual wait is computed and may be shorter. If negative, items
+	// never wait.
 	MaxWait time.Duration
-	// QueueItems and QueueBytes bound what is queued on a device, not counting what
-	// runs; defaults 4,096 items and 1 GiB of inputs. Infer waits for room when
-	// either is full. An item larger than QueueBytes is let in when nothing else is
-	// queued.
+	// QueueItems and QueueBytes are the maximum number and total size of the inputs of the items
+	// that are queued on a device, without the running items. The defaults are 4,096 items and 1
+	// GiB. Infer waits for room if either limit is reached. An item larger than QueueBytes is
+	// admitted when no other item is queued.
 	QueueItems int
 	QueueBytes int
-	// BatchTimeout bounds one run of a batch; default 60 s.
+	// BatchTimeout is the maximum duration of one run of a batch. The default is 60 s.
 	BatchTimeout time.Duration
-	// LoadTimeout bounds the opening of a device, and the load of a model; default 120 s.
+	// LoadTimeout is the maximum duration of opening a device, and of loading a model. The default
+	// is 120 s.
 	LoadTimeout time.Duration
-	// Memory is how many bytes the models of a device may take together, by the device's
-	// name. Absent or 0: it is not bounded.
+	// Memory is the maximum number of bytes that the models of a device may use together, by the
+	// name of the device. If absent or 0, there is no limit.
 	Memory map[string]int64
 }
 
@@ -55,14 +56,14 @@ func (c *Config) limits(k *keys.Set) {
 	k.Duration(&c.LoadTimeout, "load_timeout", 2*time.Minute, "").Min(time.Millisecond)
 }
 
-// WithDefaults fills what is not set.
+// WithDefaults returns a copy of c with the default for each zero field.
 func (c Config) WithDefaults() Config {
 	keys.Fill(keys.Func(c.limits))
 	c.MaxWait = cmp.Or(c.MaxWait, 5*time.Millisecond)
 	return c
 }
 
-// Validate lists everything that is wrong with a configuration that has its defaults.
+// Validate returns an error that contains every fault of c. The defaults must be filled in.
 func (c Config) Validate() error {
 	faults := rewards.Faults{keys.Validate("pool", keys.Func(c.limits))}
 	faults.Add(c.MaxWait > time.Second, "pool: max_wait is %s, want at most 1s", c.MaxWait)
@@ -72,30 +73,32 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// ModelOptions are what may differ between the models of a pool.
+// ModelOptions are the options that may differ between the models of a pool.
 type ModelOptions struct {
-	// MaxBatch bounds the items of a batch of this model; 0, or more than the pool's:
-	// the pool's. A model whose file fixes the batch axis at 1 has batches of 1.
+	// MaxBatch is the maximum number of items in a batch of this model. If it is 0 or larger than
+	// the pool's MaxBatch, the pool's value applies. A model whose file fixes the batch axis at 1
+	// has batches of 1.
 	MaxBatch int
-	// Devices are those that the model runs on, each with the whole model, when the
-	// model's own Device is "cuda". Empty: the one device that the model names. Those of a model in
-	// Python are any.
+	// Devices are the devices on which the model runs if the model's own Device is "cuda", each
+	// with the whole model. If empty, the model runs only on its own Device. A model in Python may
+	// run on any devices.
 	Devices []string
 
-	// What follows is for models in Python (infer.Model.Entry) alone, each of which has
-	// processes, slots and a policy of its own on a device. 0: as the pool's Config has it.
+	// The following fields are only for models in Python (infer.Model.Entry). Each of these models
+	// has its own processes, slots and policy on a device. 0 means the value of the pool's Config.
 
-	// BatchBytes and MaxWait are those of Config; a negative MaxWait: never wait.
+	// BatchBytes and MaxWait override the fields of Config; if MaxWait is negative, items never
+	// wait.
 	BatchBytes int
 	MaxWait    time.Duration
-	// BatchTimeout and LoadTimeout are those of Config.
+	// BatchTimeout and LoadTimeout override the fields of Config.
 	BatchTimeout, LoadTimeout time.Duration
-	// LongestBatch is the most that a batch of several items may be expected to take; 0: not bounded.
+	// LongestBatch is the maximum expected duration of a batch of several items. 0 means no limit.
 	LongestBatch time.Duration
-	// Slots are the processes that it will have on each device.
+	// Slots is the number of processes of the model on each device.
 	Slots int
-	// Memory is how many bytes of a card's memory each of them is taken to need; 0: it is not
-	// known before they were started.
+	// Memory is the assumed amount of a card's memory that each process needs, in bytes. 0 means
+	// unknown until the processes have started.
 	Memory int64
 }
 
@@ -131,37 +134,36 @@ func (o ModelOptions) config(c Config) Config {
 	return c
 }
 
-// Opener makes the runner of a device. It is asked once per device, when the
-// device is first used, and again only after it failed.
+// Opener creates the runner of a device. It is called once for each device, when the device is
+// first used, and again only after a failure.
 type Opener interface {
-	// Open brings up the device named "cpu" or "cuda:<n>". ctx bounds the opening
-	// only: the runner lives until its Close. The error wraps a sentinel of
-	// internal/infer; one that wraps none counts as infer.ErrUnavailable.
+	// Open opens the device "cpu" or "cuda:<n>". ctx limits only the opening; the runner lives
+	// until its Close. The error wraps a sentinel of internal/infer; any other error counts as
+	// infer.ErrUnavailable.
 	Open(ctx context.Context, device string) (Runner, error)
 }
 
-// Runner runs models on one device. Its methods may be called at the same time
-// from several goroutines, Run at most Slots() times at once.
+// Runner runs models on one device. Its methods may be called concurrently, but Run at most Slots()
+// times at the same time.
 type Runner interface {
-	// Slots is the number of batches it can run at the same time, 1 or more. It is
-	// asked once.
+	// Slots returns the number of batches that the runner can run at the same time, at least 1. It
+	// is called once.
 	Slots() int
-	// Load makes a model ready. It may be called twice for one model, and is called
-	// again when a first load failed.
+	// Load loads a model. It may be called twice for one model, and is called again after a failed
+	// load.
 	Load(ctx context.Context, m infer.Model) (infer.Info, error)
-	// Unload gives back what a model takes of the device. The model is not running; it may not
-	// be loaded. The next Load or Run loads it again.
+	// Unload frees the memory of a model on the device. The model is not running, and may not be
+	// loaded. The next Load or Run loads it again.
 	Unload(ctx context.Context, m infer.Model) error
-	// Restart replaces what holds the device's memory, such as a child process, by one that
-	// holds nothing, once the runs that go on there are over. It returns when all slots have
-	// what is new.
+	// Restart waits for the current runs and replaces everything that holds memory of the device,
+	// such as child processes. It returns when all slots are usable again.
 	Restart(ctx context.Context) error
-	// Run answers a batch: every output has the batch axis first, of as many rows
-	// as the batch has names. Errors wrap a sentinel of internal/infer or are the
-	// context's. It keeps neither the batch nor the answer after it returned. It calls the
-	// batch's Began when the batch has what it runs on, and before that no run counts as
-	// begun: the items still wait, and only what bounds their wait ends them.
+	// Run computes the outputs of a batch. The first axis of every output is the batch axis, with
+	// as many rows as the batch has names. Errors wrap a sentinel of internal/infer or are errors
+	// of the context. Run keeps neither the batch nor the outputs after it has returned. Run calls
+	// the batch's Began when the batch starts to execute. Until then the run has not begun: the
+	// items still wait, and only the limits of their wait end them.
 	Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer.Tensor, error)
-	// Close ends the runner; no method is called after it.
+	// Close ends the runner. No method is called after Close.
 	Close(ctx context.Context) error
 }

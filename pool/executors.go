@@ -7,13 +7,14 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Executors is what a device has to execute the calls of a model.
+// Executors describes the capacity of a device for the calls of a model.
 type Executors struct {
 	// Device is "cpu" or "cuda:<n>".
 	Device string
-	// Python says that the slots are processes of a model in Python, and not sessions.
+	// Python reports whether the slots are processes of a model in Python instead of sessions.
 	Python bool
-	// Slots is how many batches it runs at a time, MaxBatch how many items one may have.
+	// Slots is how many batches run at the same time. MaxBatch is the maximum number of items in a
+	// batch.
 	Slots, MaxBatch int
 }
 
@@ -29,8 +30,9 @@ var (
 // cpu is the one device whose batches take as long as their items one by one.
 const cpu = "cpu"
 
-// Concurrency is one call for each slot of the CPU; of a card the items of its largest
-// batches, and as many that are being prepared while those run.
+// Concurrency returns the number of slots for ONNX models on the CPU. For a card, and for models in
+// Python, it returns twice the items of the largest batches in all slots: as many items are
+// prepared while others run.
 func (e Executors) Concurrency() int {
 	n := max(e.Slots, 1)
 	if e.batches() {
@@ -42,7 +44,7 @@ func (e Executors) Concurrency() int {
 // batches says whether a batch takes less time than its items one by one.
 func (e Executors) batches() bool { return e.Device != cpu || e.Python }
 
-// ConcurrencyReason counts the sessions or processes.
+// ConcurrencyReason returns the number of sessions or processes, as text.
 func (e Executors) ConcurrencyReason() string {
 	what := "session"
 	if e.Python {
@@ -55,16 +57,18 @@ func (e Executors) ConcurrencyReason() string {
 	return why
 }
 
-// Foreseer is implemented by an Opener that knows the slots of a device before it opens it.
+// Foreseer is implemented by an Opener that can report the slots of a device before the device is
+// opened.
 type Foreseer interface {
-	// Slots is what Runner.Slots will be.
+	// Slots returns the number that Runner.Slots will return.
 	Slots(device string) int
 }
 
-// Concurrency is how many calls of the model its devices execute at a time.
+// Concurrency returns how many calls of the model its devices execute at the same time, including
+// the items in preparation.
 func (m *Model) Concurrency() int { return m.executors().Concurrency() }
 
-// ConcurrencyReason says with what.
+// ConcurrencyReason returns the sessions or processes behind the result of Concurrency, as text.
 func (m *Model) ConcurrencyReason() string { return m.executors().ConcurrencyReason() }
 
 func (m *Model) executors() Fleet {
@@ -89,10 +93,10 @@ func (r *replica) executors() Executors {
 	return e
 }
 
-// Fleet is what the devices of a model have, all together.
+// Fleet describes the capacity of all devices of a model together.
 type Fleet []Executors
 
-// Concurrency is the sum.
+// Concurrency returns the sum over the devices.
 func (f Fleet) Concurrency() int {
 	n := 0
 	for _, e := range f {
@@ -101,7 +105,7 @@ func (f Fleet) Concurrency() int {
 	return n
 }
 
-// ConcurrencyReason counts the sessions of all devices, once where they are alike.
+// ConcurrencyReason returns the sessions of all devices as text. Equal devices are listed together.
 func (f Fleet) ConcurrencyReason() string {
 	var kinds []Executors
 	names := make(map[Executors][]string)

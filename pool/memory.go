@@ -16,10 +16,11 @@ import (
 // files: the weights, and as much again for what its runs hold.
 const memoryFactor = 2
 
-// Estimate is how many bytes a model is taken to need on a device before it was loaded there:
-// twice what its files have. Data in other files count where these are beside the model and
-// their names begin with its own, such as decoder.onnx_data. 0: there is no such file, or it is a model in
-// Python, whose file says nothing about it.
+// Estimate returns how many bytes of memory a model is assumed to need on a device before its first
+// load: twice the size of its files. Files with external data count if they are in the same folder
+// and their names begin with the name of the model's file, such as decoder.onnx_data. The result is
+// 0 if there is no such file, or if the model is in Python, where the size of the file has no
+// meaning.
 func Estimate(m infer.Model) int64 {
 	if m.Entry != "" {
 		return 0

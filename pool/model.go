@@ -13,7 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Model is a handle on a model of a pool. It is safe for use by several goroutines.
+// Model is a handle on a model of a pool. It is safe for concurrent use.
 type Model struct {
 	model    infer.Model
 	options  ModelOptions
@@ -24,8 +24,8 @@ type Model struct {
 	chosen map[*replica]int // guarded by mu; the turn in which it was last
 }
 
-// Info returns what the model says about itself. It opens a device and loads the
-// model if nobody did before. Errors are as of Infer.
+// Info returns the description of the model. It opens a device and loads the model if necessary.
+// Errors are like those of Infer.
 func (m *Model) Info(ctx context.Context) (infer.Info, error) {
 	ready, err := m.ready(ctx, nil)
 	if err == nil {
@@ -38,19 +38,19 @@ func (m *Model) Info(ctx context.Context) (infer.Info, error) {
 	return infer.Info{}, fmt.Errorf("pool: model %s on %s: %w", m.model.Name, m.model.Device, err)
 }
 
-// Infer runs the model on one item, in a batch with others of the same key, and
-// returns the item's outputs without a batch axis. It opens the devices and loads
-// the model if nobody did before, waits for room in a device's queue, and for its
-// turn. Of several devices the item gets the one where it is expected to end first; one that
-// cannot serve it is left out as long as another can.
+// Infer runs the model on one item, in a batch with other items of the same key, and returns the
+// item's outputs without a batch axis. Infer opens the devices and loads the model if necessary,
+// and waits for room in a device's queue and for its turn. If there are several devices, the item
+// goes to the device on which it is expected to end first. A device that cannot serve the model is
+// left out as long as another device can.
 //
-// The request's tensors are read until it returns and not after that, even when ctx
-// ends first; a message is read until its Release is called. Outputs are the caller's own, though those of one batch lie in the
-// same memory. When its turn comes, the time of ctx's component starts (rewards.Start).
+// The request's tensors are read only until Infer returns, even if ctx ends first; a message is
+// read until its Release is called. The outputs belong to the caller, but the outputs of one batch
+// share memory. The timeout of ctx's component starts when the item's turn comes (see
+// rewards.Start).
 //
-// Errors wrap a sentinel of internal/infer, of which ErrInput is the request's fault
-// and ErrTimeout includes ctx's deadline; or they are ctx's. A deadline that
-// passes wraps both.
+// Errors wrap a sentinel of internal/infer or the error of ctx. ErrInput means that the request is
+// wrong. ErrTimeout includes the deadline of ctx; the error then wraps both.
 func (m *Model) Infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error) {
 	out, on, read, err := m.infer(ctx, req)
 	if msg := req.Message; msg != nil && msg.Release != nil {
@@ -138,12 +138,12 @@ func also(failed error, on string, why error) error {
 	return fmt.Errorf("%w; on %s: %w", failed, on, why)
 }
 
-// Enter waits for leave to make an item ready for the model, such as to decode a picture, and to
-// ask this and other models about it: so much is made ready at a time as fills two batches for
-// each slot of a card, or one item for each slot of the CPU, and tenants take turns. The slots of
-// all devices of the model count. The caller calls leave when it has the
-// last answer, and must not call Enter before. It opens the devices and loads the model if
-// nobody did before. Errors are as of Infer.
+// Enter waits for permission to prepare an item for the model, for example to decode a picture, and
+// to run this and other models on it. The number of items in preparation is limited to two batches
+// for each slot of a card and each process of a model in Python, and to one item for each other
+// slot of the CPU, over all devices of the model. Tenants take turns. The caller must call leave
+// when it has the last result, and must not call Enter again before that. Enter opens the devices
+// and loads the model if necessary. Errors are like those of Infer.
 func (m *Model) Enter(ctx context.Context) (leave func(), err error) {
 	ready, err := m.ready(ctx, nil)
 	if err == nil {

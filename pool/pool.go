@@ -23,7 +23,7 @@ const (
 	reloadMin, reloadMax = 5 * time.Second, time.Minute
 )
 
-// Pool owns the devices that models run on.
+// Pool owns the devices that run models.
 type Pool struct {
 	cfg  Config
 	open Opener
@@ -45,7 +45,7 @@ type Pool struct {
 	closeErr error // guarded by closing
 }
 
-// New makes a pool. It opens and loads nothing yet. A pool must be closed.
+// New returns a pool. It opens and loads nothing. A pool must be closed.
 func New(cfg Config, open Opener) (*Pool, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -71,9 +71,9 @@ func contexts() (func(time.Duration) (context.Context, context.CancelFunc), cont
 	}, end
 }
 
-// Model returns the handle of a model, the same for equal models. It loads nothing:
-// the first Info or Infer does. The options of equal models must be equal too.
-// The error wraps infer.ErrModel, or infer.ErrUnavailable once the pool is closed.
+// Model returns the handle of a model; equal models have the same handle. It loads nothing; the
+// first Info or Infer does. The options of equal models must be equal too. The error wraps
+// infer.ErrModel, or infer.ErrUnavailable after the pool is closed.
 func (p *Pool) Model(m infer.Model, o ModelOptions) (*Model, error) {
 	if m.Name == "" || m.Path == "" || m.Device == "" {
 		return nil, fmt.Errorf("pool: %w: name %q, path %q and device %q must be set", infer.ErrModel, m.Name, m.Path, m.Device)
@@ -227,16 +227,16 @@ func (p *Pool) starter(cfg Config) func(func(context.Context)) (context.Context,
 	}
 }
 
-// Flush says that a step's last sample has arrived: for the next second nothing
-// waits to share a batch, and what is queued is split evenly over the idle slots.
+// Flush reports that the last sample of a step has arrived. For the next second no item waits to
+// share a batch, and the queued items are divided evenly among the idle slots.
 func (p *Pool) Flush() {
 	for _, d := range p.sorted() {
 		d.flush()
 	}
 }
 
-// Rest unloads every model on a card that nobody needs, so that its memory is free for others; the next
-// sample loads it again. It waits for models that were loaded a moment ago.
+// Rest unloads every unneeded model on the cards, so that the memory of the cards is free for other
+// programs. The next sample loads a model again. Rest waits for models that were just loaded.
 func (p *Pool) Rest(ctx context.Context) error {
 	var errs []error
 	for _, d := range p.sorted() {
@@ -260,12 +260,12 @@ func (p *Pool) sorted() []*device {
 	return out
 }
 
-// Close ends the pool. What is queued is answered with infer.ErrUnavailable at once,
-// and so is what waits for a device or a model to be ready; what runs may end as
-// long as ctx lasts. Then the runners are closed. It returns when no goroutine of
-// the pool is left. Runners that ignore the end of their contexts are closed all the
-// same, 5 s later; if a call still has not returned 10 s after that, Close says so
-// and leaves it. A second call waits for the first and returns the same.
+// Close ends the pool. Queued items, and callers that wait for a device or a model, immediately get
+// infer.ErrUnavailable. Runs may end as long as ctx lasts. Then the runners are closed. Close
+// returns when no goroutine of the pool is left. If runs ignore the end of their contexts, their
+// runners are closed 5 s after ctx ends; if a call still has not returned up to 10 s after that,
+// Close returns an error and leaves the call. A second call waits for the first and returns the
+// same error.
 func (p *Pool) Close(ctx context.Context) error {
 	p.closing.Do(func() { p.closeErr = p.close(ctx) })
 	return p.closeErr
@@ -324,7 +324,7 @@ func (p *Pool) closeRunners(ctx context.Context, devices []*device) error {
 	return errors.Join(errs...)
 }
 
-// Stats returns what the pool is doing and has done.
+// Stats returns the current state of the pool and its counters.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	models := make(map[*device][]*replica)

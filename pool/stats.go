@@ -8,84 +8,82 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// Stats is what a pool is doing and has done. Counters only grow while the pool
-// lives.
+// Stats is the state of a pool. The counters never decrease while the pool exists.
 type Stats struct {
-	Devices []DeviceStats // by name
+	Devices []DeviceStats // sorted by name
 }
 
-// DeviceStats is one device.
+// DeviceStats is the state of one device.
 type DeviceStats struct {
 	Device string
-	// Slots is how many batches it can run at once, Running how many it does. Both
-	// are 0 until the device is open.
+	// Slots is how many batches the device can run at the same time, and Running how many are
+	// running. Both are 0 until the device is open.
 	Slots, Running int
-	// Queued items and their bytes wait for a slot; Waiting items wait for room in
-	// the queue.
+	// Queued is the number of items that wait for a slot, and QueuedBytes their size. Waiting is
+	// the number of items that wait for room in the queue.
 	Queued, QueuedBytes, Waiting int
-	// Inside callers of Model.Enter make something ready, AtIngress callers wait for leave.
+	// Inside is the number of callers of Model.Enter that prepare an item, and AtIngress the number
+	// of callers that wait for permission.
 	Inside, AtIngress int
-	// Budget bounds the bytes of models on the card, 0: nothing does, and Taken is what those of the
-	// device take that are loaded or being loaded.
+	// Budget is the maximum number of bytes of all models on the card; 0 means no limit. Taken is
+	// the number of bytes of this device's models that are loaded or being loaded.
 	Budget, Taken int64
-	// Evictions counts models that were unloaded to make room, Restarts how often the device's
-	// processes were started anew for want of memory.
+	// Evictions counts models that were unloaded to make room. Restarts counts the restarts of the
+	// device's processes because of missing memory.
 	Evictions, Restarts uint64
-	// Opens counts the tries to open the device, OpenFailures those that failed.
+	// Opens counts the attempts to open the device, and OpenFailures the failed attempts.
 	Opens, OpenFailures uint64
-	Models              []ModelStats // by name
+	Models              []ModelStats // sorted by name
 }
 
-// ModelStats is one model.
+// ModelStats is the state of one model on one device.
 type ModelStats struct {
-	// Model has the device's name.
+	// Model is the model, with the name of the device.
 	Model  infer.Model
 	Loaded bool
-	// Bytes is what it takes of the device's memory: estimated, or as the runner says; 0: it
-	// was not loaded yet.
+	// Bytes is the amount of the device's memory that the model uses, estimated or as its runner
+	// reports. It is 0 before the first load.
 	Bytes int64
-	// Loads counts the tries to load the model, LoadFailures those that failed.
+	// Loads counts the attempts to load the model, and LoadFailures the failed attempts.
 	Loads, LoadFailures uint64
-	// Total is the sum over the model's batch queues, those that were forgotten among them.
+	// Total is the sum over all batch queues of the model, including forgotten ones.
 	Total       Counts
-	BatchQueues []BatchQueueStats // by key
+	BatchQueues []BatchQueueStats // sorted by key
 }
 
-// BatchQueueStats is one batch queue: a model's items of equal shapes.
+// BatchQueueStats is the state of one batch queue: a model's items of equal shapes.
 type BatchQueueStats struct {
 	Key string
-	// Queued items, and Running batches.
+	// Queued is the number of waiting items, and Running the number of running batches.
 	Queued, Running int
-	// Size is how many items its next batch should have, Limit how many it may:
-	// lowered when the device ran out of memory.
+	// Size is the planned number of items in the next batch. Limit is the maximum, which is lowered
+	// when the device runs out of memory.
 	Size, Limit int
-	// A and C are the measured cost of a batch of b items, S(b) = A + C·b; A is 0
-	// until two sizes were measured.
+	// A and C are the measured cost of a batch of b items, S(b) = A + C·b. A is 0 until two sizes
+	// have been measured.
 	A, C   time.Duration
 	Counts Counts
 }
 
-// Counts are totals. Every item that was submitted is counted once in Items,
-// Failed, Expired, Left or Moved when it is over on a device.
+// Counts are totals. Every submitted item is counted once in Items, Failed, Expired, Left or Moved
+// when it is completed on a device.
 type Counts struct {
-	// Items were answered with outputs, Failed with an error of the model. Expired
-	// were dropped because their deadline had passed when their turn came, Left are
-	// those whose callers gave up first. An item that the pool's end refused counts
-	// as Failed.
+	// Items counts items that got outputs, and Failed items that got an error. Expired counts items
+	// that were dropped at their turn because their deadline had passed. Left counts items whose
+	// callers left first. Items that are refused because the pool is closed count as Failed.
 	Items, Failed, Expired, Left uint64
-	// Moved items went to another device of their model, where they are counted.
+	// Moved counts items that went to another device of their model, where they are counted again.
 	Moved uint64
-	// Batches went well; Sizes[b] of them had b items.
+	// Batches counts successful batches, and Sizes[b] those with b items.
 	Batches uint64
 	Sizes   []uint64
-	// Faults are runs that failed and rows that held NaN or an infinity; Splits are
-	// the runs among them that had no memory. Retries counts items that were run
-	// again because of either.
+	// Faults counts failed runs and rows with NaN or an infinity. Splits counts the failed runs of
+	// several items that lacked memory. Retries counts items that ran again because of a fault.
 	Faults, Splits, Retries uint64
-	// Waits counts the times that a free slot was kept for a fuller batch.
+	// Waits counts how often a free slot waited for a fuller batch.
 	Waits uint64
-	// Queue and Busy are the time that items spent in the batch queue, and that slots spent
-	// on its batches, failed ones too.
+	// Queue is the total time of items in the batch queue. Busy is the total time of slots on its
+	// batches, including failed ones.
 	Queue, Busy time.Duration
 }
 

@@ -18,59 +18,63 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Config says where NATS is and bounds it. The zero value of a field takes its
-// default. What Keys lists is set by the configuration file, and Keys says what it means; the
-// rest is the program's.
+// Config configures the connection to NATS. A field with the zero value gets its default. The
+// fields that Keys lists are set by the configuration file, and Keys documents them; the other
+// fields are set by the program.
 type Config struct {
-	// Name has up to 200 bytes; of a gateway it is the one that its tickets name, which must be
-	// another in every life. Defaults to "rewardloop".
+	// Name is the name of the process, at most 200 bytes. The name of a gateway is the one in its
+	// tickets, and must be different after each start. The default is "rewardloop".
 	Name string
-	// URLs are asked until one answers. Dir is temporary where it is "".
+	// URLs are the addresses of NATS servers, which are tried until one answers. If Dir is "", the
+	// folder of the process's own server is temporary.
 	URLs []string
-	// Listen is the address of a server of this process's own, as host:port; empty: it joins
-	// those of URLs, or has one that nobody else reaches.
+	// Listen is the host:port of this process's own server. If Listen is empty, the process
+	// connects to URLs, or has its own server that no other process can reach.
 	Listen string
 	Dir    string
-	// Lease is how long a worker has a ticket without extending it.
+	// Lease is the time after which a ticket lapses that a worker has not extended.
 	Lease time.Duration
-	// Replicas is on how many servers of a cluster each stream lies.
+	// Replicas is the number of servers of a cluster that store each stream.
 	Replicas int
-	// Durable keeps tickets on disk.
+	// Durable stores tickets on disk.
 	Durable bool
 
-	// Access admits them; nil: everybody. TLS has the certificate for it.
+	// Access authorises the clients of this process's own server; nil: every client may connect.
+	// TLS has the server's certificate.
 	Access func(*server.Options)
-	// TLS is of this process: towards URLs, and of Listen.
+	// TLS is the TLS configuration for connections to URLs, and for Listen.
 	TLS *tls.Config
-	// Credentials show the servers who this is.
+	// Credentials authenticate this process to the servers.
 	Credentials []nats.Option
-	// OwnKey is shown to servers that ask for a key, where Credentials has none; those that
-	// ask for none are joined without it. It is asked at each attempt to connect, and nil is none,
-	// or none yet. Nil: there is none.
+	// OwnKey returns the key to present to a server that requires a key, if Credentials is empty.
+	// OwnKey is called at each attempt to connect; a nil Option means that there is no key, or none
+	// yet. A nil OwnKey means that there is no key. Servers that require no key are used without
+	// one.
 	OwnKey func() (nats.Option, error)
-	// Patience is how long a start waits for the servers. Defaults to 30 s.
+	// Patience is the time for which a start waits for the servers. The default is 30 s.
 	Patience time.Duration
-	// Silence is how long a server may say nothing before another one is looked for; it is
-	// asked three times. Defaults to 5 s.
+	// Silence is the interval at which the server is pinged. After three intervals without an
+	// answer the connection counts as lost, and the process reconnects. The default is 5 s.
 	Silence time.Duration
 
-	// PullMin and PullMax bound the random life of a pull request at a queue that has
-	// tickets, where up to 16 processes take from it; where there are more, requests live
-	// longer in proportion, so that all together ask no more often. Default to 10 ms and
-	// 100 ms.
+	// PullMin and PullMax limit the random lifetime of a pull request to a queue that has tickets,
+	// if up to 16 processes take from the queue. With more processes, the lifetime is longer in
+	// proportion, so that the total rate of requests stays the same. The defaults are 10 ms and 100
+	// ms.
 	PullMin, PullMax time.Duration
-	// Gone is how long a worker or a gateway may be silent before it no longer counts as
-	// live. Defaults to 5 s; they announce themselves every second.
+	// Gone is the time without an announcement after which a worker or a gateway no longer counts
+	// as live. Workers and gateways announce themselves every second. The default is 5 s.
 	Gone time.Duration
-	// MaxTickets bounds the stream. Defaults to 1,000,000 (about 300 MB).
+	// MaxTickets is the maximum number of tickets in the stream. The default is 1,000,000 (about
+	// 300 MB).
 	MaxTickets int64
 
-	// Sign makes the token that a ticket carries for workers of other processes; nil: there
-	// are none.
+	// Sign returns the token that a ticket carries for workers of other processes; nil: there are
+	// no such workers.
 	Sign func(wire.AttemptKey) string
 
-	// Log takes what goes wrong in the background; nil: discarded. Metrics takes the metrics;
-	// nil: nobody does.
+	// Log gets problems in the background; nil: no log. Metrics registers the metrics; nil: the
+	// metrics are not exported.
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -81,7 +85,7 @@ const longestName = 200
 // Networked reports whether workers of other processes may join.
 func (c Config) Networked() bool { return len(c.URLs) > 0 || c.Listen != "" }
 
-// Keys implements keys.Described: the section of NATS.
+// Keys implements keys.Described for the section of NATS.
 func (c *Config) Keys(k *keys.Set) {
 	k.Texts(&c.URLs, "nats", "Addresses of the NATS servers that all processes share, such as [nats://a:4222, nats://b:4222]; tls:// for TLS. Empty: no shared NATS servers.")
 	k.Text(&c.Listen, "nats_listen", "", "Address of this gateway's own NATS for workers and other gateways, in place of nats. A public address needs acl_file; on loopback without acl_file, processes of the same user may connect.")
@@ -102,7 +106,7 @@ func (c *Config) Keys(k *keys.Set) {
 	})
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	c.Name = cmp.Or(c.Name, "rewardloop")
 	keys.Fill(&c)
@@ -118,7 +122,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	errs := []error{keys.Validate("queue", &c)}
 	if len(c.Name) > longestName {

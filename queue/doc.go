@@ -1,54 +1,56 @@
-// Package queue carries tickets from gateways to workers with free places over NATS JetStream, in
-// one process or between machines. A gateway's side, Queue, implements loop.Queue and
-// loop.Presence; the side of a process that has workers alone is Member; the Source of each worker
-// implements workers.Source.
+// Package queue carries tickets from gateways to workers with free places over NATS JetStream,
+// within one process or between machines. Queue is the side of a gateway, and implements loop.Queue
+// and loop.Presence. Member is the side of a process that has only workers. The Source of each
+// worker implements workers.Source.
 //
-// A process has one way to NATS, its bus: a server inside the process that opens no port
-// (25 MB, no disk), one that listens (Config.Listen), or the addresses of others
-// (Config.URLs); and one connection, which all its workers share. The names of what is
-// on the bus are in bus.go, who may use which in package acl. Payloads and results never
-// pass through it: workers of other processes claim them at the gateway (package claim).
+// A process has one bus, its access to NATS: a server inside the process that opens no port (25 MB,
+// no disk), a server that listens (Config.Listen), or the addresses of other servers (Config.URLs).
+// All workers of the process share one connection. The names on the bus are in bus.go; package acl
+// defines who may use them. Payloads and results never pass through the bus: workers of other
+// processes claim them at the gateway (package payload).
 //
 // The life of a ticket:
 //
-//  1. The loop has chosen a sample. Queue.Publish writes into its ticket where the payload
-//     can be claimed and the token for it (Config.Sign), and puts it into RL_TICKETS, a
-//     work-queue stream kept in memory, below the subject of its queue, which is that of
-//     its profile. It waits for no answer: the gateway publishes again what nobody claims.
-//  2. The keeper, a goroutine of every gateway, has made the stream, and a consumer for each
-//     queue from which it has heard a worker take. Only gateways make anything; a process
-//     without one asks a queue that is not there yet again after 100 to 200 ms, and ever
-//     more seldom, up to 20 to 40 s.
-//  3. A worker calls Source.Take for its free places, for each of its queues. The queue's hub
-//     in its process asks for as many tickets as all of these places, in requests that expire after a
-//     random 10–100 ms and are filed again, to the front of the server's queue one time in as
-//     many as there are processes. Requests that stay open are served in a fixed cycle: with
-//     eight workers that asked for themselves, χ² of successive pairs was above 10,000, with
-//     random expiry alone 630 at 100 samples/s, with both 63, as at random. Where more
-//     than 16 processes ask, requests live longer, so that all together ask no more often.
-//     At a queue that has had no ticket for 1 s there is one request of each process, for one
-//     ticket, which stays open for 20 to 40 s (pull.go). A gateway that publishes says so to
-//     all who take from the queue (Queue.rouse), and so does the first ticket to the one who
-//     gets it; then all ask as above.
-//  4. The server hands the ticket to one request, the hub to one of its places at random. From
-//     then on it is leased: the worker says every third of Config.Lease that it is at work, where it
-//     is for as long. Nothing is prefetched. What comes for a place that is no longer free is handed on
-//     within 50 ms, so that no ticket waits behind a busy worker while another is idle.
-//  5. The worker claims the payload, scores it, and has the gateway take the result. Only then
-//     it ends the lease (Done), or gives the ticket to others (Return). A lease that
-//     lapses makes the ticket available again. An attempt that has become needless is
-//     revoked: Queue.Revoke tells all hubs, which end its lease or swallow its ticket.
+//  1. The loop has chosen a sample. Queue.Publish adds to the ticket the address where its payload
+//     can be claimed and the token for the claim (Config.Sign), and publishes the ticket in
+//     RL_TICKETS, a work-queue stream that is kept in memory (on disk with Config.Durable), under
+//     the subject of the profile's queue. Publish does not wait for an acknowledgement: the gateway
+//     publishes an unclaimed ticket again.
+//  2. The keeper, a goroutine of every gateway, has created the stream, and a consumer for each
+//     queue that a worker has announced. Only gateways create these. A process without a gateway
+//     whose queue does not exist yet repeats its request after 100 to 200 ms, and then at growing
+//     intervals of up to 5 to 10 s.
+//  3. A worker calls Source.Take for its free places in each of its queues. The queue's hub in the
+//     process requests tickets for all these places, in requests that expire after a random time of
+//     10 to 100 ms. With n processes, a repeated request goes to the front of the server's queue
+//     with probability 1/n. Requests that stay open would be served in a fixed cycle: with eight
+//     workers that each sent requests, χ² of successive pairs was above 10,000, with random expiry
+//     alone 630 at 100 samples/s, with both 63, the same as for random order. With more than 16
+//     processes, requests live longer, so that the total rate of requests stays the same.
+//     For a queue without tickets for 1 s, each process has one open request for one ticket, which
+//     lives 20 to 40 s (pull.go). A gateway that publishes a ticket notifies all processes that take
+//     from the queue (Queue.rouse), and the first ticket notifies the process that gets it; then
+//     these processes send requests as described above.
+//  4. The server hands the ticket to one request, and the hub to one of its places at random. From
+//     then on the ticket is leased: while the worker has the ticket, it renews the lease every third
+//     of Config.Lease. Nothing is prefetched. A ticket for a place that is no longer free is handed
+//     on within 50 ms, so that no ticket waits at a busy worker while another worker is idle.
+//  5. The worker claims the payload, scores the sample, and hands the result to the gateway. Only
+//     then does the worker end the lease (Done), or hand the ticket back (Return). A lapsed lease
+//     makes the ticket available again. An attempt that is no longer needed is revoked: Queue.Revoke
+//     notifies all hubs, which end the attempt's lease or drop its ticket.
 //
-// Who is there: workers announce themselves each second (presence.go), gateways too
-// (gateways.go). A worker that has been silent for Config.Gone no longer counts as live; a
-// gateway that has been, while this process could hear it, has died with its samples, so
-// that nobody dials it for them.
+// Workers announce themselves every second (presence.go), and so do gateways (gateways.go). A
+// worker without an announcement for Config.Gone no longer counts as live. A gateway without an
+// announcement for Config.Gone, while this process was connected to NATS, has ended with its
+// samples, and workers no longer connect to it.
 //
-// What is lost: a connection is looked for without end, and meanwhile whatever would be
-// sent is refused at once, for all of it is said again or made again. When it is back the
-// NATS may be another one that knows nothing. The keeper makes what there was, and then
-// the gateway publishes every ticket that nobody has claimed (OnRestored).
+// A process tries to restore a lost connection without a limit. Meanwhile every message is refused
+// at once, because all messages are repeated later. After the reconnection, NATS may be another
+// server without any state. The keeper then creates the stream and the consumers again, and the
+// gateway publishes all unclaimed tickets again (OnRestored).
 //
-// Fleet is beside tickets: a small bucket in which each process says what it wants of
-// servers that are asked by HTTP, so that limits and breakers hold for all of them.
+// Fleet is independent of tickets: a small bucket in which each process publishes its demand for
+// upstream servers that are called over HTTP, so that limits and breakers apply to all processes
+// together.
 package queue

@@ -53,12 +53,12 @@ type fleetConfig struct {
 	Log *slog.Logger
 }
 
-// Fleet carries what the processes say of the servers that they ask, so that limits and
-// breakers hold for all of them. Each process has one key in a bucket, which it writes
-// each second, and watches all. It answers to nobody and waits for nobody: what was
-// written comes back through the watch, which proves that both ways are open.
+// Fleet shares the state of upstream servers between processes, so that limits and breakers apply
+// to all processes together. Each process has one key in a bucket, which it writes every second,
+// and watches all keys. A process also receives its own messages through the watch, which proves
+// that both directions work.
 //
-// Its methods may be called from any goroutine.
+// The methods may be called from any goroutine.
 type Fleet struct {
 	cfg  fleetConfig
 	js   jetstream.JetStream
@@ -125,8 +125,8 @@ func newFleet(ctx context.Context, js jetstream.JetStream, cfg fleetConfig) (*Fl
 	return f, nil
 }
 
-// Close says goodbye and ends the watch. It may be called twice, but not before the
-// groups that joined have left, or they stay with what they have.
+// Close announces the end of this process and ends the watch. Close may be called twice. The
+// upstreams that joined must leave before; otherwise they keep their last shares.
 func (f *Fleet) Close() {
 	f.quit()
 	<-f.done
@@ -143,8 +143,8 @@ func (f *Fleet) Urge() {
 	}
 }
 
-// Join implements outbound.Fleet. A group of the same name and limits that is there
-// already keeps its place.
+// Join implements outbound.Fleet. If an upstream with the same name and limits has joined already,
+// that upstream keeps its membership, and m does not join.
 func (f *Fleet) Join(group string, m outbound.Member) (leave func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

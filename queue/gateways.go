@@ -96,21 +96,21 @@ func Join(ctx context.Context, cfg Config) (_ *Member, err error) {
 	return m, nil
 }
 
-// NewSource connects a worker to the queues of NATS that it takes from, which a gateway
-// makes when it hears the worker name them.
+// NewSource connects a worker to its queues of NATS. A gateway creates these queues when the worker
+// announces them.
 func (m *Member) NewSource(worker string, queues []string) (*Source, error) {
 	return newSource(m.bus, worker, queues)
 }
 
-// Alive reports whether a gateway has been heard of late, or could not have been.
+// Alive reports whether a gateway has announced itself recently, or could not have been received.
 func (m *Member) Alive(gateway string) bool { return m.gateways.alive(gateway) }
 
-// Connected reports whether NATS can be reached now.
+// Connected reports whether the process is connected to NATS.
 func (m *Member) Connected() bool { return m.nc.IsConnected() }
 
-// Fleet makes what limits and breakers of all processes are shared by. It must be closed
+// Fleet returns the state that all processes share for limits and breakers. It must be closed
 // before the Member.
 func (m *Member) Fleet(ctx context.Context) (*Fleet, error) { return m.openFleet(ctx, false) }
 
-// Close ends the connection. Sources must have been closed before.
+// Close ends the connection. All Sources must be closed before.
 func (m *Member) Close() { m.close() }

@@ -16,7 +16,7 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Queue is a gateway's side of NATS: it publishes tickets and knows the workers.
+// Queue is a gateway's side of NATS: it publishes tickets and has the list of live workers.
 type Queue struct {
 	*bus
 
@@ -38,7 +38,7 @@ var (
 	_ workers.Lease  = (*lease)(nil)
 )
 
-// Open starts NATS, or connects to it, and makes what tickets need there.
+// Open starts NATS, or connects to it, and creates the stream for tickets.
 func Open(ctx context.Context, cfg Config) (_ *Queue, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -69,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (_ *Queue, err error) {
 	return f, nil
 }
 
-// NewSource connects a worker of this process to the queues of NATS that it takes from.
+// NewSource connects a worker of this process to its queues of NATS.
 func (f *Queue) NewSource(worker string, queues []string) (*Source, error) {
 	for _, queue := range queues {
 		if err := f.ensure(context.Background(), queue); err != nil {
@@ -79,29 +79,30 @@ func (f *Queue) NewSource(worker string, queues []string) (*Source, error) {
 	return newSource(f.bus, worker, queues)
 }
 
-// Advertise says where workers of other processes claim what this gateway's tickets are
-// for. Until then only those of this process can.
+// Advertise sets the address at which workers of other processes claim the payloads of this
+// gateway's tickets. Before Advertise, only workers of this process can claim them.
 func (f *Queue) Advertise(claim string) { f.claim.Store(&claim) }
 
-// OnRestored has fn called whenever a connection that was lost is back, and with it perhaps
-// another NATS, which knows none of the tickets.
+// OnRestored sets fn, which is called whenever a lost connection is restored. NATS may then be
+// another server that has none of the tickets.
 func (f *Queue) OnRestored(fn func()) { f.restored.Store(&fn) }
 
-// Alive reports whether a gateway has been heard of late, or could not have been.
+// Alive reports whether a gateway has announced itself recently, or could not have been received.
 func (f *Queue) Alive(gateway string) bool { return f.gateways.alive(gateway) }
 
-// Connected reports whether NATS can be reached now.
+// Connected reports whether the process is connected to NATS.
 func (f *Queue) Connected() bool { return f.nc.IsConnected() }
 
-// Address is where NATS of this process takes others, as host:port; "" where it
-// takes nobody.
+// Address returns the host:port at which the NATS server of this process accepts connections, or ""
+// if it accepts none.
 func (f *Queue) Address() string { return f.address() }
 
-// Fleet makes what limits and breakers of all processes are shared by. It must be closed
+// Fleet returns the state that all processes share for limits and breakers. It must be closed
 // before the Queue.
 func (f *Queue) Fleet(ctx context.Context) (*Fleet, error) { return f.openFleet(ctx, true) }
 
-// Close ends this process's part of NATS. Sources must have been closed before.
+// Close ends the connection, and this process's own server if it has one. All Sources must be
+// closed before.
 func (f *Queue) Close() {
 	f.keeper.stop()
 	if f.bus != nil {
@@ -109,9 +110,9 @@ func (f *Queue) Close() {
 	}
 }
 
-// Publish hands a ticket to the stream. It asks for no answer, which would cost a
-// tenth of all that a small sample allocates on its way: the gateway publishes a
-// ticket again that nobody claims, and counts it.
+// Publish publishes a ticket in the stream. It does not request an acknowledgement, which would
+// cost a tenth of all memory allocations for a small sample: the gateway publishes an unclaimed
+// ticket again, and counts the repetition.
 func (f *Queue) Publish(_ context.Context, t wire.Ticket) error {
 	if at := f.claim.Load(); at != nil && f.cfg.Sign != nil {
 		t.Claim, t.Token = *at, f.cfg.Sign(t.Key())
@@ -163,8 +164,8 @@ func (f *Queue) rouse(queue string) error {
 	return nil
 }
 
-// Revoke tells every source that an attempt is over: a lease of it ends, a ticket
-// that is still on its way is swallowed.
+// Revoke notifies every source that an attempt has ended. Sources end its lease, or drop its ticket
+// if it is still in transit.
 func (f *Queue) Revoke(_ context.Context, key wire.AttemptKey) error {
 	data, err := json.Marshal(key)
 	if err != nil {
@@ -176,5 +177,5 @@ func (f *Queue) Revoke(_ context.Context, key wire.AttemptKey) error {
 	return nil
 }
 
-// Workers returns the live workers, by id.
+// Workers returns the live workers, sorted by id.
 func (f *Queue) Workers() []wire.WorkerInfo { return f.presence.workers(time.Now()) }

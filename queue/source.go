@@ -11,7 +11,7 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Source hands tickets to one worker. What it wants of a queue that queue's hub asks for.
+// Source hands tickets to one worker. The hub of each queue requests the tickets.
 type Source struct {
 	bus    *bus
 	worker string
@@ -62,8 +62,8 @@ func (s *Source) open(queue string) error {
 	return nil
 }
 
-// Move implements workers.Source. Queues that were left before, and of which the worker has
-// no lease any more, are forgotten.
+// Move implements workers.Source. It also forgets queues that the worker left earlier and has no
+// lease of.
 func (s *Source) Move(from, to string) error {
 	if err := s.open(to); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *Source) Move(from, to string) error {
 	return nil
 }
 
-// Take implements workers.Source.
+// Take implements workers.Source. It returns after at most 1 s.
 func (s *Source) Take(ctx context.Context, queue string, n int) ([]workers.Lease, error) {
 	s.mu.Lock()
 	taker := s.takers[queue]
@@ -123,7 +123,7 @@ func (s *Source) Close() {
 	}
 }
 
-// Disconnect ends the source, after the worker has stopped: leases that are not over lapse.
+// Disconnect ends the source after the worker has stopped. The remaining leases lapse.
 func (s *Source) Disconnect() {
 	s.Close()
 	s.mu.Lock()

@@ -8,36 +8,36 @@ import (
 	"strings"
 )
 
-// Aggregation is how the values of several components become one reward.
+// Aggregation is the rule that combines the values of several components into one reward.
 type Aggregation string
 
-// The aggregations. WeightedSum is verl-omni's and the default.
+// The aggregations. WeightedSum is the default, as in verl-omni.
 const (
 	WeightedSum  Aggregation = "weighted_sum"  // Σ wᵢ·vᵢ
 	WeightedMean Aggregation = "weighted_mean" // Σ wᵢ·vᵢ / Σ wᵢ over the components that have a value
-	Min          Aggregation = "min"           // smallest vᵢ; weights do not matter
-	Max          Aggregation = "max"           // largest vᵢ
-	Product      Aggregation = "product"       // Π vᵢ
+	Min          Aggregation = "min"           // smallest vᵢ; weights have no effect
+	Max          Aggregation = "max"           // largest vᵢ; weights have no effect
+	Product      Aggregation = "product"       // Π vᵢ; weights have no effect
 )
 
-// Aggregations lists them all, for messages and checks.
+// Aggregations returns all aggregations, for messages and checks.
 func Aggregations() []Aggregation {
 	return []Aggregation{WeightedSum, WeightedMean, Min, Max, Product}
 }
 
-// WeightedValue is the value of one component for an aggregation.
+// WeightedValue is the value and the weight of one component.
 type WeightedValue struct {
-	// Key names the component.
+	// Key is the key of the component.
 	Key string `json:"key"`
-	// Weight is the profile's; it may be negative.
+	// Weight is the weight of the component in the profile; it may be negative.
 	Weight float64 `json:"weight"`
-	// Value is the component's, before the weight.
+	// Value is the value of the component before it is multiplied by the weight.
 	Value float64 `json:"value"`
 }
 
-// Combine makes one reward of the values that there are. ok is false if there are
-// none, if a value or the result is not finite, or if the weights of a mean do not
-// sum to a positive number: left with a penalty alone, a mean would turn its sign.
+// Combine computes the reward from the values in vs. ok is false if vs is empty, if a value or the
+// result is not finite, or if the weights of a mean do not sum to a positive number (if only a
+// penalty had a value, the mean would change its sign).
 func (a Aggregation) Combine(vs []WeightedValue) (reward float64, ok bool) {
 	if len(vs) == 0 || slices.ContainsFunc(vs, func(v WeightedValue) bool { return !finite(v.Value) }) {
 		return 0, false
@@ -93,34 +93,36 @@ func byValue(a, b WeightedValue) int {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// Pending is a reward that waits for its prompt group: the components that have a
-// value, and those that failed under the policy group_mean. It carries all that
-// is needed to finish it, so that the gateway need not know the profile.
+// Pending is a reward that waits for its prompt group. It holds the components that have a value
+// and those that failed under the policy group_mean. A gateway can finish a Pending without the
+// profile.
 type Pending struct {
 	Aggregation Aggregation     `json:"aggregation"`
 	Have        []WeightedValue `json:"have"`
-	// Want holds the components without a value; their Value means nothing.
+	// Want holds the components without a value; the Value of each is meaningless.
 	Want []WeightedValue `json:"want"`
-	// Steps holds what each step gives to the reward so far, before the weights of a mean
-	// divide it: weight · scale · score over the components that have steps, at most MaxSteps.
+	// Steps holds the contribution of each step to the reward so far, before division by the
+	// weights of a mean: the sum of weight · scale · score over the components that have steps.
+	// There are at most MaxSteps.
 	Steps []float64 `json:"steps,omitempty"`
-	// Column is where a single reward reports its value (acc or score); empty for
-	// several components, which report reward/<key> and reward/combined.
+	// Column is the column in which a single reward reports its value, acc or score. Column is
+	// empty for several components, which report reward/<key> and reward/combined.
 	Column string `json:"column,omitempty"`
 }
 
-// Resolved is a Pending reward that is finished.
+// Resolved is a finished Pending reward.
 type Resolved struct {
 	Score float64
-	// Steps and Fault are Result.Steps and what is wrong with them; nil: nothing.
+	// Steps are the step scores, as in Result.Steps. Fault describes a problem with the step
+	// scores; it is nil if there is none.
 	Steps []float64
 	Fault *ComponentError
 }
 
-// Resolve finishes the reward and its step scores with the group's mean by component key and
-// writes the columns of the components it imputed into extra. A component without a finite mean (it
-// failed for the whole group) is left out, as it is for every other member. ok is
-// false if nothing finite remains.
+// Resolve finishes the reward and its step scores with the group's mean of each component, and
+// writes the columns of the imputed components into extra. mean returns the mean for a component's
+// key. Resolve leaves out a component without a finite mean, because the component failed for the
+// whole group. ok is false if the remaining values give no finite reward.
 func (p *Pending) Resolve(extra map[string]any, mean func(key string) (float64, bool)) (r Resolved, ok bool) {
 	if extra == nil {
 		extra = map[string]any{} // nobody reads it; writing to nil would panic
@@ -149,43 +151,44 @@ func (p *Pending) Resolve(extra map[string]any, mean func(key string) (float64, 
 	return r, true
 }
 
-// Policy is what to put in place of a missing value.
+// Policy is the rule for a missing value.
 type Policy string
 
-// The policies. GroupMean carries no signal: the member's advantage is what the
-// rest of its group says.
+// The policies. PolicyGroupMean adds no training signal for the member, because the imputed value
+// is the mean of its group.
 const (
-	PolicyNone      Policy = "none"       // samples only: nothing in its place
-	PolicyFail      Policy = "fail"       // components only: the sample fails
+	PolicyNone      Policy = "none"       // for samples only: no value is filled in
+	PolicyFail      Policy = "fail"       // for components only: the sample fails
 	PolicyGroupMean Policy = "group_mean" // the mean of the group's valid members
-	PolicyZero      Policy = "zero"       // 0.0, verl-omni's way
-	PolicyValue     Policy = "value"      // a number of the configuration
+	PolicyZero      Policy = "zero"       // 0.0, as in verl-omni
+	PolicyValue     Policy = "value"      // a number from the configuration
 )
 
 // ComponentPolicy is the on_failure of a component that is not required.
 type ComponentPolicy struct {
-	// Value is what counts in the place of a missing one, of PolicyValue alone.
+	// Value is the imputed value if Policy is PolicyValue; otherwise Value must be 0.
 	Policy Policy
 	Value  float64
 }
 
 // SamplePolicy is the on_sample_failure of a profile or of a client.
 type SamplePolicy struct {
-	// Value is the reward of a sample without one, of PolicyValue alone.
+	// Value is the fallback of a sample without a reward if Policy is PolicyValue; otherwise Value
+	// must be 0.
 	Policy Policy
 	Value  float64
 }
 
-// ParseComponentPolicy reads "fail", "zero", "group_mean" or "value:<x>"; the empty
-// string is the zero policy, which means group_mean for a sample that has a group
-// and fail for one that has none.
+// ParseComponentPolicy parses "fail", "zero", "group_mean" or "value:<x>". The empty string is the
+// zero ComponentPolicy, which means group_mean for a sample with a group and fail for a sample
+// without one.
 func ParseComponentPolicy(s string) (ComponentPolicy, error) {
 	p, v, err := parsePolicy(s, PolicyFail, PolicyZero, PolicyGroupMean)
 	return ComponentPolicy{p, v}, err
 }
 
-// ParseSamplePolicy reads "none", "zero", "group_mean" or "value:<x>"; the empty
-// string is none.
+// ParseSamplePolicy parses "none", "zero", "group_mean" or "value:<x>". The empty string means
+// none.
 func ParseSamplePolicy(s string) (SamplePolicy, error) {
 	if s == "" {
 		s = string(PolicyNone)

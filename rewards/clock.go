@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// Queuer is implemented by scorers whose calls wait for something to execute them: a
-// session, a child process, a place at a service. The timeout of their component starts
-// when they call Start; until then only the sample's own deadline counts, because a call
-// that has not begun says nothing about the reward. The timeout of any other scorer
-// starts with its call.
+// Queuer is implemented by scorers whose calls wait for an executor: a session, a child process, or
+// a place at a service. The timeout of such a component starts when the scorer calls Start. Before
+// that only the sample's own deadline applies, because a call that has not begun gives no
+// information about the reward. The timeout of any other scorer starts with its call.
 type Queuer interface {
-	// Queues does nothing; it says that Score, or ScoreGroup, calls Start.
+	// Queues does nothing; it marks that Score or ScoreGroup calls Start.
 	Queues()
 }
 
@@ -33,10 +32,10 @@ func withClock(ctx context.Context, c *clock) context.Context {
 	return context.WithValue(ctx, clockKey{}, c)
 }
 
-// Start says that what executes the component begins now, and returns the context to
-// execute it with: it ends at the component's timeout, counted from the first Start of
-// this component. Later calls, of a second picture or another try, keep that deadline.
-// Without a component, as in a test, the context is ctx with a cancel of its own.
+// Start reports that an executor begins the work of the component, and returns the context for that
+// work. The context ends at the component's timeout, counted from the first Start of this
+// component. Later calls, for a second picture or another attempt, keep that deadline. Without a
+// component, as in a test, the context is a cancellable child of ctx.
 func Start(ctx context.Context) (context.Context, context.CancelFunc) {
 	c, _ := ctx.Value(clockKey{}).(*clock)
 	if c == nil {
@@ -58,8 +57,8 @@ func Start(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, over)
 }
 
-// Overdue reports whether the time of ctx's component is over. A wait that ended without
-// that says nothing about the reward: it was the sample's deadline that passed.
+// Overdue reports whether the timeout of ctx's component has passed. If a wait ended although
+// Overdue is false, the sample's deadline passed, which gives no information about the reward.
 func Overdue(ctx context.Context) bool {
 	c, _ := ctx.Value(clockKey{}).(*clock)
 	if c == nil {
@@ -69,9 +68,10 @@ func Overdue(ctx context.Context) bool {
 	return bounded && !time.Now().Before(over)
 }
 
-// Ended returns err, with which the context of a component ended, with its blame: b's, the
-// executor's, where that was executing it or the component's time is over; nobody's where
-// the caller left, or the sample's deadline passed while the component waited.
+// Ended returns err, the error with which the context of a component ended, with a blame. The blame
+// is b, which is that of the executor, if the executor was executing the component or the
+// component's timeout has passed. The blame is BlameNobody if the caller left, or if the sample's
+// deadline passed while the component waited.
 func Ended(ctx context.Context, executing bool, b Blame, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) || !executing && !Overdue(ctx) {
 		b = BlameNobody
@@ -79,16 +79,17 @@ func Ended(ctx context.Context, executing bool, b Blame, err error) error {
 	return Blamed(b, err)
 }
 
-// Joined returns the context of work that several components wait for: it has the values
-// of ctx, but neither its end nor its component's time. began is closed when the work
-// calls Start; who waits for the work does so with Await.
+// Joined returns a context for work that several components wait for. The context has the values of
+// ctx, but neither its end nor the timeout of its component. began is closed when the work calls
+// Start. Each component waits for the work with Await.
 func Joined(ctx context.Context) (work context.Context, began <-chan struct{}) {
 	c := make(chan struct{})
 	return withClock(context.WithoutCancel(ctx), &clock{told: func() { close(c) }}), c
 }
 
-// Await waits until done is closed, or returns ctx's error, which has then ended. The time of ctx's component
-// starts when began is closed. Executing says that it was by the end of the wait.
+// Await waits until done is closed; if ctx ends first, Await returns the error of ctx. The timeout
+// of ctx's component starts when began is closed. executing reports whether the work had begun when
+// the wait ended.
 func Await(ctx context.Context, began, done <-chan struct{}) (executing bool, err error) {
 	select {
 	case <-done:

@@ -6,30 +6,30 @@ import (
 	"strings"
 )
 
-// Concurrent is implemented by a Scorer, GroupScorer, Preparer or Verifier that knows how
-// many of its calls this process executes at a time: as many as it has sessions, child
-// processes, or places at a service. Workers hold no more samples than that, because a
-// call beyond it would only wait in this process while another one is free.
+// Concurrent is implemented by a Scorer, GroupScorer, Preparer or Verifier that can report how many
+// of its calls this process executes at the same time, such as the number of its sessions, child
+// processes or places at a service. Workers hold no more samples than that, because a further call
+// would wait in this process while another process may be idle.
 //
-// A scorer without it computes in Go: as many of its calls run as there are CPUs.
+// A scorer that does not implement Concurrent computes in Go; the process executes as many of its
+// calls as there are CPUs.
 type Concurrent interface {
-	// Concurrency returns the number now, 1 or more. It is asked for every sample, so that
-	// it must be cheap, and it may change: the share of a service is divided anew, a
-	// process finds out when it starts whether its function is async.
+	// Concurrency returns the current number, which is at least 1. It is called for every sample,
+	// so it must be fast. The number may change, for example when the share of a service is
+	// redistributed, or when a process detects at its start whether its function is async.
 	Concurrency() int
 }
 
-// ConcurrencyReasoner is implemented by a Concurrent that can say why the number is what
-// it is.
+// ConcurrencyReasoner is implemented by a Concurrent that can give the reason for its number.
 type ConcurrencyReasoner interface {
-	// ConcurrencyReason is for people and stands in brackets behind the number, such as "2
-	// Tesseract processes". It names every limit that a call may still wait for after it
-	// was taken, such as requests a minute.
+	// ConcurrencyReason returns a text for people, such as "2 Tesseract processes", which is
+	// printed in brackets after the number. The text contains every limit for which an accepted
+	// call may still wait, such as a number of requests per minute.
 	ConcurrencyReason() string
 }
 
-// ConcurrencyOf returns how many calls of a scorer, or of a part of one, this process
-// executes at a time: 1 or more.
+// ConcurrencyOf returns how many calls of a scorer, or of a part of one, this process executes at
+// the same time. The result is at least 1.
 func ConcurrencyOf(scorer any) (n int) {
 	c, ok := scorer.(Concurrent)
 	if !ok {
@@ -42,7 +42,7 @@ func ConcurrencyOf(scorer any) (n int) {
 	return max(n, 1)
 }
 
-// ConcurrencyReason says why ConcurrencyOf is what it is, in a few words.
+// ConcurrencyReason returns a short reason for the result of ConcurrencyOf.
 func ConcurrencyReason(scorer any) (why string) {
 	if r, ok := scorer.(ConcurrencyReasoner); ok {
 		if err := Guard(func() error { why = r.ConcurrencyReason(); return nil }); err != nil {
@@ -56,8 +56,8 @@ func ConcurrencyReason(scorer any) (why string) {
 	return Count(runtime.GOMAXPROCS(0), "CPU")
 }
 
-// Narrowest is the part that executes the fewest calls at a time; of several such the first.
-// A scorer each of whose calls needs all of its parts executes as many.
+// Narrowest returns the part with the lowest concurrency; of several equal parts, the first. A
+// scorer that needs all parts for each call has the concurrency of that part.
 func Narrowest[T any](parts ...T) (least T) {
 	for i, p := range parts {
 		if i == 0 || ConcurrencyOf(p) < ConcurrencyOf(least) {
@@ -67,7 +67,7 @@ func Narrowest[T any](parts ...T) (least T) {
 	return least
 }
 
-// Count is a number of things, "1 CPU", "2 CPUs" or "2 processes", for a
+// Count returns a number with its noun, such as "1 CPU", "2 CPUs" or "2 processes", for a
 // ConcurrencyReason.
 func Count(n int, one string) string {
 	switch {
@@ -79,14 +79,15 @@ func Count(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// ComponentConcurrency is one part of a profile that is executed by itself.
+// ComponentConcurrency is the concurrency of one separately executed part of a profile.
 type ComponentConcurrency struct {
-	// Key is that of the component in the profile. That of the preparation is "verify".
+	// Key is the key of the component in the profile, or "verify" for the Preparer.
 	Key string
-	// Group says that it looks at whole prompt groups: RunGroup runs it. Prepares says that
-	// it is the profile's Preparer, which runs before the others.
+	// Group reports whether the component scores whole prompt groups, in RunGroup. Prepares reports
+	// whether the part is the profile's Preparer, which runs before the components.
 	Group, Prepares bool
-	// Concurrency is how many of its calls this process executes at a time, Reason why.
+	// Concurrency is how many calls this process executes at the same time. Reason is a short
+	// explanation of that number.
 	Concurrency int
 	Reason      string
 }
@@ -103,9 +104,9 @@ func (m *Manager) count() int {
 	return len(m.cfg.Components)
 }
 
-// Concurrencies describes all components as they are now. Their places in the list are the
-// numbers that OnEnd is told: those of the components, and the last one that of the Preparer,
-// where the profile has one.
+// Concurrencies returns the current concurrency of all components. The indices of the slice are the
+// numbers that OnEnd passes on: those of the components, and the last index for the Preparer, if
+// the profile has one.
 func (m *Manager) Concurrencies() []ComponentConcurrency {
 	out := make([]ComponentConcurrency, 0, m.count())
 	for i := range m.cfg.Components {
@@ -146,9 +147,9 @@ func (m *Manager) computes(component int) bool {
 	return t.Concurrency == 0 && DependencyOf(t.implementation()).Name == ""
 }
 
-// Capacity is how many samples of the profile this process can use at a time:
-// ManagerConfig.Concurrency where that is set, else the concurrency of the component that
-// has the most. Whether it can use one more now, Places says.
+// Capacity returns how many samples of the profile this process can score at the same time:
+// ManagerConfig.Concurrency if it is set, otherwise the largest concurrency of a component. Places
+// reports whether the process can take one more sample now.
 func (m *Manager) Capacity() int {
 	if m.cfg.Concurrency > 0 {
 		return m.cfg.Concurrency

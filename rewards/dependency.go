@@ -6,41 +6,44 @@ import (
 	"time"
 )
 
-// Dependency is an engine or a service that a scorer asks, or what else it cannot do without
-// and this machine may lack, as it is now.
+// Dependency is the current state of something that a scorer needs: an engine, a service, or
+// something that may be missing on this machine.
 type Dependency struct {
-	// Name is the dependency's for people; empty: the scorer needs nothing, or has it.
+	// Name is the name of the dependency, for people. Name is empty if the scorer needs nothing, or
+	// has what it needs.
 	Name string
-	// Down says that none of its servers is in service: the breakers of all are open. A
-	// call that failed, or many, do not make it down by themselves.
+	// Down reports that none of the dependency's servers is in service: the breakers of all are
+	// open. Failed calls alone do not make a dependency down.
 	Down bool
-	// Probe says of one that is down that a call may find out now whether it is back. Due is
-	// when the next one may; zero where that is not known, because one is under way.
+	// Probe reports that a call may now test whether a dependency that is down works again. Due is
+	// the time of the next such call; it is zero if the time is unknown because a call is in
+	// flight.
 	Probe bool
 	Due   time.Time
-	// Last is the last failure there, without secrets; empty: there was none.
+	// Last is the last failure of the dependency, without secrets. It is empty if there was none.
 	Last string
-	// Held is what whoever starts its servers says of the first one while no call may go to any;
-	// empty: nobody holds them.
+	// Held is the reason why the program that starts the dependency's servers keeps one of them out
+	// of service, while the dependency is down. It is empty if no server is kept out of service.
 	Held string
-	// Unanswered is for how long nothing was answered while calls are there; 0: there are
-	// none.
+	// Unanswered is the time since the last answer while calls are in flight. It is 0 if no calls
+	// are in flight.
 	Unanswered time.Duration
-	// Changed is closed when Down or Probe is another, but for a Probe that becomes true
-	// because Due has come. Nil where nothing ever changes.
+	// Changed is closed when Down or Probe changes, except when Probe becomes true because the time
+	// Due has come. It is nil if the state never changes.
 	Changed <-chan struct{}
 }
 
-// Reliant is implemented by a Scorer, GroupScorer, Preparer or Verifier whose calls ask an
-// engine or a service, or need something that this machine may lack.
+// Reliant is implemented by a Scorer, GroupScorer, Preparer or Verifier whose calls use an engine
+// or a service, or need something that may be missing on this machine.
 type Reliant interface {
-	// Dependency returns whom it asks. It is asked at any time, and must be cheap. Of several
-	// it returns the one that is worst off (Worse).
+	// Dependency returns the current state of the dependency. It is called at any time and must be
+	// fast. If there are several dependencies, Dependency returns the one in the worst state (see
+	// Worse).
 	Dependency() Dependency
 }
 
-// DependencyOf returns whom a scorer, or a part of one, asks; one without a name for a
-// scorer that asks nobody, or does not say.
+// DependencyOf returns the dependency of a scorer, or of a part of one. The Name is empty if the
+// scorer has no dependency or does not implement Reliant.
 func DependencyOf(scorer any) (d Dependency) {
 	r, ok := scorer.(Reliant)
 	if !ok {
@@ -53,7 +56,7 @@ func DependencyOf(scorer any) (d Dependency) {
 	return d
 }
 
-// Worse reports whether d keeps a call that needs both from being made longer than o.
+// Worse reports whether d delays a call that needs both d and o longer than o does.
 func (d Dependency) Worse(o Dependency) bool {
 	switch {
 	case o.Name == "" || d.Name == "":
@@ -68,7 +71,7 @@ func (d Dependency) Worse(o Dependency) bool {
 	return d.Unanswered > o.Unanswered
 }
 
-// Worst is the dependency that is worst off of what several parts ask, all of which a call
+// Worst returns the dependency in the worst state among those of several parts, all of which a call
 // needs.
 func Worst[T any](parts ...T) (worst Dependency) {
 	for _, p := range parts {
@@ -79,9 +82,9 @@ func Worst[T any](parts ...T) (worst Dependency) {
 	return worst
 }
 
-// Dependencies are those of the components, each once, as they are now. Needed says that
-// every sample of the profile needs the dependency: its component is required or fails the
-// sample by its policy, and is for all samples.
+// Dependencies returns the current dependencies of the profile, each once. Needed.Always is true if
+// every sample of the profile needs the dependency: the component applies to all samples and is
+// required, or fails the sample by its policy.
 func (m *Manager) Dependencies() (all []Needed) {
 	add := func(part any, always bool) {
 		d := DependencyOf(part)
@@ -124,13 +127,13 @@ func (m *Manager) Relies() bool {
 type Needed struct {
 	Dependency
 
-	// Always says that no sample of the profile has a score without it.
+	// Always reports that no sample of the profile gets a score without the dependency.
 	Always bool
 }
 
-// Waits returns the dependency for which all samples of the profile wait now, and true; or
-// one that is down or does not answer and of which only some need something, or some still
-// have a place at, and false. It has no name where all is well.
+// Waits returns the dependency for which all samples of the profile wait now, and true. If there is
+// none, Waits returns false and a dependency that is down or does not answer, but that only some
+// samples need or that still has places. The Name is empty if all dependencies work.
 func (m *Manager) Waits() (worst Dependency, always bool) {
 	for _, d := range m.Dependencies() {
 		holds := d.Down && d.Always
@@ -144,8 +147,8 @@ func (m *Manager) Waits() (worst Dependency, always bool) {
 	return worst, always
 }
 
-// Unanswered is how long calls may be without any answer from a dependency before people
-// are told. It takes no capacity: a model may think for longer.
+// Unanswered is how long calls may stay without an answer from a dependency before users are told.
+// It does not reduce the capacity, because a model may need longer.
 const Unanswered = 5 * time.Second
 
 // outage is the error of a call that was not made, or failed, because its dependency is
@@ -158,8 +161,9 @@ type outage struct {
 // Unwrap returns the error itself.
 func (e *outage) Unwrap() error { return e.error }
 
-// WaitsFor returns err, and says that the call failed because a dependency is down: it is
-// worth nothing as an answer about the sample, and may be made again when that is back.
+// WaitsFor returns err with the mark that the call failed because the dependency is down. Such an
+// error is not a result for the sample; the call may be repeated when the dependency works again.
+// WaitsFor returns nil if err is nil.
 func WaitsFor(dependency string, err error) error {
 	if err == nil {
 		return nil
@@ -167,7 +171,7 @@ func WaitsFor(dependency string, err error) error {
 	return &outage{err, dependency}
 }
 
-// WaitedFor returns for which dependency an error says that it waits; empty: for none.
+// WaitedFor returns the name of the dependency that err is waiting for (see WaitsFor), or "".
 func WaitedFor(err error) string {
 	if o, ok := errors.AsType[*outage](err); ok {
 		return o.dependency
@@ -177,24 +181,26 @@ func WaitedFor(err error) string {
 
 type returningKey struct{}
 
-// Returning marks calls whose sample goes back to a queue while a dependency is down: they
-// fail at once, with WaitsFor, where they would otherwise wait for it.
+// Returning marks the calls under the returned context: their sample goes back to a queue if a
+// dependency is down. Such a call fails immediately, with WaitsFor, instead of waiting for the
+// dependency.
 func Returning(ctx context.Context) context.Context {
 	return context.WithValue(ctx, returningKey{}, true)
 }
 
-// Returns reports whether ctx is Returning's.
+// Returns reports whether ctx comes from Returning.
 func Returns(ctx context.Context) bool {
 	is, _ := ctx.Value(returningKey{}).(bool)
 	return is
 }
 
-// Return lets the run give a sample back that cannot be scored while a dependency is down:
-// its Result then has Waits, and in Partial what is finished. It is not a failure.
+// Return lets a run give back a sample that cannot be scored because a dependency is down. Its
+// Result has Waits set, and Partial contains the finished components. This is not a failure.
 func Return() RunOption { return func(p *pass) { p.returns = true } }
 
-// Kept has the run take over what an earlier one of the same sample has finished: Result's
-// Partial. Components that wait are run. What is not of this profile is passed over.
+// Kept lets a run take over the components that an earlier run of the same sample finished, from
+// Result.Partial. The run executes the components that wait, and ignores results of components that
+// are not in this profile.
 func Kept(components []ComponentResult) RunOption { return func(p *pass) { p.kept = components } }
 
 // keeps returns what an earlier run has said of a component, if it was finished.

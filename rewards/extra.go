@@ -157,7 +157,7 @@ func (f *componentFields) value() string {
 	return f.key
 }
 
-// DroppedExtra returns how many extra values had an undeclared name and were left out.
+// DroppedExtra returns how many extra values were left out because their names are not declared.
 func (m *Manager) DroppedExtra() uint64 {
 	var n uint64
 	for _, f := range m.fields {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// FrameChoice is which frames of a video a component looks at: the option `frames`. Of an
-// image it is always the one picture. The zero value is all.
+// FrameChoice selects the frames of a video that a component scores: the option `frames`. For an
+// image it always selects the one picture. The zero value selects all frames.
 type FrameChoice struct {
 	mode frameMode
 	n    float64
@@ -27,25 +27,26 @@ const (
 	evenFrames    frameMode = "uniform"
 )
 
-// FramesForm says how the option is written, for documents and errors.
+// FramesForm is the syntax of the option, for documents and errors.
 const FramesForm = "all, first, every:<n>, fps:<rate> or uniform:<n>"
 
 // maxChoice bounds the number of a choice: more is a slip of the keyboard.
 const maxChoice = 1 << 20
 
-// AllFrames chooses every frame.
+// AllFrames selects every frame.
 func AllFrames() FrameChoice { return FrameChoice{} }
 
-// FirstFrame chooses frame 0 alone.
+// FirstFrame selects frame 0 only.
 func FirstFrame() FrameChoice { return FrameChoice{mode: firstFrame} }
 
-// EveryFrame chooses each nth frame, the first one first.
+// EveryFrame selects every nth frame, beginning with frame 0.
 func EveryFrame(n int) FrameChoice { return FrameChoice{everyFrame, float64(n)} }
 
-// EvenFrames chooses n frames of N, or all, at floor(i·N/n).
+// EvenFrames selects n of N frames, at floor(i·N/n), or all frames if N is less than n.
 func EvenFrames(n int) FrameChoice { return FrameChoice{evenFrames, float64(n)} }
 
-// ParseFrames reads the option.
+// ParseFrames parses the option, in the syntax of FramesForm. n is at most 1,048,576, and rate is
+// in frames per second, from 0.001 to 1000.
 func ParseFrames(text string) (FrameChoice, error) {
 	word, number, has := strings.Cut(text, ":")
 	c := FrameChoice{mode: frameMode(word)}
@@ -77,7 +78,7 @@ func ParseFrames(text string) (FrameChoice, error) {
 	return FrameChoice{}, wrong
 }
 
-// String is the option as ParseFrames reads it.
+// String returns the option in the syntax of ParseFrames.
 func (c FrameChoice) String() string {
 	switch c.mode {
 	case "", allFrames:
@@ -88,7 +89,8 @@ func (c FrameChoice) String() string {
 	return string(c.mode) + ":" + strconv.FormatFloat(c.n, 'f', -1, 64)
 }
 
-// UnmarshalJSON reads the option: a string as ParseFrames, or a number n for uniform:n.
+// UnmarshalJSON reads the option: a string in the syntax of ParseFrames, or a number n, which means
+// uniform:n. null changes nothing.
 func (c *FrameChoice) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" { // as for every other type: it changes nothing
 		return nil
@@ -112,10 +114,10 @@ func (c FrameChoice) MarshalJSON() ([]byte, error) { return json.Marshal(c.Strin
 
 func (c FrameChoice) all() bool { return c.mode == "" }
 
-// First reports whether frame 0 alone is chosen.
+// First reports whether only frame 0 is selected.
 func (c FrameChoice) First() bool { return c.mode == firstFrame }
 
-// Uniform is n of uniform:n; 0: another choice.
+// Uniform returns n of uniform:n, or 0 for any other choice.
 func (c FrameChoice) Uniform() int {
 	if c.mode == evenFrames {
 		return int(c.n)
@@ -123,14 +125,14 @@ func (c FrameChoice) Uniform() int {
 	return 0
 }
 
-// NeedsCount reports whether the choice depends on how many frames there are.
+// NeedsCount reports whether the choice depends on the number of frames of the video.
 func (c FrameChoice) NeedsCount() bool { return c.mode == evenFrames }
 
 // errNoRate is why fps: chooses nothing.
 var errNoRate = errors.New("frames: fps:<rate> needs a video whose frame rate is known: send fps with it, or choose every:<n> or uniform:<n>")
 
-// Of returns the numbers of the frames that are chosen of count, of a video of so many frames in a second;
-// 0: unknown.
+// Of returns the indices of the selected frames of a video with count frames and fps frames per
+// second. An fps of 0 means unknown; fps:<rate> is then an error of class BadInput.
 func (c FrameChoice) Of(count int, fps float64) ([]int, error) {
 	step := 1.0
 	most := count
@@ -166,15 +168,15 @@ func (c FrameChoice) Of(count int, fps float64) ([]int, error) {
 	return out, nil
 }
 
-// View is the frames of a picture or video that a component looks at.
+// View is the selection of frames of a picture or video that a component scores.
 type View struct {
 	*Pixels
 
-	// At are the places of the frames in Pixels, and Number their numbers in the video: the same
-	// where all of it was decoded. There is one at least.
+	// At contains the indices of the frames in Pixels, and Number their indices in the video. The
+	// two are equal if the whole video was decoded. There is at least one frame.
 	At, Number []int
-	// FPS is the frame rate of the frames that are looked at, from the first to the last: that of the
-	// video where there is one; 0: unknown.
+	// FPS is the frame rate of the selected frames, from the first to the last, or that of the
+	// video if only one frame is selected. 0 means unknown.
 	FPS float64
 }
 
@@ -210,10 +212,11 @@ func (c FrameChoice) view(m *Media, px *Pixels) (View, error) {
 	return v, nil
 }
 
-// Bytes returns those of the ith frame that is looked at.
+// Bytes returns the RGB bytes of the ith selected frame.
 func (v View) Bytes(i int) []byte { return v.Frame(v.At[i]) }
 
-// Places are where frames are in Pixels, by their numbers; each is one that is looked at.
+// Places returns the indices in Pixels of frames that are given by their indices in the video. Each
+// of them must be a selected frame.
 func (v View) Places(numbers []int) []int {
 	places := make([]int, len(numbers))
 	for i, n := range numbers {
@@ -223,7 +226,7 @@ func (v View) Places(numbers []int) []int {
 	return places
 }
 
-// FramesOr is the choice of an option that may be absent.
+// FramesOr returns the chosen frames, or otherwise if the option is absent (nil).
 func FramesOr(chosen *FrameChoice, otherwise FrameChoice) FrameChoice {
 	if chosen != nil {
 		return *chosen
@@ -231,7 +234,7 @@ func FramesOr(chosen *FrameChoice, otherwise FrameChoice) FrameChoice {
 	return otherwise
 }
 
-// FramesOption documents the option for a component with that default.
+// FramesOption returns the documentation of the option for a component with the default def.
 func FramesOption(def string) Option {
 	return Option{Name: "frames", Type: "string", Default: def, Doc: "frames of a video that are scored: " + FramesForm + " (at floor(i·N/n)); the value is the mean of these frames"}
 }

@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// GroupScorer is a reward function that looks at a whole prompt group at once: who
-// of the members is better (pairwise, listwise), or where each stands among them.
+// GroupScorer is a reward function for a whole prompt group, for example one that compares the
+// members (pairwise, listwise) or ranks them.
 //
-// ScoreGroup answers with one MemberScore for each member, in their order, or with
-// an error for all of them. What holds for Scorer.Score holds for it. The result
-// must depend on the members alone and not on the order they arrived in, which
-// Group.Members has already put right.
+// ScoreGroup returns one MemberScore for each member, in the order of the members, or an error for
+// the whole group. The rules of Scorer.Score apply. The result must depend only on the members and
+// not on the order of their arrival; Group.Members is already sorted.
 type GroupScorer interface {
 	ScoreGroup(ctx context.Context, g *Group) ([]MemberScore, error)
 }
@@ -30,80 +29,80 @@ func (f GroupScorerFunc) ScoreGroup(ctx context.Context, g *Group) ([]MemberScor
 	return f(ctx, g)
 }
 
-// Group is a prompt group whose members have been scored by every component that looks at
-// one sample alone. It is read-only.
+// Group is a prompt group whose members have been scored by every component that scores single
+// samples. It is read-only.
 type Group struct {
 	UID   string
 	Run   string
 	Split Split
 	Step  int64
-	// Size is the number of members that the trainer named, Missing how many of them
-	// are not here: they never came, failed, or were taken back.
+	// Size is the number of members that the trainer declared. Missing is how many of them are not
+	// in Members, because they never arrived, failed, or were withdrawn.
 	Size, Missing int
-	// Absent is what is known of those that are not here, by their ids: AbsentLate or
-	// AbsentFailed. A member that never came is not in it.
+	// Absent contains what is known about missing members, by their ids: AbsentLate or
+	// AbsentFailed. A member that never arrived is not in the map.
 	Absent map[string]string
-	// LastMeanStd is the mean standard deviation (population) of the rewards within the
-	// groups of the latest earlier step of the run and split that had ended when this
-	// group was whole: the spread that the members of a group have had between them. Nil
-	// before there is one.
+	// LastMeanStd is the mean of the (population) standard deviations of the rewards within the
+	// groups of the latest earlier step of the same run and split that had ended when this group
+	// was complete. It is nil if there is no such step.
 	LastMeanStd *float64
-	// Members are in the order of their Index, then of their ID. There is at least one.
+	// Members is sorted by Index, then by ID. There is at least one member.
 	Members []Member
 }
 
 // Member is one sample of a Group.
 type Member struct {
 	Sample *Sample
-	// Values holds what the other components gave it, by component key; a component that failed or
-	// was skipped is not there.
+	// Values holds the values of the other components for the sample, by component key, without the
+	// components that failed or were skipped.
 	Values map[string]float64
-	// Failed is the class of failure of each component that failed for it.
+	// Failed holds the class of failure of each component that failed for the sample, by component
+	// key.
 	Failed map[string]Class
 }
 
-// Why a sample is not among the members of its group, in Group.Absent.
+// The values of Group.Absent: why a sample is missing in its group.
 const (
-	AbsentLate   = "late"   // it came, and its own components had not ended when the group was scored
-	AbsentFailed = "failed" // it failed, or was taken back
+	AbsentLate   = "late"   // the sample's own components had not ended when the group was scored
+	AbsentFailed = "failed" // the sample failed or was withdrawn
 )
 
-// MemberScore is what a GroupScorer says of one member: a Score, or Err, which is
+// MemberScore is the result of a GroupScorer for one member: a Score, or an Err, which is
 // Skip(reason) or wraps a Class.
 type MemberScore struct {
 	Score Score
 	Err   error
 }
 
-// GroupMember is a sample that waits for its group, with what its own components said.
+// GroupMember is a sample that waits for its group, with the results of its own components.
 type GroupMember struct {
 	Sample *Sample
-	// Components is Result.Partial of its Run.
+	// Components is the Result.Partial of the sample's Run.
 	Components []ComponentResult
 }
 
-// GroupRun is a group's way through a Manager.
+// GroupRun is the scoring of one group by a Manager.
 type GroupRun struct {
-	// Results has one result for each of the members that RunGroup was given, in the
-	// order it was given them. They do not change any more.
+	// Results has one result for each member that was passed to RunGroup, in the same order. The
+	// results do not change any more.
 	Results []Result
 	done    chan struct{}
 }
 
-// Done is closed when every goroutine of the run has returned. Until then the samples
-// and their bytes must stay as they are.
+// Done returns a channel that is closed when every goroutine of the run has returned. Until then
+// the samples and their bytes must not change.
 func (r *GroupRun) Done() <-chan struct{} { return r.done }
 
-// Grouped reports whether a component looks at whole groups: the samples of such a profile
-// wait for their group, and have no score without one.
+// Grouped reports whether a component scores whole groups. The samples of such a profile wait for
+// their group, and have no score without one.
 func (m *Manager) Grouped() bool {
 	return slices.ContainsFunc(m.cfg.Components, func(t Component) bool { return t.Group != nil })
 }
 
-// RunGroup finishes the members of a group: the components that look at whole groups run at
-// the same time, each within its timeout, and then every member's components become its
-// result, as Run has them for a sample alone. Size is the group_size of the samples,
-// lastMeanStd what Group has of it. If ctx ends first the outcomes are cancelled.
+// RunGroup finishes the members of a group. It runs the components that score whole groups at the
+// same time, each within its timeout, and then computes the result of every member from the
+// member's components, as Run does for a single sample. size is the group_size of the samples,
+// lastMeanStd is Group.LastMeanStd. If ctx ends first, the outcomes are cancelled.
 func (m *Manager) RunGroup(ctx context.Context, members []GroupMember, size int, lastMeanStd *float64, opts ...RunOption) *GroupRun {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -358,8 +357,8 @@ func (t *Component) least(size int) int {
 	return t.MinMembers
 }
 
-// Dependent is implemented by a GroupScorer that looks at what other components say of the
-// members: a profile that has no such component is refused.
+// Dependent is implemented by a GroupScorer that uses the values of other components. A profile
+// without these components is refused.
 type Dependent interface {
 	// DependsOn returns the keys of those components.
 	DependsOn() []string

@@ -9,38 +9,39 @@ import (
 // This file is about functions of users, which show only when they are called whether they
 // can work: they are called with known samples before the first real one comes.
 
-// KnownTime bounds a call with a known sample, if the component's timeout does not.
+// KnownTime is the maximum duration of a call with a known sample, unless the component's timeout
+// is shorter.
 const KnownTime = 10 * time.Second
 
-// Tried is what came of the call with one known sample.
+// Tried is the outcome of a call with one known sample.
 type Tried struct {
-	// Component is the key of the component; Manager.TryKnown sets it, and Optional.
+	// Component is the key of the component. Manager.TryKnown sets Component and Optional.
 	Component string
-	// Optional says that samples have a score without the component.
+	// Optional reports whether samples get a score without the component.
 	Optional bool
-	// Kind is that of the sample: image, video or text.
+	// Kind is the kind of the sample: image, video or text.
 	Kind string
-	// Err says why there was no score; nil: there was one.
+	// Err is the reason why there was no score, or nil if there was one.
 	Err error
-	// Lacks is the module that the function needs and this machine does not have; empty:
-	// none.
+	// Lacks is the name of a module that the function needs and that is not installed on this
+	// machine. It is empty if no module is missing.
 	Lacks string
 	Took  time.Duration
 }
 
-// Knower is implemented by a Scorer that runs a function of the user's.
+// Knower is implemented by a Scorer that runs a user's function.
 type Knower interface {
-	// KnownSamples are the known samples that it takes, one of each kind, once Warm has been
-	// called; none where its user wants no such calls.
+	// KnownSamples returns the known samples that the function accepts, one of each kind. It is
+	// called after Warm. It returns none if the user has disabled such calls.
 	KnownSamples() []*Sample
-	// TryKnown calls it with a known sample of each kind that it takes, each for timeout at
-	// most, and returns what came of each. A scorer whose user wants no such calls returns
-	// none.
+	// TryKnown calls the function with a known sample of each kind that it accepts, each call for
+	// at most timeout, and returns the outcome of each call. It returns none if the user has
+	// disabled such calls.
 	TryKnown(ctx context.Context, timeout time.Duration) []Tried
 }
 
-// TryKnown has the scorers that are Knowers try their known samples, all at once, and returns
-// what came of them in the order of the components. No results come of the calls.
+// TryKnown calls TryKnown of all scorers that are Knowers, at the same time, and returns the
+// outcomes in the order of the components. The calls produce no results of samples.
 func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
 	found := make([][]Tried, len(m.cfg.Components))
 	var trying sync.WaitGroup
@@ -66,8 +67,8 @@ func (m *Manager) TryKnown(ctx context.Context) (all []Tried) {
 	return all
 }
 
-// KnownSamples are those of the first component whose scorer is a Knower. Knows says that there
-// is one; it may want no such calls.
+// KnownSamples returns the known samples of the first component whose scorer is a Knower. knows
+// reports whether there is such a component; its user may have disabled such calls.
 func (m *Manager) KnownSamples() (samples []*Sample, knows bool) {
 	for i := range m.cfg.Components {
 		if k, ok := m.cfg.Components[i].implementation().(Knower); ok {
@@ -80,8 +81,8 @@ func (m *Manager) KnownSamples() (samples []*Sample, knows bool) {
 // optional reports whether samples have a score without the component: from others.
 func (m *Manager) optional(t *Component) bool { return !t.always() && len(m.cfg.Components) > 1 }
 
-// Needs reports whether a component asks a dependency, and whether one does without which
-// samples have no score.
+// Needs reports whether a component uses a dependency (asked), and whether samples have no score
+// without it (needed).
 func (m *Manager) Needs(dependency string) (asked, needed bool) {
 	asked = m.cfg.Prepare != nil && DependencyOf(m.cfg.Prepare).Name == dependency
 	needed = asked

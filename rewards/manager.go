@@ -9,45 +9,46 @@ import (
 	"time"
 )
 
-// Component is one scorer's part in a reward.
+// Component is one part of a reward: a scorer with a key and a weight.
 type Component struct {
-	// Key names the component in reward_extra_info: reward/<key>.
+	// Key is the name of the component in reward_extra_info: reward/<key>.
 	Key string
 	// Weight multiplies the value in a weighted aggregation.
 	Weight float64
-	// Required makes the component's final failure the sample's failure.
+	// Required makes the sample fail if the component fails for good.
 	Required bool
-	// Scorer looks at one sample, Group at a whole prompt group; a component has one of them.
+	// Scorer scores one sample, Group a whole prompt group. Exactly one of the two is set.
 	Scorer Scorer
 	Group  GroupScorer
-	// MinMembers is how many members a Group needs: fewer, because others never came
-	// or failed, fail the component. Defaults to 2; WholeGroup wants every one; with 1 a
-	// sample without a group is one of its own.
+	// MinMembers is the minimum number of members for a Group. The component fails if there are
+	// fewer because other members never arrived or failed. The default is 2; WholeGroup requires
+	// all members; with 1, a sample without a group is scored as a group of one.
 	MinMembers int
-	// OnFailure says what stands in for the value of a component that is not required.
-	// The zero value means group_mean for a sample that has a group, else fail.
+	// OnFailure is the policy for the missing value of a component that is not required. The zero
+	// value means group_mean for a sample with a group, and fail for a sample without one.
 	OnFailure ComponentPolicy
-	// Timeout bounds the component, retries included; at most MaxComponentTimeout. Defaults to
-	// ManagerConfig.Timeout.
+	// Timeout is the maximum duration of the component, including retries. It is at most
+	// MaxComponentTimeout and defaults to ManagerConfig.Timeout.
 	Timeout time.Duration
-	// Retries is how many more times the scorer is called when the failure is the reward's,
-	// or that of a service it asks and not permanent. Defaults to 0: one call.
+	// Retries is the maximum number of further calls of the scorer after a failure of the reward,
+	// or a failure of a service that is not permanent. The default is 0: one call.
 	Retries int
-	// Concurrency is how many calls of the scorer this process is taken to execute at a
-	// time; 0: what the scorer says (Concurrent).
+	// Concurrency overrides how many calls of the scorer this process executes at the same time. 0
+	// means the number that the scorer reports (Concurrent).
 	Concurrency int
-	// InvalidValues are other systems' ways of saying "failed" (-999, -1).
+	// InvalidValues are scores that mean "failed" in other systems, such as -999 or -1.
 	InvalidValues []float64
-	// When lists the values of ManagerConfig.RouteBy of the samples that the component is
-	// for; it is skipped for others. Empty: it is for all.
+	// When lists the values of ManagerConfig.RouteBy for which the component is used; for any other
+	// sample the component is skipped. If When is empty, the component applies to all samples.
 	When []string
-	// Clip bounds what the scorer says, Scale multiplies it then; nil and 0: as it is.
-	// A component that has either reports what the scorer said as reward/<key>/raw.
+	// Clip bounds the scorer's value, and Scale multiplies the result. nil and 0 have no effect. A
+	// component with either also reports the scorer's value as reward/<key>/raw.
 	Clip  *[2]float64
 	Scale float64
-	// Steps says that the component gives step scores. Min, Max and Product, which have no
-	// part for each step, are refused beside it; beside them the whole reward of a component
-	// that gives some undeclared is on the last step.
+	// Steps declares that the component returns step scores. Min, Max and Product are refused
+	// together with such a component, because they have no part for each step. If a component
+	// returns undeclared step scores with one of these aggregations, the whole reward is on the
+	// last step.
 	Steps bool
 
 	redact func(string) string // of the profile; nil: none
@@ -72,44 +73,44 @@ func (t *Component) scaled(v float64) float64 {
 	return v
 }
 
-// WholeGroup is the MinMembers of a component that compares nothing but whole groups.
+// WholeGroup is the MinMembers of a component that scores only complete groups.
 const WholeGroup = -1
 
 // ManagerConfig is a reward profile.
 type ManagerConfig struct {
-	// Components are the scorers; at least one, keys unique.
+	// Components are the components of the profile. There is at least one, and the keys are unique.
 	Components []Component
-	// Single reports the one component as verl's custom_reward_function does: a bare
-	// number as acc, other scorers under their own field names. Otherwise the keys
-	// are reward/<key>, reward/<key>/<field> and reward/combined.
+	// Single reports the only component as verl's custom_reward_function does: a plain number as
+	// acc, other results under the scorer's own field names. Otherwise the columns are
+	// reward/<key>, reward/<key>/<field> and reward/combined.
 	Single bool
 	// Aggregation defaults to weighted_sum.
 	Aggregation Aggregation
-	// RouteBy names the field whose value chooses among components by their When: data_source
-	// (the default), or extra_info.<name> for a string in there.
+	// RouteBy is the name of the field whose value selects components by their When: data_source
+	// (the default), or extra_info.<name> for a string in extra_info.
 	RouteBy string
-	// GroupByPrompt makes one group of the samples of a step that have the same prompt, a
-	// group_size and no uid. The gateway must be told the same (loop.Config).
+	// GroupByPrompt makes one group of all samples of a step that have the same prompt, a
+	// group_size and no uid. The gateway needs the same setting (loop.Config).
 	GroupByPrompt bool
-	// Gate is something that every sample waits for besides what its components ask, such as that a
-	// trainer has given its memory back; nil: there is nothing.
+	// Gate is a condition that every sample waits for, in addition to the dependencies of its
+	// components; for example that a trainer has released its memory. nil means no condition.
 	Gate Reliant
-	// Begun is told of each sample that a pass begins with; it returns what is told when nothing of the pass
-	// runs any more. It must return soon. nil: nobody wants to know.
+	// Begun is called with each sample when a pass begins. The function that it returns is called
+	// when no part of the pass runs any more. Begun must return quickly. It may be nil.
 	Begun func(s *Sample) (ended func())
-	// Prepare is asked before a sample is scored; nil: nobody is. Its failure is the
-	// sample's.
+	// Prepare runs before a sample is scored. Its failure is the sample's failure. It may be nil.
 	Prepare Preparer
-	// OnSampleFailure is what stands beside a null score. Defaults to none.
+	// OnSampleFailure is the policy for the fallback beside a null score. The default is none.
 	OnSampleFailure SamplePolicy
-	// Concurrency is the profile's capacity in this process, in samples, and bounds how many
-	// of them are under way; 0: the largest concurrency of its components.
+	// Concurrency is the profile's capacity in this process, in samples, and the maximum number of
+	// samples in flight. 0 means the largest concurrency of the components.
 	Concurrency int
-	// Timeout bounds a component that names none. Defaults to 120 s.
+	// Timeout is the maximum duration of a component without its own timeout. The default is 120 s.
 	Timeout time.Duration
-	// Backoff is the pause before the first retry; it doubles with each. Defaults to 250 ms.
+	// Backoff is the pause before the first retry; it doubles with each retry. The default is 250
+	// ms.
 	Backoff time.Duration
-	// Redact takes secrets out of what scorers say of failures; nil: it is told as it is.
+	// Redact removes secrets from the failure messages of scorers. If nil, messages are unchanged.
 	Redact func(text string) string
 }
 
@@ -119,7 +120,7 @@ const (
 	DefaultBackoff          = 250 * time.Millisecond
 )
 
-// MaxComponentTimeout is the longest a component may take: nobody waits for ever.
+// MaxComponentTimeout is the longest timeout of a component, so that no wait is unlimited.
 const MaxComponentTimeout = 24 * time.Hour
 
 // WithDefaults returns a copy with the defaults filled in.
@@ -243,13 +244,13 @@ func (t *Component) implementation() any {
 	return t.Scorer
 }
 
-// Manager turns samples into results by one profile. It is safe for concurrent use.
+// Manager turns samples into results according to one profile. It is safe for concurrent use.
 type Manager struct {
 	cfg    ManagerConfig
 	fields []*componentFields // by component
 }
 
-// NewManager checks the profile and the fields its scorers declare.
+// NewManager checks the profile and the fields that its scorers declare, and returns a Manager.
 func NewManager(cfg ManagerConfig) (*Manager, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -270,10 +271,10 @@ func NewManager(cfg ManagerConfig) (*Manager, error) {
 	return m, nil
 }
 
-// With returns a manager of the same components with other weights, times, retries or
-// concurrency: adjust sets them in a copy of the profile, and must leave everything else as it
-// is. The two share their scorers, so that one of them is closed; samples that run go on as
-// they began.
+// With returns a manager of the same components with other weights, timeouts, retries or
+// concurrency. adjust sets them in a copy of the profile and must not change anything else. Both
+// managers share their scorers, so only one of them must be closed. Samples that are being scored
+// continue with the old values.
 func (m *Manager) With(adjust func(*ManagerConfig)) (*Manager, error) {
 	cfg := m.cfg
 	cfg.Components = slices.Clone(cfg.Components)
@@ -284,7 +285,7 @@ func (m *Manager) With(adjust func(*ManagerConfig)) (*Manager, error) {
 	return &Manager{cfg: cfg, fields: m.fields}, nil
 }
 
-// Components returns the keys of the components in order.
+// Components returns the keys of the components, in order.
 func (m *Manager) Components() []string {
 	keys := make([]string, len(m.cfg.Components))
 	for i, t := range m.cfg.Components {
@@ -293,7 +294,7 @@ func (m *Manager) Components() []string {
 	return keys
 }
 
-// Warm readies every scorer that needs it; it reports all that cannot be.
+// Warm prepares every scorer that is a Warmer. The error contains all scorers that failed.
 func (m *Manager) Warm(ctx context.Context) error {
 	var errs []error
 	for _, t := range m.cfg.Components {
@@ -306,7 +307,7 @@ func (m *Manager) Warm(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close closes every scorer that holds something.
+// Close closes every scorer that is a Closer.
 func (m *Manager) Close() error {
 	var errs []error
 	for _, t := range m.cfg.Components {

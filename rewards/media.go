@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Kind is what a Media is.
+// Kind is the kind of a Media.
 type Kind string
 
 // The kinds of media.
@@ -20,12 +20,12 @@ const (
 	Audio  Kind = "audio"
 )
 
-// Encoding says how Data or Frames hold the content.
+// Encoding is the format of Data or Frames.
 type Encoding string
 
-// The encodings. Raw is an uncompressed tensor; JPEG, PNG and WebP are one
-// encoded picture; Frames is a video as one encoded picture per frame; MP4, WebM and
-// GIF are files of videos, WAV and FLAC of audio.
+// The encodings. Raw is an uncompressed tensor; JPEG, PNG and WebP are one encoded picture; Frames
+// is a video as one encoded picture for each frame; MP4, WebM and GIF are video files; WAV and FLAC
+// are audio files.
 const (
 	Raw    Encoding = "raw"
 	JPEG   Encoding = "jpeg"
@@ -39,14 +39,14 @@ const (
 	FLAC   Encoding = "flac"
 )
 
-// IsFile reports whether e is that of a video's or a sound's file: MP4, WebM, GIF, WAV or FLAC.
+// IsFile reports whether e is a video or audio file: MP4, WebM, GIF, WAV or FLAC.
 func (e Encoding) IsFile() bool { return e.OfVideo() || e == WAV || e == FLAC }
 
-// OfVideo reports whether e is that of a video's file: MP4, WebM or GIF.
+// OfVideo reports whether e is a video file: MP4, WebM or GIF.
 func (e Encoding) OfVideo() bool { return e == MP4 || e == WebM || e == GIF }
 
-// Layout names the axes of a raw tensor, slowest first: T frames, C channels,
-// H rows, W columns. It is always explicit and never guessed from a shape.
+// Layout lists the axes of a raw tensor, slowest first: T frames, C channels, H rows, W columns. It
+// is always explicit and never guessed from a shape.
 type Layout string
 
 // The layouts.
@@ -58,21 +58,22 @@ const (
 	CTHW Layout = "CTHW"
 )
 
-// Media is one image, video, latent or audio of a sample.
+// Media is one image, video, latent or audio clip of a sample.
 type Media struct {
-	// Kind says what it is, Encoding how its bytes are to be read.
+	// Kind is the kind of the media; Encoding is the format of its bytes.
 	Kind     Kind
-	Layout   Layout // of a raw image or video; free text for latents ("CHW", "CTHW")
+	Layout   Layout // set for a raw image or video; free text for latents ("CHW", "CTHW")
 	Encoding Encoding
 	// DType is the safetensors name of the element type of Data: "U8", "F16", "F32", …
 	DType string
-	// Shape holds the sizes of the axes of Layout. For an encoded picture or a file it is [len(Data)].
+	// Shape holds the sizes of the axes of Layout. For an encoded picture or a file, Shape is
+	// [len(Data)].
 	Shape []int
 	// Data holds a raw tensor (little endian, row major), one encoded picture or one file.
 	Data []byte
 	// Frames holds the encoded pictures of a video whose Encoding is Frames.
 	Frames [][]byte
-	// FPS is the frame rate of a video, SampleRate the rate of audio in Hz; 0: unknown.
+	// FPS is the frame rate of a video, and SampleRate the rate of audio in Hz. 0 means unknown.
 	FPS        float64
 	SampleRate int
 
@@ -95,46 +96,48 @@ type decodeState struct {
 
 func newDecodeState() *decodeState { return &decodeState{decoding: make(chan struct{}, 1)} }
 
-// Decoder turns an image or video into pixels. Package media has the one that
-// ships; a worker installs it with SetDecoder.
+// Decoder turns an image or video into pixels. Package media contains the implementation; a worker
+// installs it with SetDecoder.
 type Decoder interface {
-	// Decode returns the pixels of m, or an error of class BadInput for content
-	// that nobody can decode and of class Timeout or Cancelled when ctx ended first.
+	// Decode returns the pixels of m. The error has the class BadInput if the content cannot be
+	// decoded, and Timeout or Cancelled if ctx ended first.
 	Decode(ctx context.Context, m *Media) (*Pixels, error)
 }
 
-// Chooser is a Decoder that decodes some frames of a video's file into less memory than all.
+// Chooser is a Decoder that can decode selected frames of a video file, with less memory than for
+// all frames.
 type Chooser interface {
 	Decoder
-	// DecodeFrames is Decode of the frames that are chosen, whose numbers are in Pixels.Numbers.
+	// DecodeFrames decodes the selected frames, as Decode does; Pixels.Numbers holds their indices.
 	DecodeFrames(ctx context.Context, m *Media, frames FrameChoice) (*Pixels, error)
 }
 
-// Keeper is the memory that a decoder has booked for pixels. The Media that they are of
-// calls it; a decoder that books nothing has none.
+// Keeper is the memory that a decoder has reserved for pixels. The Media of the pixels calls the
+// Keeper. A decoder that reserves no memory has no Keeper.
 type Keeper interface {
-	// Park says that nobody reads the pixels for the time being. The keeper may drop them,
-	// so that others have their memory.
+	// Park reports that the pixels have no readers for now. The keeper may drop the pixels to free
+	// their memory.
 	Park(px *Pixels)
-	// Take returns the pixels that were parked, to be read again; nil: they were dropped.
+	// Take returns the parked pixels for reading, or nil if they were dropped.
 	Take() *Pixels
-	// Release gives the memory back for good. Nobody reads the pixels after it.
+	// Release frees the memory for good. The pixels must not be read afterwards.
 	Release()
 }
 
-// ErrNoDecoder is returned by Pixels on a media no decoder was installed for.
+// ErrNoDecoder is wrapped by the errors of Pixels, Borrow and BorrowSound if no suitable decoder is
+// installed.
 var ErrNoDecoder = errors.New("no decoder installed for this media")
 
-// SetDecoder installs d. It is called by the worker before any scorer sees the
-// sample and must not run concurrently with Pixels.
+// SetDecoder installs d. A worker calls SetDecoder before any scorer gets the sample. It must not
+// run concurrently with the methods that decode.
 func (m *Media) SetDecoder(d Decoder) {
 	m.decoder = d
 	m.decoded = newDecodeState()
 }
 
-// Pixels is Borrow until the call of the component that ctx is of returns, however that
-// ends. Outside of a component, as in a test, the pixels stay as long as the media, and
-// count for no budget.
+// Pixels is like Borrow, but gives the pixels back when the call of ctx's component returns.
+// Outside a component, as in a test, the pixels stay valid as long as the media, and do not count
+// towards the memory budget.
 func (m *Media) Pixels(ctx context.Context) (*Pixels, error) {
 	px, giveBack, err := m.Borrow(ctx)
 	if err != nil {
@@ -144,7 +147,8 @@ func (m *Media) Pixels(ctx context.Context) (*Pixels, error) {
 	return px, nil
 }
 
-// PixelsOf is BorrowFrames until the call of the component that ctx is of returns, as Pixels is of Borrow.
+// PixelsOf is like BorrowFrames, but gives the pixels back when the call of ctx's component
+// returns.
 func (m *Media) PixelsOf(ctx context.Context, frames FrameChoice) (View, error) {
 	v, st, giveBack, err := m.borrowFrames(ctx, frames)
 	if err != nil {
@@ -154,14 +158,14 @@ func (m *Media) PixelsOf(ctx context.Context, frames FrameChoice) (View, error) 
 	return v, nil
 }
 
-// Borrow decodes the media, at most once while its pixels are kept, and returns the same
-// read-only pixels to every component of the sample. A caller whose context ends while
-// another decodes gets its own context's error; a decoding that was cut short by its
-// caller's context is done again by the next caller.
+// Borrow decodes the media and returns the same read-only pixels to every component of the sample.
+// The media is decoded only once while its pixels are kept. A caller whose context ends while
+// another caller decodes gets the error of its own context. If a decoding ends early because of its
+// caller's context, the next caller decodes again.
 //
-// The memory stays booked until everybody has called giveBack, which may be called twice.
-// Who waits for something else than memory to decode into, an engine or another executor,
-// gives the pixels back before it does; others could wait for that memory.
+// The memory stays reserved until every caller has called giveBack, which may be called twice. A
+// caller that waits for anything other than memory for decoding, such as an engine or another
+// executor, must give the pixels back before the wait, because others may wait for that memory.
 func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err error) {
 	if m.decoder == nil {
 		return nil, nil, fmt.Errorf("%w: %w", Internal, ErrNoDecoder)
@@ -169,9 +173,9 @@ func (m *Media) Borrow(ctx context.Context) (px *Pixels, giveBack func(), err er
 	return m.decoded.borrow(ctx, func() (*Pixels, error) { return m.decoder.Decode(ctx, m) })
 }
 
-// BorrowFrames is Borrow for who looks at some frames. Of a video's file only those are kept where the decoder
-// can, once for all components with the same choice; of all else the whole is decoded, which costs no more
-// (raw), or is what the other components look at. A choice that has no frame is BadInput.
+// BorrowFrames is like Borrow for selected frames. For a video file, if the decoder is a Chooser,
+// only the selected frames are decoded, once for all components with the same choice. Otherwise the
+// whole media is decoded. A choice without any frame is an error of class BadInput.
 func (m *Media) BorrowFrames(ctx context.Context, frames FrameChoice) (v View, giveBack func(), err error) {
 	v, _, giveBack, err = m.borrowFrames(ctx, frames)
 	return v, giveBack, err
@@ -312,8 +316,8 @@ func (st *decodeState) pin(px *Pixels) {
 	}
 }
 
-// Forget gives back what the pixels have booked; asked for again they are decoded again.
-// Nobody reads them. The Manager calls it when all components of the sample have returned.
+// Forget frees the memory of the pixels; a later call decodes them again. Nobody may read the
+// pixels during the call. The Manager calls Forget when all components of the sample have returned.
 func (m *Media) Forget() {
 	if m.decoded != nil {
 		m.decoded.forget()
@@ -332,7 +336,7 @@ func (st *decodeState) forget() {
 	}
 }
 
-// Reader is one call of a component, which reads pixels.
+// Reader is one call of a component that reads pixels.
 type Reader struct {
 	mu       sync.Mutex
 	borrowed int                     // media that it reads
@@ -348,14 +352,14 @@ func withReader(ctx context.Context) (context.Context, *Reader) {
 	return context.WithValue(ctx, readerKey{}, r), r
 }
 
-// ReaderOf returns the call of a component that ctx is of, or nil.
+// ReaderOf returns the Reader of ctx, or nil if ctx does not belong to the call of a component.
 func ReaderOf(ctx context.Context) *Reader {
 	r, _ := ctx.Value(readerKey{}).(*Reader)
 	return r
 }
 
-// Borrows is how many media the call reads. While it is above 0 the call holds memory, and
-// whoever makes it wait for more must not wait for that. Nil reads none.
+// Borrows returns the number of media that the call reads. While the number is above 0, the call
+// holds memory, and must not be made to wait for more. Borrows returns 0 for a nil Reader.
 func (r *Reader) Borrows() int {
 	if r == nil {
 		return 0
@@ -399,22 +403,23 @@ func (r *Reader) end() {
 	}
 }
 
-// Pixels is a decoded picture or video: 8-bit RGB, tight, frame after frame in
-// THWC order, read-only.
+// Pixels is a decoded picture or video: 8-bit RGB without padding, frame after frame in THWC order,
+// read-only.
 type Pixels struct {
-	// Width and Height are those of every frame, in pixels, 1 or more.
+	// Width and Height are the size of every frame, in pixels. Both are at least 1.
 	Width, Height int
-	// Count is the number of frames; 1 for an image.
+	// Count is the number of frames. It is 1 for an image.
 	Count int
-	// Numbers are those of the frames in their video, ascending, where some of it were decoded;
-	// nil: all were. Total is how many the video has then.
+	// Numbers holds the indices of the frames in their video, ascending, if only some frames were
+	// decoded; it is nil if all were. Total is then the number of frames of the video.
 	Numbers []int
 	Total   int
-	// FPS is the frame rate of a video's file; 0: unknown, or no file.
+	// FPS is the frame rate of a video file. It is 0 if the rate is unknown or the media is not a
+	// file.
 	FPS float64
-	// RGB has Count*Height*Width*3 bytes. It may alias the sample's own buffer.
+	// RGB has Count*Height*Width*3 bytes. RGB may alias the sample's own buffer.
 	RGB []byte
-	// Keeper is the decoder's, for the Media; nil: nothing is booked.
+	// Keeper is set by the decoder, for the Media. It is nil if no memory is reserved.
 	Keeper Keeper
 }
 
@@ -424,8 +429,7 @@ func (p *Pixels) Frame(i int) []byte {
 	return slices.Clip(p.RGB[i*n : (i+1)*n])
 }
 
-// Image returns a copy of frame i as an opaque NRGBA picture, the form package
-// imaging works on.
+// Image returns a copy of frame i as an opaque NRGBA picture, for package imaging.
 func (p *Pixels) Image(i int) *image.NRGBA {
 	src := p.Frame(i)
 	img := image.NewNRGBA(image.Rect(0, 0, p.Width, p.Height))

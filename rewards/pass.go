@@ -2,22 +2,22 @@ package rewards
 
 import "sync/atomic"
 
-// RunOption adds something to one Run or RunGroup.
+// RunOption changes one Run or RunGroup.
 type RunOption func(*pass)
 
-// OnEnd has told called when a component is finished with the pass: its goroutine has
-// returned, that of an abandoned scorer included, or it does not run in this pass. Those
-// that look at groups do not run in Run, unless the sample is a group of its own, and only
-// they run in RunGroup; what does not run ends at the beginning.
+// OnEnd sets a function that is called when a component is finished with the pass: its goroutine
+// has returned, even if its scorer was abandoned, or the component does not run in this pass.
+// Components that score groups do not run in Run, unless the sample is a group of its own, and only
+// they run in RunGroup. A component that does not run ends at the beginning of the pass.
 //
-// Components are numbered as in Manager.Components. Told is called exactly once for each,
-// from any goroutine, several times at once, and not any more when Done is closed. It must
-// return soon.
+// The numbers are the indices of Manager.Concurrencies. told is called exactly once for each
+// component, from any goroutine and possibly concurrently, and never after Done is closed. It must
+// return quickly.
 func OnEnd(told func(component int)) RunOption {
 	return func(p *pass) { p.told = told }
 }
 
-// Absent says what is known of the members of a group that RunGroup is not given: Group.Absent.
+// Absent sets Group.Absent: what is known about the members of a group that RunGroup does not get.
 func Absent(members map[string]string) RunOption { return func(p *pass) { p.absent = members } }
 
 // pass is one Run or RunGroup on its way.

@@ -6,13 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Places counts the samples of one profile that one worker has, by component, and says how
-// many more it can use. A sample occupies every component of its profile from Begin until
-// that component is finished with it, so that nothing the worker takes has to wait for
-// something that executes it.
+// Places counts the samples of one profile in one worker, by component, and computes how many more
+// the worker can take. A sample occupies every component of its profile from Begin until that
+// component is finished with the sample. So a sample that the worker takes does not wait for an
+// executor.
 //
-// The concurrency of a process is divided among its workers. Places is safe for concurrent
-// use.
+// The concurrency of a process is divided among its workers. Places is safe for concurrent use.
 type Places struct {
 	m               atomic.Pointer[Manager]
 	worker, workers int
@@ -30,15 +29,15 @@ func NewPlaces(m *Manager, worker, workers int) *Places {
 	return p
 }
 
-// FixedPlaces returns places of a worker of which every component can have n samples,
-// whatever its scorer says.
+// FixedPlaces returns the places of a worker in which every component can have n samples, whatever
+// concurrency its scorer reports.
 func FixedPlaces(m *Manager, n int) *Places {
 	p := NewPlaces(m, 0, 1)
 	p.fixed = n
 	return p
 }
 
-// Follow has the places be those of another manager with the same components (Manager.With).
+// Follow replaces the manager by another manager with the same components (see Manager.With).
 func (p *Places) Follow(m *Manager) { p.m.Store(m) }
 
 // share is the worker's part of the process's n. What is left over by the division is
@@ -52,8 +51,8 @@ func (p *Places) share(n int) int {
 	return own
 }
 
-// Capacity is the worker's part of the profile's capacity. It is 0 for the last workers of
-// a process that has more of them than the profile has capacity.
+// Capacity returns the worker's share of the profile's capacity. It is 0 for the last workers of a
+// process that has more workers than the profile has capacity.
 func (p *Places) Capacity() int {
 	if p.fixed > 0 {
 		return p.fixed
@@ -69,8 +68,8 @@ func (p *Places) concurrency(component int) int {
 	return p.share(p.m.Load().concurrency(component))
 }
 
-// Narrow is how many samples can begin at a time where none is under way: the worker's part
-// of the concurrency of the component that has the least.
+// Narrow returns how many samples can begin at the same time if none is in flight: the worker's
+// share of the lowest concurrency of a component.
 func (p *Places) Narrow() int {
 	n := p.Capacity()
 	for i := range p.unfinished {
@@ -79,10 +78,10 @@ func (p *Places) Narrow() int {
 	return n
 }
 
-// Free is how many samples more the worker can use: the least, over all components, of
-// their concurrency less the samples whose component is unfinished, and no more than
-// ManagerConfig.Concurrency less the samples that have any. It is 0 where a concurrency has
-// become smaller than what is under way.
+// Free returns how many more samples the worker can take: the minimum, over all components, of the
+// component's concurrency minus its unfinished samples, and at most ManagerConfig.Concurrency minus
+// the samples with any unfinished component. It is 0 if a concurrency has fallen below the number
+// of samples in flight.
 func (p *Places) Free() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,11 +95,11 @@ func (p *Places) Free() int {
 	return max(free, 0)
 }
 
-// Ahead reports whether the worker can use one sample beyond those of Free, which waits for an
-// executor beside the calls of other profiles: of two profiles with one session the heavier
-// could have no more calls than the lighter if neither's next was there when one ends. It is
-// true where every component without a free place has just none, computes here, and has its
-// concurrency from its scorer.
+// Ahead reports whether the worker can take one sample beyond Free, which waits for an executor
+// together with the calls of other profiles. Without such a sample, of two profiles that share one
+// session, the profile with the greater weight would get no more calls than the other. Ahead is
+// true if every component without a free place is exactly full, is executed by this process, and
+// gets its concurrency from its scorer.
 func (p *Places) Ahead() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,8 +114,8 @@ func (p *Places) Ahead() bool {
 	return true
 }
 
-// Begin lets one sample, or one group, occupy all components. The caller ends each of them,
-// or calls Leave.
+// Begin lets one sample, or one group, occupy all components. The caller must end each component
+// with End, or call Leave.
 func (p *Places) Begin() *Place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,21 +126,21 @@ func (p *Places) Begin() *Place {
 	return &Place{of: p, ended: make([]bool, len(p.unfinished)), left: len(p.unfinished)}
 }
 
-// Place is what one sample occupies.
+// Place is the room that one sample occupies.
 type Place struct {
 	of    *Places
 	ended []bool // guarded by the Places' mu; by component
 	left  int    // guarded by the Places' mu; those that are not
 }
 
-// End says that a component is finished with the sample. A second time it does nothing.
+// End marks a component as finished with the sample. A second call does nothing.
 func (p *Place) End(component int) {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
 	p.end(component)
 }
 
-// Leave ends all components that have not ended: of a sample that is not run after all.
+// Leave ends all components that have not ended, for a sample that is not run after all.
 func (p *Place) Leave() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

@@ -14,73 +14,75 @@ import (
 	"strings"
 )
 
-// Spec describes a scorer that can be named in the configuration.
+// Spec describes a scorer that the configuration can use.
 type Spec struct {
-	// Name is what follows builtin:// in the configuration.
+	// Name is the part of the scorer's name after builtin:// in the configuration.
 	Name string
-	// Summary is one line; `rewardloop scorers` prints it.
+	// Summary is one line, which `rewardloop scorers` prints.
 	Summary string
-	// Concurrency says how many calls are executed at a time, and what decides it, for
-	// people; "": it computes in Go, a call for each CPU.
+	// Concurrency explains to people how many calls are executed at the same time, and what
+	// determines that number. It is empty for a scorer that computes in Go, with one call for each
+	// CPU.
 	Concurrency string
-	// AsksEngine says that the options engine and model name an engine of the
-	// configuration and its model. Where they are left out they are reward_model's.
+	// AsksEngine reports that the options engine and model are the names of an engine of the
+	// configuration and of its model. The defaults of both come from reward_model.
 	AsksEngine bool
-	// Options lists what the scorer's options may hold, for people.
+	// Options documents the options of the scorer, for people.
 	Options []Option
-	// Build makes the scorer. Raw is a JSON object with the options, or nil;
-	// unknown options are an error (use DecodeOptions).
+	// Build creates the scorer. raw is a JSON object with the options, or nil. Unknown options are
+	// an error (use DecodeOptions).
 	Build func(raw json.RawMessage) (Scorer, error)
-	// BuildGroup makes a scorer of whole prompt groups, in the same way. A scorer has
-	// one of the two, or both where its options say which it is.
+	// BuildGroup creates a scorer of whole prompt groups, in the same way. A Spec has one of the
+	// two functions, or both if the kind of scorer depends on the options.
 	BuildGroup func(raw json.RawMessage) (GroupScorer, error)
-	// Inspect finds out, without building the scorer, what the user's function takes that
-	// the options name; nil: the options name none. Groups says that another component works
-	// on finished groups with it. It takes some 10 s at most. An error of class Timeout says
-	// that this was not long enough, any other one why nobody can call the function.
+	// Inspect determines, without building the scorer, the parameters of the user's function that
+	// is set in the options. It is nil if the options contain no function. groups reports that
+	// another component uses the function for finished groups. Inspect takes at most about 10 s. An
+	// error of class Timeout means that this time was not enough; any other error is the reason why
+	// the function cannot be called.
 	Inspect func(ctx context.Context, raw json.RawMessage, groups bool) (Signature, error)
 }
 
-// Signature is what a function of a user's may be called with.
+// Signature describes the arguments that a user's function accepts.
 type Signature struct {
-	// Names are its parameters. Any says that it takes other names as well (**kwargs).
+	// Names are the parameters of the function. Any reports whether it accepts other names as well
+	// (**kwargs).
 	Names []string
 	Any   bool
-	// At is the file and line where it is defined; empty: not known.
+	// At is the file and line of the function's definition. It is empty if unknown.
 	At string
-	// Faults say why no sample can satisfy it.
+	// Faults are the reasons why no sample can provide the required arguments.
 	Faults []string
 }
 
 // Option documents one option of a scorer.
 type Option struct {
-	// Name is the key in the configuration; Type and Default are written for people, such as
-	// "int" and "10"; Doc says in one line what it does.
+	// Name is the key in the configuration. Type and Default are texts for people, such as "int"
+	// and "10". Doc describes the option in one line.
 	Name, Type, Default, Doc string
 }
 
-// Registry is a set of named scorers. The zero value is empty and ready; filling
-// it is not safe for concurrent use, reading is.
+// Registry is a set of named scorers. The zero value is empty and ready to use. A Registry may be
+// read concurrently, but not while scorers are registered.
 type Registry struct {
 	specs map[string]Spec
-	// Verifier makes what looks at a sample before it is scored, of a kind and with
-	// options such as a scorer's; nil: there is none.
+	// Verifier creates the Verifier of the given kind, with options as for a scorer. It may be nil.
 	Verifier func(kind string, raw json.RawMessage) (Verifier, error)
 }
 
-// Verifier looks at a sample before it is scored.
+// Verifier checks a sample before the sample is scored.
 type Verifier interface {
-	// Verify returns what it found: one JSON value, or an error that wraps a Class. It
-	// must return soon after ctx ends, must not keep s, which has no media, and must be
-	// safe for concurrent use.
+	// Verify returns its findings as one JSON value, or an error that wraps a Class. Verify must
+	// return soon after ctx ends, must not keep s, which has no media, and must be safe for
+	// concurrent use.
 	Verify(ctx context.Context, s *Sample) (json.RawMessage, error)
 }
 
-// ErrUnknownScorer is wrapped by Build for a name that is not registered.
+// ErrUnknownScorer is wrapped by the errors of Build and BuildGroup for an unregistered name.
 var ErrUnknownScorer = errors.New("unknown scorer")
 
-// Register adds a scorer. A name that is empty or taken is a mistake in the
-// program, found at start: it panics.
+// Register adds a scorer. Register panics if the name is empty or already registered, or if the
+// Spec has no function that builds a scorer, because these are errors in the program.
 func (r *Registry) Register(s Spec) {
 	if s.Name == "" || s.Build == nil && s.BuildGroup == nil {
 		panic("rewards: a scorer needs a name and a build function")
@@ -94,8 +96,7 @@ func (r *Registry) Register(s Spec) {
 	r.specs[s.Name] = s
 }
 
-// Build makes the scorer of that name. One that looks at whole groups is made by
-// BuildGroup.
+// Build creates the scorer with the given name. A scorer of whole groups is created by BuildGroup.
 func (r *Registry) Build(name string, raw json.RawMessage) (Scorer, error) {
 	s, err := r.spec(name)
 	if err != nil {
@@ -111,7 +112,7 @@ func (r *Registry) Build(name string, raw json.RawMessage) (Scorer, error) {
 	return sc, nil
 }
 
-// BuildGroup makes the scorer of that name, which looks at whole groups.
+// BuildGroup creates the scorer of whole groups with the given name.
 func (r *Registry) BuildGroup(name string, raw json.RawMessage) (GroupScorer, error) {
 	s, err := r.spec(name)
 	if err != nil {
@@ -135,7 +136,7 @@ func (r *Registry) spec(name string) (Spec, error) {
 	return s, nil
 }
 
-// Names returns the registered names in order.
+// Names returns the registered names in alphabetical order.
 func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.specs)) }
 
 // Spec returns the description of a registered scorer.
@@ -144,13 +145,14 @@ func (r *Registry) Spec(name string) (Spec, bool) {
 	return s, ok
 }
 
-// OptionError is what is wrong with one option of a scorer.
+// OptionError is the error for one option of a scorer.
 type OptionError struct {
-	// Name is the option's; what lies below it has the names in between, with dots.
+	// Name is the name of the option. The name of a nested key contains the keys above it, joined
+	// with dots.
 	Name string
-	// Unknown says that there is no such option.
+	// Unknown reports that the scorer has no such option.
 	Unknown bool
-	// Message says what is wrong with it.
+	// Message describes the error.
 	Message string
 }
 
@@ -204,9 +206,9 @@ func jsonKind(t reflect.Type) string {
 	return "text"
 }
 
-// DecodeOptions decodes the options of a scorer into v (a pointer to a struct
-// holding the defaults) and refuses unknown names and trailing text. What is wrong with one
-// option is an OptionError.
+// DecodeOptions decodes the options of a scorer into v, a pointer to a struct that holds the
+// defaults. Unknown names and trailing text are errors. The error for a single option is an
+// OptionError.
 func DecodeOptions(raw json.RawMessage, v any) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil
@@ -225,9 +227,9 @@ func DecodeOptions(raw json.RawMessage, v any) error {
 	return nil
 }
 
-// Columns returns the columns of reward_extra_info that the profile's results have,
-// by name: its components' values and flags, and the fields their scorers declare. What
-// a scorer without a declaration adds is known only after its first success.
+// Columns returns the columns of reward_extra_info in the profile's results, sorted by name: the
+// values and flags of its components, and the fields that their scorers declare. The columns of a
+// scorer that declares no fields are known only after its first success.
 func (m *Manager) Columns() []Field {
 	var out []Field
 	for _, f := range m.fields {

@@ -14,10 +14,10 @@ const (
 	routeByExtra      = "extra_info."
 )
 
-// Preparer looks at a sample before it is scored, such as verify tools, and returns
-// the sample that its scorers get: the same, or a shallow copy with more in its
-// ExtraInfo. An error, of a Class, is the sample's failure. It must return soon after
-// ctx ends and be safe for concurrent use.
+// Preparer processes a sample before it is scored, for example with the verify tools. Prepare
+// returns the sample for the scorers: the same sample, or a shallow copy with more in its
+// ExtraInfo. An error, which wraps a Class, fails the sample. Prepare must return soon after ctx
+// ends and must be safe for concurrent use.
 type Preparer interface {
 	Prepare(ctx context.Context, s *Sample) (*Sample, error)
 }

@@ -11,21 +11,21 @@ import (
 	"unicode/utf8"
 )
 
-// Run is one sample's way through a Manager.
+// Run is the scoring of one sample by a Manager.
 type Run struct {
-	// Result is decided; it does not change any more.
+	// Result is final; it does not change any more.
 	Result Result
 	done   chan struct{}
 }
 
-// Done is closed when every goroutine of the run has returned, abandoned scorers
-// included. Until then the sample and its bytes must stay as they are.
+// Done returns a channel that is closed when every goroutine of the run has returned, including
+// abandoned scorers. Until then the sample and its bytes must not change.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
-// Run scores s with all components at once and returns when the result is decided: at
-// the latest when the longest component's deadline passes or ctx ends, whether or not
-// the scorers have noticed. If ctx ends first the outcome is cancelled, and
-// nothing else in the result means anything.
+// Run scores s with all components at the same time, and returns when the result is decided. Run
+// returns at the latest when the longest deadline of a component passes or ctx ends, even if
+// scorers have not returned. If ctx ends first, the outcome is cancelled, and the rest of the
+// result is meaningless.
 func (m *Manager) Run(ctx context.Context, s *Sample, opts ...RunOption) *Run {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -320,8 +320,7 @@ func repeats(b Blame, permanent bool) bool {
 // with the result and are remembered with it.
 const maxMessage = 4096
 
-// MessageOf is the text of an error without the class that stands beside it: what wraps a
-// class begins with it.
+// MessageOf returns the text of err without the name of its class at the beginning.
 func MessageOf(err error) string {
 	text := err.Error()
 	class := string(ClassOf(err)) + ": "

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Split tells training rollouts from validation rollouts.
+// Split distinguishes training rollouts from validation rollouts.
 type Split string
 
 // The two splits; the empty string means Train.
@@ -17,53 +17,52 @@ const (
 	Val   Split = "val"
 )
 
-// Sample is one finished rollout. The field names are those of the trainers
-// (verl, verl-omni, flow_grpo). A Sample that a scorer receives is read-only and
-// its bytes are valid only until Score returns.
+// Sample is one finished rollout. The field names are those of the trainers (verl, verl-omni,
+// flow_grpo). A scorer must not change a Sample; its bytes are valid only until Score returns.
 type Sample struct {
-	// ID names the sample uniquely within its run and epoch.
+	// ID is unique within the sample's run and epoch.
 	ID string `json:"id"`
-	// Run names the training run; samples of several runs share one pool.
+	// Run is the name of the training run. Samples of several runs share one pool.
 	Run string `json:"run,omitempty"`
 	// Step is the trainer's global step.
 	Step int64 `json:"step,omitempty"`
-	// Split is "train" (default) or "val".
+	// Split is "train" (the default) or "val".
 	Split Split `json:"split,omitempty"`
-	// Index is the row in the trainer's batch; nil where the trainer has none.
+	// Index is the row in the trainer's batch. It is nil if the trainer has none.
 	Index *int64 `json:"index,omitempty"`
-	// UID names the prompt group the sample belongs to; empty: no group.
+	// UID identifies the prompt group of the sample. It is empty if the sample has no group.
 	UID string `json:"uid,omitempty"`
-	// GroupSize is the number of samples of the group; 0: unknown.
+	// GroupSize is the number of samples of the group. 0 means unknown.
 	GroupSize int `json:"group_size,omitempty"`
-	// Reward names the profile that scores the sample; empty: the run's.
+	// Reward is the name of the profile that scores the sample. The default is the run's profile.
 	Reward string `json:"reward,omitempty"`
-	// DataSource is the trainer's name of the data set.
+	// DataSource is the trainer's name for the data set.
 	DataSource string `json:"data_source,omitempty"`
-	// Prompt is what the generator was asked for.
+	// Prompt is the prompt of the generator.
 	Prompt string `json:"prompt,omitempty"`
-	// Response is the text a text rollout produced.
+	// Response is the text of a text rollout.
 	Response string `json:"response,omitempty"`
-	// Media holds what a visual rollout produced, in order.
+	// Media holds the output of a visual rollout, in order.
 	Media []*Media `json:"-"`
-	// GroundTruth is any JSON value; nil: absent.
+	// GroundTruth is any JSON value. nil means absent.
 	GroundTruth json.RawMessage `json:"ground_truth,omitempty"`
-	// ExtraInfo is a JSON object with whatever else the trainer passes on; nil: absent.
+	// ExtraInfo is a JSON object with any other data from the trainer. nil means absent.
 	ExtraInfo json.RawMessage `json:"extra_info,omitempty"`
-	// Traceparent is the W3C trace context of whoever sent the sample; empty: there is none.
+	// Traceparent is the W3C trace context of the sender. It is empty if there is none.
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // HasGroup reports whether the sample belongs to a prompt group of two or more.
 func (s *Sample) HasGroup() bool { return s.UID != "" && s.GroupSize > 1 }
 
-// PromptUID names the group of the samples with that prompt, for trainers that name
-// none (RM-Gallery groups by prompt): two groups with the same prompt are one.
+// PromptUID returns the uid for the group of the samples with the given prompt, for trainers that
+// send no uid (RM-Gallery groups by prompt). Two groups with the same prompt get the same uid.
 func PromptUID(prompt string) string {
 	sum := sha256.Sum256([]byte(prompt))
 	return "prompt:" + hex.EncodeToString(sum[:12])
 }
 
-// Truth returns the ground truth if it is a JSON string.
+// Truth returns the ground truth if the ground truth is a JSON string.
 func (s *Sample) Truth() (string, bool) {
 	raw := bytes.TrimLeft(s.GroundTruth, " \t\r\n")
 	if len(raw) == 0 || raw[0] != '"' {

@@ -5,26 +5,26 @@ import (
 	"fmt"
 )
 
-// Sound is decoded audio: sample frame after sample frame, each with a value of every channel.
+// Sound is decoded audio: sample frame after sample frame, each with one value for every channel.
 type Sound struct {
-	// Rate is in Hz, Count the number of sample frames.
+	// Rate is in Hz; Count is the number of sample frames.
 	Rate, Channels, Count int
-	// DType is "I16" or "F32", little endian; Data has Count × Channels of them, read-only.
+	// DType is "I16" or "F32", little endian. Data holds Count × Channels values, and is read-only.
 	DType string
 	Data  []byte
-	// Keeper is the decoder's, for whoever borrowed it; nil: nothing is booked.
+	// Keeper is set by the decoder, for the borrower. It is nil if no memory is reserved.
 	Keeper Keeper
 }
 
-// Listener is a Decoder that decodes the files of sounds.
+// Listener is a Decoder that can decode audio files.
 type Listener interface {
 	Decoder
 	// Sound decodes a WAV or FLAC file. Its errors are those of Decode.
 	Sound(ctx context.Context, m *Media) (*Sound, error)
 }
 
-// BorrowSound decodes the file of a sound. Each call decodes it: sounds are small. Its memory stays booked until
-// giveBack, which may be called twice.
+// BorrowSound decodes an audio file. Each call decodes the file again, because audio is small. The
+// memory stays reserved until giveBack is called, which may be called twice.
 func (m *Media) BorrowSound(ctx context.Context) (s *Sound, giveBack func(), err error) {
 	l, ok := m.decoder.(Listener)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// MaxSteps is how many step scores a sample may have: RL-Factory gives one to a turn,
-// and a response of 32,768 tokens has no 4,096 turns.
+// MaxSteps is the maximum number of step scores of a sample. RL-Factory has one step score for each
+// turn, and a response of 32,768 tokens has fewer than 4,096 turns.
 const MaxSteps = 4096
 
 // checkSteps says what is wrong with step scores, "" if nothing is.
@@ -70,8 +70,8 @@ func (m *Manager) contributions(components []ComponentResult) (sums []float64, f
 	return sums, nil
 }
 
-// Stepless says why a component that gives step scores is refused beside the aggregation, and
-// what to write instead; nil: it is not.
+// Stepless returns the reason why a component with step scores is refused with this aggregation,
+// and the alternative. It returns nil if such a component is accepted.
 func (a Aggregation) Stepless() error {
 	if a.weighted() {
 		return nil
@@ -125,14 +125,14 @@ func (a Aggregation) spread(sums []float64, vs []WeightedValue, reward float64) 
 	return steps, fault
 }
 
-// Segments cuts a response with its stop tokens into the steps that RL-Factory has
-// judged one by one (get_prompt_for_reward of envs/base.py, d0abc1db). Stops are the
-// texts of the stop tokens. Every other one ends a step: a turn of the model ends with
-// one and the answer of its tool with the next, so that a step begins with that answer.
-// After an odd number of them what is left belongs to no step, after an even number it
-// is the last step, cut short. The segments are without their stops, as a tokenizer
-// decodes them with skip_special_tokens; there are as many as step_mask has places.
-// Unlike there, the last token of a response that was cut short is part of its step.
+// Segments splits a response that contains stop tokens into the steps that RL-Factory judges one by
+// one (get_prompt_for_reward of envs/base.py, d0abc1db). stops are the texts of the stop tokens.
+// Every other stop ends a step, because a turn of the model ends with one stop and the answer of
+// the model's tool with the next; so a step begins with that answer. After an odd number of stops
+// the rest belongs to no step; after an even number the rest is the last step, which was cut short.
+// The segments do not contain the stops, as when a tokenizer decodes with skip_special_tokens.
+// There are as many segments as step_mask has places. Unlike in RL-Factory, the last token of a
+// response that was cut short is part of its step.
 func Segments(response string, stops []string) []string {
 	var steps []string
 	var step strings.Builder

@@ -2,27 +2,27 @@ package rewards
 
 import "context"
 
-// Turn is the right of a computation to an executor that it shares with others, such as a CPU.
-// One goroutine calls its methods.
+// Turn is the right of a computation to use a shared executor, such as a CPU. Only one goroutine
+// may call its methods.
 type Turn interface {
-	// Pause gives the executor back. resume waits until it has come again, or ctx ends: the error
-	// is ctx's, and the computation has no executor then.
+	// Pause releases the executor. resume waits until the computation has the executor again, or
+	// until ctx ends; it then returns the error of ctx, and the computation has no executor.
 	Pause() (resume func(ctx context.Context) error)
-	// Yield is Pause and resume where the computation has had the executor for a while and
-	// another tenant is to have it first.
+	// Yield is Pause followed by resume, if the computation has used the executor for some time and
+	// it is the turn of another tenant.
 	Yield(ctx context.Context) error
 }
 
 type turnKey struct{}
 
-// WithTurn returns the context of a computation that has a turn.
+// WithTurn returns the context of a computation that has the turn t.
 func WithTurn(ctx context.Context, t Turn) context.Context {
 	return context.WithValue(ctx, turnKey{}, t)
 }
 
-// Yield lets another tenant compute, if ctx is of a computation whose time is over. A computation
-// that takes more than a few milliseconds calls it every few. The error is ctx's, also where it
-// has no turn.
+// Yield lets another tenant compute if the time of ctx's computation is over. A computation that
+// takes more than a few milliseconds should call Yield every few milliseconds. Yield returns the
+// error of ctx, even if ctx has no turn.
 func Yield(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -33,8 +33,8 @@ func Yield(ctx context.Context) error {
 	return nil
 }
 
-// Aside waits without the executor of the computation that ctx is of. What is waited for may be
-// held by others that wait for that executor. The error is ctx's.
+// Aside calls wait without holding the executor of ctx's computation, because the thing it waits
+// for may be held by others that wait for that executor. Aside returns the error of ctx.
 func Aside(ctx context.Context, wait func()) error {
 	t, ok := ctx.Value(turnKey{}).(Turn)
 	if !ok {

@@ -9,71 +9,72 @@ import (
 	"github.com/rewardloop/rewardloop/internal/wsconn"
 )
 
-// Config bounds a Server. The zero value of a field takes its default. What Keys and SampleKeys
-// list is set by the configuration file, and they say what it means; the rest is the program's.
+// Config is the configuration of a Server. The zero value of a field takes its default. The
+// configuration file sets the fields that Keys and SampleKeys list and describe; the program sets
+// all other fields.
 type Config struct {
-	// TokenFile is read by New, and by requests again, every two seconds at most, when it has
-	// changed; it may hold 64 lines.
+	// TokenFile is the file with the tokens, at most 64 lines. New reads the file. When the file
+	// has changed, a request reads the file again, at most every two seconds.
 	TokenFile string
-	// Listen is the address, as host:port, of HTTP and of websockets.
+	// Listen is the address, as host:port, for HTTP and websockets.
 	Listen string
-	// TLSCert and TLSKey are PEM files of the server's certificate; both or neither. ClientCA is
-	// the PEM file of those who sign the clients'; empty: clients need none.
+	// TLSCert and TLSKey are PEM files of the server's certificate; both or neither must be set.
+	// ClientCA is the PEM file of the CAs that sign client certificates. Empty: clients need no
+	// certificate.
 	TLSCert, TLSKey string
 	ClientCA        string
-	// JSONBytes bounds a JSON body, in bytes.
+	// JSONBytes limits a JSON body, in bytes.
 	JSONBytes int64
-	// SampleTimeout is the time of a sample whose request names none, ComputeTimeout that of the
+	// SampleTimeout limits a sample whose request sets no time limit. ComputeTimeout limits the
 	// samples of POST /compute.
 	SampleTimeout  time.Duration
 	ComputeTimeout time.Duration
 
-	// PickleBytes bounds a pickled body. Defaults to JSONBytes, at most 64 MiB: what the decoder
-	// makes of it is bounded by the same figure.
+	// PickleBytes limits a pickled body and the decoded data of such a body. The default is
+	// JSONBytes, and at most 64 MiB.
 	PickleBytes int64
-	// BodiesBytes bounds the memory of all bodies that are being read or wait to be
-	// submitted; a JSON body counts twice, for its decoded pictures. A request
-	// beyond it is answered 503. Defaults to twice JSONBytes, at least 1 GiB.
+	// BodiesBytes limits the memory of all bodies that are being read or wait to be submitted; a
+	// JSON body counts twice, because of its decoded pictures. A request beyond this limit is
+	// answered with 503. The default is twice JSONBytes, and at least 1 GiB.
 	BodiesBytes int64
-	// BatchSamples bounds the samples of one request. Defaults to 1,024.
+	// BatchSamples limits the samples of one request. The default is 1,024.
 	BatchSamples int
-	// DiscardBytes and DiscardTimeout bound how much of a refused body is read and
-	// dropped so that its connection stays usable. Default to 256 MiB and 10 s.
+	// DiscardBytes and DiscardTimeout limit how much of a refused body is read and dropped to keep
+	// its connection usable. The defaults are 256 MiB and 10 s.
 	DiscardBytes   int64
 	DiscardTimeout time.Duration
 
-	// HeaderTimeout bounds the reading of a request's header, BodyTimeout that of
-	// its body, WriteTimeout the writing of an answer, IdleTimeout the pause between
-	// requests. Default to 10 s, 60 s, 30 s and 120 s.
+	// HeaderTimeout limits the reading of a request's header, BodyTimeout the reading of its body,
+	// WriteTimeout the writing of an answer, IdleTimeout the pause between requests. The defaults
+	// are 10 s, 60 s, 30 s and 120 s.
 	HeaderTimeout, BodyTimeout, WriteTimeout, IdleTimeout time.Duration
-	// MaxSampleTimeout bounds what a JSON request may ask for with deadline_ms.
-	// Defaults to 900 s.
+	// MaxSampleTimeout limits deadline_ms of a JSON request. The default is 900 s.
 	MaxSampleTimeout time.Duration
 
-	// RouterTimeout bounds a request that is forwarded to an engine, with all its
-	// attempts, and RouterBytes the engine's answer. Default to 300 s and 16 MiB.
+	// RouterTimeout limits a request that is forwarded to an engine, with all its attempts.
+	// RouterBytes limits the answer of the engine. The defaults are 300 s and 16 MiB.
 	RouterTimeout time.Duration
 	RouterBytes   int64
 
-	// RememberFor is how long the answer to a body is kept for an identical one; at
-	// most RememberAnswers of them and RememberBytes in all. Default to 60 s, 1,024
-	// and 16 MiB. Answers that another try may change are not kept.
+	// RememberFor is how long the answer to a body is kept for an identical body. At most
+	// RememberAnswers answers and RememberBytes bytes are kept. The defaults are 60 s, 1,024 and 16
+	// MiB. Answers that a retry may change are not kept.
 	RememberFor     time.Duration
 	RememberAnswers int
 	RememberBytes   int64
 
-	// MaxConns bounds the connections that speak HTTP, MaxStreams the websockets. A
-	// connection beyond is closed, a stream is answered 503. Default to 4,096 and 1,024.
+	// MaxConns limits the HTTP connections, MaxStreams the websockets. A connection beyond the
+	// limit is closed, a websocket is answered with 503. The defaults are 4,096 and 1,024.
 	MaxConns, MaxStreams int
-	// Stream bounds each websocket.
+	// Stream is the configuration of each websocket.
 	Stream wsconn.Config
 
-	// SelfTestEvery is how long a result of the self-test counts, SelfTestTimeout
-	// how long one may take. Default to 10 s and 30 s.
+	// SelfTestEvery is how long a result of the self-test is valid, SelfTestTimeout the time limit
+	// of the self-test. The defaults are 10 s and 30 s.
 	SelfTestEvery, SelfTestTimeout time.Duration
 }
 
-// Keys implements keys.Described: the section server.
+// Keys implements keys.Described with the keys of the section server.
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Listen, "listen", "127.0.0.1:8080", "Address and port on which the server listens. An address that other machines can reach needs token_file.")
 	k.Text(&c.TokenFile, "token_file", "", "File with the token that clients send as Authorization: Bearer, or with several tokens in lines of name:token. The file is read again when it changes.")
@@ -104,7 +105,7 @@ func (c *Config) Keys(k *keys.Set) {
 	})
 }
 
-// SampleKeys adds the keys of the section loop that HTTP requests have for themselves.
+// SampleKeys adds the keys of the section loop that apply only to HTTP requests.
 func (c *Config) SampleKeys(k *keys.Set) {
 	k.Duration(&c.SampleTimeout, "http_sample_timeout", 110*time.Second, "Time limit from the arrival of an HTTP scoring request to its answer, unless the request sets deadline_ms. Clients of flow_grpo stop waiting after 120 s.").Min(time.Second)
 	k.Duration(&c.ComputeTimeout, "compute_timeout", 55*time.Second, "Time limit from the arrival of a POST /compute request to its answer. The client of Flow-Factory stops waiting after 60 s.").Min(time.Second)
@@ -138,7 +139,7 @@ func (c *Config) limits(k *keys.Set) {
 	k.Duration(&c.SelfTestTimeout, "self_test_timeout", 30*time.Second, "").Min(1)
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which fields that are zero have their defaults.
 func (c Config) WithDefaults() Config {
 	keys.Fill(&c, keys.Func(c.SampleKeys))
 	keys.Fill(keys.Func(c.limits))
@@ -146,7 +147,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error that joins everything that is wrong with c.
 func (c Config) Validate() error {
 	errs := []error{keys.Validate("", &c, keys.Func(c.SampleKeys), keys.Func(c.limits))}
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

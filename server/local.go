@@ -19,13 +19,13 @@ import (
 // trusted marks requests that came through a router's own listener.
 type trusted struct{}
 
-// ServeRouter serves the reward router on a listener of its own, and nothing else.
-// It is for reward functions in Python on this machine, which write
-// "http://" + reward_router_address into their requests. Those of verl and verl-omni add
-// no key, or one that they made up: they are let in because their connection is of the
-// user that runs this process. Whoever shows key, as a bearer token or as the password
-// of a basic login, is let in as well. Requests of web pages are not. The listener must
-// be of the loopback. Stop ends it.
+// ServeRouter serves the reward router, and nothing else, on its own listener. The listener is for
+// reward functions in Python on this machine, which send requests to "http://" +
+// reward_router_address. The functions of verl and verl-omni send no key or an arbitrary key: these
+// requests are accepted if their connection is from the user that runs this process. A request with
+// key, as a bearer token or as the password of HTTP basic authentication, is accepted as well.
+// Requests from web pages are refused. The listener must have a loopback address. Call ServeRouter
+// once; Stop closes the listener.
 func (s *Server) ServeRouter(ln net.Listener, key string) error {
 	if tcp, ok := ln.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() || key == "" {
 		return errors.New("server: the reward router's own listener must have a loopback address and a key")

@@ -21,13 +21,14 @@ import (
 	"github.com/rewardloop/rewardloop/store"
 )
 
-// Overview is how the server fares, at a glance.
+// Overview is a summary of the state of the server, as returned by GET /v1/overview.
 type Overview struct {
 	Now     time.Time `json:"now"`
 	Version string    `json:"version"`
 	Ready   bool      `json:"ready"`
 	Reasons []string  `json:"reasons"`
-	// Status says what is waited for, the worst first; one line that nothing is where that is so.
+	// Status describes why the server is not ready and what samples wait for, the worst first. If there is
+	// nothing to report, Status has one line with level ok.
 	Status      []StatusLine  `json:"status"`
 	InFlight    int           `json:"in_flight"`
 	Waiting     int           `json:"waiting"`
@@ -42,14 +43,15 @@ type Overview struct {
 	Store       store.State   `json:"store"`
 }
 
-// StatusLine is one thing that people should know. Level is ok, wait or bad; Link the view of the page that shows more.
+// StatusLine is one line of Overview.Status. Level is ok, wait or bad; Link is the view of the status page with
+// more details.
 type StatusLine struct {
 	Level string `json:"level"`
 	Text  string `json:"text"`
 	Link  string `json:"link"`
 }
 
-// RunOverview is the newest step of a run.
+// RunOverview is a summary of the newest step of a run.
 type RunOverview struct {
 	Run           string        `json:"run"`
 	Step          int64         `json:"step"`

@@ -166,8 +166,8 @@ func (s *Server) health(c *gin.Context) {
 	s.write(c, compat.JSONReply(http.StatusOK, false, map[string]any{"status": "ok"}))
 }
 
-// Describe replaces what the server tells of the rewards. Their names and columns must be those
-// that it was made with.
+// Describe replaces the descriptions of the rewards. The names and columns must be those of
+// Options.Profiles.
 func (s *Server) Describe(profiles []Profile) { s.profiles.Store(&profiles) }
 
 // rewards are those that can be asked for.

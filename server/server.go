@@ -57,7 +57,7 @@ type state interface {
 	Bytes() (held, granted int64)
 }
 
-// Loop is what the server needs of a gateway.
+// Loop is the part of a gateway that the server uses.
 type Loop interface {
 	submitter
 	streamer
@@ -74,72 +74,73 @@ type steps interface {
 
 var _ Loop = (*loop.Manager)(nil)
 
-// Profile describes a reward that samples can be scored with.
+// Profile describes a reward.
 type Profile struct {
-	// Name is how requests ask for it; "" is the default one.
+	// Name is the name in requests; "" is the default reward.
 	Name string `json:"name"`
-	// Components are its scorers, in the order of the configuration.
+	// Components are the components of the reward, in the order of the configuration.
 	Components []Component `json:"components"`
-	// Aggregation is how their values become one reward.
+	// Aggregation is the rule that combines the components' values into one reward.
 	Aggregation string `json:"aggregation,omitempty"`
-	// Extra are the columns that reward_extra_info has, as far as they are declared.
+	// Extra are the columns of reward_extra_info, as far as they are declared.
 	Extra []wire.ExtraKey `json:"extra,omitempty"`
 }
 
-// Component is one scorer's part in a reward.
+// Component describes one component of a reward.
 type Component struct {
-	// Key names the component within its profile, Scorer what computes it.
+	// Key is the name of the component within its profile, Scorer its reward function.
 	Key    string `json:"key"`
 	Scorer string `json:"scorer,omitempty"`
-	// Weight is its part in the aggregation.
+	// Weight is the weight of the component in the aggregation.
 	Weight float64 `json:"weight"`
-	// Required: a sample without its value has no reward.
+	// Required means that a sample without a value of this component has no reward.
 	Required bool `json:"required"`
 }
 
-// Options are what a Server needs from outside.
+// Options are the parameters of New and NewWorker.
 type Options struct {
 	Config Config
-	// Loop takes the samples, Presence knows which workers live; both are needed.
+	// Loop accepts the samples. Presence returns the live workers. New requires both.
 	Loop     Loop
 	Presence loop.Presence
-	// Profiles are the rewards, the default one among them.
+	// Profiles are the rewards, including the default reward.
 	Profiles []Profile
-	// Router sends what the reward router forwards to engines that serve models:
-	// /v1/chat/completions, /v1/completions, /v1/embeddings, /classify and /v1/models.
-	// Nil: those paths say that there is none.
+	// Router sends the requests of the reward router to model servers: /v1/chat/completions,
+	// /v1/completions, /v1/embeddings, /classify and /v1/models. Nil: these paths are answered with
+	// 404.
 	Router outbound.Doer
-	// Engines lists the servers of engines that this process has started. Nil: it starts none.
+	// Engines returns the servers of engines that this process has started. Nil: the process starts
+	// none.
 	Engines func() []EngineServer
-	// Store has the results that are kept; nil, or a nil store: none are.
+	// Store returns the store of results. Nil, or a nil store: results are not kept.
 	Store func() *store.Store
-	// Claims answers GET /v1/claim, where workers of other processes claim what they score,
-	// and looks at who asks itself. Nil: there are none.
+	// Claims handles GET /v1/claim, by which workers of other processes claim samples, and
+	// authorizes these requests itself. Nil: there is no such route.
 	Claims http.Handler
-	// Reload reads the configuration anew and applies what can change while the process runs. An
-	// error says that nothing was changed, and why. Nil: there is no reload.
+	// Reload reads the configuration again and applies the settings that can change while the
+	// process runs. After an error nothing has changed. Nil: there is no reload.
 	Reload func(ctx context.Context) (Reloaded, error)
-	// SelfTest scores a known picture and returns an error if the score is not the
-	// known one. It must end with its context. Nil: readiness asks for workers alone.
+	// SelfTest scores a known picture and returns an error if the score is not the known one.
+	// SelfTest must return when its context ends. Nil: readiness depends only on the workers.
 	SelfTest func(ctx context.Context) error
-	// Gatherer is what /metrics shows, Metrics where the server's own are
-	// registered. Nil: the server's own alone, in a registry of its own.
+	// Gatherer provides the metrics of /metrics. The server registers its own metrics in Metrics.
+	// If both are nil, /metrics shows only the server's own metrics.
 	Gatherer prometheus.Gatherer
 	Metrics  prometheus.Registerer
 	Log      *slog.Logger // nil: discarded
-	// Version is shown on the status page and told to clients of another protocol.
+	// Version is shown on the status page and sent to clients with another protocol.
 	Version string
 }
 
-// Reloaded says what a reload has done, in keys of the configuration.
+// Reloaded is the result of a reload, in keys of the configuration.
 type Reloaded struct {
-	// Applied are settings that hold from now on.
+	// Applied are the settings that are now in effect.
 	Applied []string `json:"applied"`
-	// Restart are those that hold once the process is started again.
+	// Restart are the settings that need a restart of the process.
 	Restart []string `json:"restart"`
 }
 
-// Server is the HTTP face of a gateway.
+// Server is the HTTP server of a gateway or a worker process.
 type Server struct {
 	// Immutable after New.
 	cfg         Config
@@ -194,8 +195,7 @@ type Server struct {
 	localServed chan struct{}
 }
 
-// New makes a server, reading the files that the configuration names. Start makes
-// it listen.
+// New reads the files of the configuration and returns a server. Start makes the server listen.
 func New(o Options) (*Server, error) {
 	var faults rewards.Faults
 	if o.Loop == nil || o.Presence == nil {
@@ -276,8 +276,9 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Start serves on ln, or listens on Config.Listen if it is nil, until Stop. It
-// returns at once. ctx bounds the listening alone.
+// Start serves on ln, or listens on Config.Listen if ln is nil, until Stop. Start returns
+// immediately. ctx applies only to opening the listener. Start refuses a public address without a
+// token, and may be called once.
 func (s *Server) Start(ctx context.Context, ln net.Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +312,7 @@ func (s *Server) Start(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// Addr returns the address that is listened on; nil before Start.
+// Addr returns the address of the listener, or nil before Start.
 func (s *Server) Addr() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,9 +322,9 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Drain makes /readyz fail, refuses new samples, and returns when no request waits
-// for scores any more or ctx ends; the error then says how many do. State stays
-// visible, and streams are the loop's to drain.
+// Drain makes /readyz fail, refuses new samples, and returns when no request waits for scores or
+// ctx ends. The error then contains the number of waiting requests. The state endpoints stay
+// available. The loop drains the streams.
 func (s *Server) Drain(ctx context.Context) error {
 	s.admission.close()
 	if err := s.admission.wait(ctx); err != nil {
@@ -332,9 +333,9 @@ func (s *Server) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the server: it stops listening, lets requests finish until ctx ends,
-// then cuts them off and cancels their samples. It returns when nothing of the
-// server runs any more; the error says what was cut off.
+// Stop stops listening, waits for requests until ctx ends, closes the remaining requests and
+// cancels their samples. Stop returns when no goroutine of the server is running. The error
+// contains what was closed.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopped = true

@@ -120,8 +120,8 @@ func readTokens(path string, log *slog.Logger) (*tokens, error) {
 	return t, nil
 }
 
-// CheckTokenFile says what New would of a token file: the names of its tokens, and which can
-// be guessed.
+// CheckTokenFile returns the names of the tokens of a token file, and warnings about tokens that
+// can be guessed. The error is that of New for this file.
 func CheckTokenFile(path string) (names, warnings []string, err error) {
 	t := &tokens{file: path}
 	text, err := t.content()

@@ -11,10 +11,10 @@ import (
 	"github.com/rewardloop/rewardloop/server/compat"
 )
 
-// NewWorker makes the HTTP face of a process that has workers and no gateway: /healthz,
-// /readyz and /metrics, and on a listener of its own (ServeRouter) the reward router. Of
-// the options it needs neither Loop nor Presence nor Profiles; SelfTest says whether its
-// workers can take samples. Nothing that it shows others needs a token.
+// NewWorker returns the HTTP server of a worker process without a gateway: /healthz, /readyz,
+// /v1/engines and /metrics, and the reward router on its own listener (ServeRouter). Loop, Presence
+// and Profiles of the options are not needed; SelfTest must return an error if the workers cannot
+// accept samples. The server may listen on a public address without a token.
 func NewWorker(o Options) (*Server, error) { return build(o, (*Server).workerRoutes) }
 
 // workerRoutes is what a worker's process answers to.

@@ -1,15 +1,17 @@
-// Package store keeps every final result with its sample in an SQLite file, so that a training run can be inspected,
-// exported and scored again after it has ended.
+// Package store writes every final result with its sample to an SQLite file, so that a training run can be
+// inspected, exported and scored again after it has ended.
 //
-//	s, err := store.Open(cfg, store.Options{Path: "8080.db"})
-//	s.Put(store.Record{…})   // never waits: a goroutine writes in batches
-//	rows, n, err := s.Results(ctx, store.Query{Run: "a", Step: 3})
+//	s, err := store.Open(ctx, cfg, store.Options{Path: "8080.db"})
+//	s.Put(store.Record{…})   // never blocks: a goroutine writes in batches
+//	rows, n, err := s.Reader().Results(ctx, store.Query{Run: &run, Step: &step})
 //
-// One goroutine writes rows, another one makes thumbnails of pictures within a share of the CPUs. Both have bounded queues: what
-// does not fit is counted and left out, and scoring never waits for either. The file is bounded as well; the oldest rows go first.
+// One goroutine writes rows, and another one makes thumbnails of pictures within a share of the CPUs. Both have
+// bounded queues: items that do not fit are counted and left out, and scoring never waits for either. The size
+// of the file is limited as well; the oldest rows are deleted first.
 //
-// A row is the sample's header and the result's message as they travelled, beside the few columns that queries select by. A step
-// that a trainer does again after it was started anew has rows of another epoch: queries show those of the newest epoch that has the step.
+// A row consists of the sample's header and the result's message as they were sent, and a few columns for
+// queries. If a restarted trainer repeats a step, the step has rows of another epoch; queries return the rows
+// of the newest epoch that has the step.
 //
-// Who reads (Reader) opens the same file, in this process or another one, while it is written.
+// A Reader can read the file while it is written, in the same process or in another process.
 package store

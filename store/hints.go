@@ -17,7 +17,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Hint is something about rewards that is worth a look, with the address of the page that shows it.
+// Hint is a notable property of rewards, with the address of the page that shows it.
 type Hint struct {
 	Kind      string   `json:"kind"` // length, size, repetition, colour, saturated or disagreement
 	Component string   `json:"component"`
@@ -48,7 +48,7 @@ const (
 	hintFlat     = 0.3 // of groups
 )
 
-// Hints looks at the newest rows of a run.
+// Hints returns the hints for the newest 2,000 rows of a run. The result is cached for 10 s.
 func (r *Reader) Hints(ctx context.Context, run string, split rewards.Split) ([]Hint, error) {
 	key := hintKey{run, split}
 	r.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Column is what the values of one column of a step came to.
+// Column contains the statistics of one column of a step.
 type Column struct {
 	N      int64    `json:"n"`
 	Failed int64    `json:"failed"`
@@ -23,7 +23,7 @@ type Column struct {
 	Max    *float64 `json:"max"`
 }
 
-// StepHistory is one step of a run.
+// StepHistory contains the statistics of one step of a run.
 type StepHistory struct {
 	Step    int64  `json:"step"`
 	Epoch   string `json:"epoch"`
@@ -32,11 +32,12 @@ type StepHistory struct {
 
 	Column
 
-	// Groups counts prompt groups of two or more samples, ZeroStdGroups those of them that all got the same reward.
+	// Groups is the number of prompt groups with two or more samples, ZeroStdGroups the number of those whose
+	// samples all have the same reward.
 	Groups        int               `json:"groups"`
 	ZeroStdGroups int               `json:"zero_std_groups"`
 	Components    map[string]Column `json:"components"`
-	// Seconds, as StepEnd has them; nil: the step is not over.
+	// Exposed, Rollout and Makespan are in seconds, as in StepEnd. Nil: the step has not ended.
 	Exposed  *float64 `json:"exposed_s"`
 	Rollout  *float64 `json:"rollout_s"`
 	Makespan *float64 `json:"makespan_s"`
@@ -53,7 +54,8 @@ type groupCount struct {
 	groups, flat int
 }
 
-// History returns the steps of a run, the first one first. Of a step that was done again the newest epoch counts.
+// History returns the newest 2,000 steps of a run, sorted by step. A repeated step has the statistics of its
+// newest epoch.
 func (r *Reader) History(ctx context.Context, run string, split rewards.Split) ([]*StepHistory, error) {
 	id, ok, err := r.nameID(ctx, run)
 	if err != nil || !ok {
@@ -151,7 +153,7 @@ func (r *Reader) nameID(ctx context.Context, name string) (id int64, ok bool, er
 	return id, true, nil
 }
 
-// RunHistory is a run that has rows, whether it goes on or not.
+// RunHistory contains the statistics of a run with rows in the store, whether the run has ended or not.
 type RunHistory struct {
 	Run     string          `json:"run"`
 	First   time.Time       `json:"first"`
@@ -161,10 +163,10 @@ type RunHistory struct {
 	Steps   int64           `json:"steps"`
 	Splits  []rewards.Split `json:"splits"`
 	Rewards []string        `json:"rewards"`
-	Mean    *float64        `json:"mean"` // of the last step of training
+	Mean    *float64        `json:"mean"` // of the last training step
 }
 
-// Runs returns the runs, the one that was used last first.
+// Runs returns at most 1,000 runs, the most recent first.
 func (r *Reader) Runs(ctx context.Context) ([]*RunHistory, error) {
 	list, err := r.db.QueryContext(ctx, `SELECT (SELECT name FROM names WHERE id = c.run), sum(n + failed), sum(failed), count(DISTINCT step), max(last), max(split = 0), max(split = 1), c.run,
 		(SELECT m.sum / m.n FROM columns m WHERE m.run = c.run AND m.split = 0 AND m.name = '' AND m.n > 0 ORDER BY m.step DESC, m.epoch DESC LIMIT 1),
@@ -235,7 +237,8 @@ type Member struct {
 // groupRows is how many rows of a step are looked at for its groups.
 const groupRows = 20_000
 
-// Groups returns the prompt groups of a step in the order in which they came.
+// Groups returns the prompt groups of a step in the order of their first rows. Groups reads at most 20,000
+// rows.
 func (r *Reader) Groups(ctx context.Context, q Query) ([]*Group, error) {
 	q.Limit = groupRows
 	byUID := map[string]*Group{}
@@ -287,7 +290,7 @@ func compareIndex(a, b *int64) int {
 	return 1
 }
 
-// Histogram counts the values of a column in Counts equal parts of Lo to Hi.
+// Histogram contains the numbers of values of a column in len(Counts) intervals of equal width from Lo to Hi.
 type Histogram struct {
 	Lo     float64 `json:"lo"`
 	Hi     float64 `json:"hi"`
@@ -299,7 +302,8 @@ type Histogram struct {
 // histogramBins is the number of a histogram's parts.
 const histogramBins = 30
 
-// Histograms returns those of a selection: of the reward, and of each component by its key.
+// Histograms returns the histograms of the selected rows: "reward" for the reward, and one for each component
+// by its key. Histograms reads at most 20,000 rows.
 func (r *Reader) Histograms(ctx context.Context, q Query) (map[string]*Histogram, error) {
 	q.Limit = groupRows
 	values, failed := map[string]*distribution.Column{"reward": {}}, map[string]int{}

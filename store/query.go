@@ -19,10 +19,10 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// ErrNotFound is a row or a media that is not in the store.
+// ErrNotFound means that a row or a media is not in the store.
 var ErrNotFound = errors.New("not in the store")
 
-// Reader reads a store's file. It is safe for concurrent use.
+// Reader reads a store's file. A Reader is safe for concurrent use.
 type Reader struct {
 	db *sql.DB
 
@@ -34,7 +34,7 @@ type Reader struct {
 // readers is how many queries run at a time.
 const readers = 4
 
-// OpenReader opens a file that is there, which another process may write.
+// OpenReader opens an existing file, which another process may be writing.
 func OpenReader(path string) (*Reader, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -69,7 +69,8 @@ func (r *Reader) Close() error { return r.db.Close() }
 // Sort is an order of rows.
 type Sort string
 
-// The orders. Disagreeing is by how far apart a row's components rank among the rows of the selection.
+// The orders. Disagreeing sorts by the difference between the ranks of a row's components among the selected
+// rows, the largest first.
 const (
 	Newest      Sort = "newest"
 	Oldest      Sort = "oldest"
@@ -79,24 +80,25 @@ const (
 	Disagreeing Sort = "disagreeing"
 )
 
-// Sorts are all of them.
+// Sorts returns all orders.
 func Sorts() []Sort { return []Sort{Newest, Oldest, Best, Worst, Slowest, Disagreeing} }
 
-// Query selects rows; a field that is nil or "" selects by nothing. Without Epoch a step has the rows of its newest epoch.
+// Query selects rows. A field that is nil or "" does not restrict the selection. Without Epoch a step has the
+// rows of its newest epoch.
 type Query struct {
 	Run, Reward  *string
 	Epoch        *uint64
 	Split        rewards.Split
 	Step         *int64
 	UID, Outcome string
-	Failed       bool   // those without a score, but for cancelled ones
-	Text         string // a part of prompt, response or id
+	Failed       bool   // only rows without a score, except cancelled ones
+	Text         string // a part of prompt, response or id, in upper or lower case
 	Sort         Sort
-	// Limit is 50 where it is 0.
+	// Limit is the maximum number of rows. 0 means 50.
 	Limit, Offset int
-	// After are those with a greater key, Before those with a smaller one; 0: all.
+	// After selects rows with a greater key, Before rows with a smaller key. 0: no restriction.
 	After, Before int64
-	// AllEpochs has the rows of older epochs, too.
+	// AllEpochs also selects the rows of older epochs.
 	AllEpochs bool
 }
 
@@ -184,7 +186,8 @@ func (q *Query) order() string {
 	return " ORDER BY r.key DESC"
 }
 
-// Results returns the rows of a query and how many there are in all, counted to 10,000.
+// Results returns the rows of a query and the total number of selected rows. The total is at most 10,000, or
+// with Text the matches among the first 50,000 rows.
 func (r *Reader) Results(ctx context.Context, q Query) (rows []*Row, total int, err error) {
 	q.Limit = cmp.Or(q.Limit, usualLimit)
 	where, args := q.where()
@@ -264,7 +267,8 @@ func (r *Reader) one(ctx context.Context, key int64) (*Row, error) {
 	return row, err
 }
 
-// Each runs over all rows of a query, the oldest first, without their media's addresses. Limit 0 is no limit.
+// Each iterates over all rows of a query, the oldest first, without the addresses of their media. Limit 0 means
+// no limit.
 func (r *Reader) Each(ctx context.Context, q Query) func(yield func(*Row, error) bool) {
 	where, args := q.where()
 	q.Sort = Oldest
@@ -340,7 +344,7 @@ func (r *Reader) addMedia(ctx context.Context, rows []*Row) error {
 	return nil
 }
 
-// Result returns one row in full.
+// Result returns one row with all its fields.
 func (r *Reader) Result(ctx context.Context, key int64) (*Row, error) {
 	row, err := r.one(ctx, key)
 	if err != nil {
@@ -357,13 +361,14 @@ func (r *Reader) Result(ctx context.Context, key int64) (*Row, error) {
 	return row, r.addMedia(ctx, []*Row{row})
 }
 
-// Thumbnail returns the JPEG of a row's media.
+// Thumbnail returns the JPEG thumbnail of media n of a row.
 func (r *Reader) Thumbnail(ctx context.Context, key int64, n int) (jpeg []byte, err error) {
 	err = r.db.QueryRowContext(ctx, "SELECT t.jpeg FROM results r JOIN thumbnails t ON t.run = r.run AND t.epoch = r.epoch AND t.id = r.id WHERE r.key = ? AND t.n = ?", key, n).Scan(&jpeg)
 	return jpeg, notFound(err, "thumbnail %d of result %d", n, key)
 }
 
-// Kept returns a row in full, but for its configuration and its media's addresses, and its sample with all its bytes.
+// Kept returns a row without its configuration and the addresses of its media, and its sample with all its
+// bytes.
 func (r *Reader) Kept(ctx context.Context, key int64) (*Row, *rewards.Sample, error) {
 	row, err := r.one(ctx, key)
 	if err != nil {

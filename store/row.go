@@ -16,7 +16,7 @@ import (
 type Row struct {
 	Key        int64               `json:"key"`
 	Run        string              `json:"run"`
-	Epoch      string              `json:"epoch"` // a number beyond what JavaScript has
+	Epoch      string              `json:"epoch"` // a string, because the number exceeds JavaScript's integers
 	Step       int64               `json:"step"`
 	Split      rewards.Split       `json:"split"`
 	ID         string              `json:"id"`
@@ -31,7 +31,7 @@ type Row struct {
 	Score      *float64            `json:"score"`
 	Components map[string]*float64 `json:"components"`
 	Fallback   *wire.Fallback      `json:"fallback"`
-	// Error is the first one of Errors.
+	// Error is the first of Errors.
 	Error    *rewards.ComponentError `json:"error"`
 	Worker   string                  `json:"worker"`
 	Attempts int                     `json:"attempts"`
@@ -49,7 +49,7 @@ type Row struct {
 	broken error // why Header and Result are empty
 }
 
-// Detail is what only one row alone has.
+// Detail contains the fields that only a single row has, and not the rows of a list.
 type Detail struct {
 	GroundTruth json.RawMessage          `json:"ground_truth"`
 	ExtraInfo   json.RawMessage          `json:"extra_info"`
@@ -61,20 +61,20 @@ type Detail struct {
 	Code        *Described               `json:"code"`
 }
 
-// MediaRow is one media of a sample.
+// MediaRow describes one media of a sample.
 type MediaRow struct {
 	N      int          `json:"n"`
 	Kind   rewards.Kind `json:"kind"`
 	Frames int          `json:"frames"`
-	// Width and Height are in pixels; nil: not known.
+	// Width and Height are in pixels. Nil: unknown.
 	Width  *int `json:"width"`
 	Height *int `json:"height"`
-	// Thumbnail and Full are addresses; nil: there is none.
+	// Thumbnail and Full are addresses. Nil: there is none.
 	Thumbnail *string `json:"thumbnail"`
 	Full      *string `json:"full"`
 }
 
-// SampleKey names the row's sample.
+// SampleKey returns the key of the row's sample.
 func (r *Row) SampleKey() SampleKey { return SampleKey{r.Run, r.epoch, r.ID} }
 
 // componentPrefix begins the columns of a reward of several functions: reward/<key>, and below it what the function returned.
@@ -84,7 +84,8 @@ const (
 	combined        = "combined"
 )
 
-// Components are the values of a reward's functions by their keys, nil where one failed; none of a reward of one function.
+// Components returns the values of a reward's components by their keys, nil for a component that failed, and no
+// values for a reward of one function.
 func Components(r *wire.Result) map[string]*float64 {
 	var out map[string]*float64
 	for column, v := range r.ExtraInfo {
@@ -181,7 +182,7 @@ func (r *Row) fill(head, result []byte, err error, whole bool) {
 	r.Prompt, r.Response = shorten(r.Prompt), shorten(r.Response)
 }
 
-// Whole is the row with what one row alone has.
+// Whole returns a copy of the row with the fields of a single row.
 func (r *Row) Whole() *Row {
 	own := *r
 	own.Prompt, own.Response = r.Header.Sample.Prompt, r.Header.Sample.Response
@@ -250,7 +251,7 @@ func (r *Row) addresses(thumbs map[int]thumbnail, full bool) {
 	}
 }
 
-// ComponentNames are those of some rows, in order.
+// ComponentNames returns the names of the components of rows, sorted.
 func ComponentNames(rows []*Row) []string {
 	seen := map[string]bool{}
 	for _, r := range rows {

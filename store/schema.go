@@ -54,7 +54,7 @@ CREATE TABLE blocks (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, data BLOB
 `,
 }
 
-// ErrNewer is a file that a later release has written.
+// ErrNewer means that a later release has written the file.
 var ErrNewer = errors.New("written by a later release")
 
 // migrate brings the file to the version of this program.

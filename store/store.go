@@ -30,46 +30,48 @@ type Record struct {
 	Split  rewards.Split
 	Step   int64
 	Reward string // the profile
-	// Header is the sample's; Result is not changed any more.
+	// Header is that of the sample. Result must not change afterwards.
 	Header   *wire.Header
 	Result   *wire.Result
 	Message  []byte // Result as JSON; nil: the store encodes it
 	Finished time.Time
 }
 
-// SampleKey names a sample among all of a store.
+// SampleKey identifies a sample in a store.
 type SampleKey struct {
 	Run   string
 	Epoch uint64
 	ID    string
 }
 
-// StepEnd is what is known of a step that is over; nil: not known.
+// StepEnd contains what is known of a step that has ended. A nil field is unknown.
 type StepEnd struct {
 	Run      string
 	Epoch    uint64
 	Split    rewards.Split
 	Step     int64
-	Expected int // samples that were declared; 0: none were
-	// Seconds: what nothing hid of the rewards, until the last sample came, and until the last result was there.
+	Expected int // number of declared samples; 0: none were declared
+	// Exposed is the time in seconds from the arrival of the last sample to the last result, Rollout the time
+	// until the last sample arrived, Makespan the time until the last result was available.
 	Exposed, Rollout, Makespan *float64
 }
 
-// Described is what the digest of a reward's configuration stands for.
+// Described is the configuration of a reward to which a digest belongs.
 type Described struct {
 	Digest, Reward, Version string
-	// YAML is the configuration as rewardloop config print shows it, Hashes are the SHA-256 of code and models by name.
+	// YAML is the configuration as printed by rewardloop config print. Hashes are the SHA-256 of code and
+	// models by name.
 	YAML   string
 	Hashes map[string]string
 }
 
-// Options are what a Store needs from outside.
+// Options are the parameters of Open.
 type Options struct {
 	Path    string
-	Decode  media.Config          // bounds of the pictures that thumbnails are made of
-	Player  media.Player          // of videos in files; nil: these have no thumbnails
+	Decode  media.Config          // limits of the pictures from which thumbnails are made
+	Player  media.Player          // plays videos in files; nil: such videos have no thumbnails
 	Log     *slog.Logger          // nil: discarded
-	Metrics prometheus.Registerer // nil: counted, not exported
+	Metrics prometheus.Registerer // nil: metrics are counted but not exported
 }
 
 // What waits to be written or made into thumbnails, at most.
@@ -90,10 +92,11 @@ const (
 // pageSize is larger than usual: rows of samples are 1 to 4 KB, which then take less room and fewer writes.
 const pageSize = "page_size(16384)"
 
-// ErrInUse is a file that another process writes.
+// ErrInUse means that another process writes the file.
 var ErrInUse = errors.New("another process is writing to the file")
 
-// Store writes. Its methods are safe for concurrent use and never wait for the disk.
+// Store writes results to a file. The methods of a Store are safe for concurrent use, and except Close never
+// wait for the disk.
 type Store struct {
 	cfg     Config
 	path    string
@@ -146,7 +149,8 @@ type payload struct {
 	data []byte
 }
 
-// Open makes or opens the file and starts to write. An error is ErrInUse, ErrNewer, or the system's.
+// Open opens the file, creates it if necessary, and starts to write. The error is ErrInUse, ErrNewer, or that
+// of the system.
 func Open(ctx context.Context, cfg Config, o Options) (_ *Store, err error) {
 	cfg = cfg.WithDefaults()
 	s := &Store{
@@ -257,13 +261,14 @@ func (s *Store) register(reg prometheus.Registerer) {
 	})
 }
 
-// Reader reads what is written.
+// Reader returns a reader of the rows that have been written. Close of the Store closes the reader.
 func (s *Store) Reader() *Reader { return s.reader }
 
-// Latest is the key of the newest row; it grows.
+// Latest returns the key of the newest row. Keys grow.
 func (s *Store) Latest() int64 { return s.latest.Load() }
 
-// Put takes a record. The record must not change afterwards.
+// Put queues a record to be written. If the queue is full, the record is counted and left out. The record must
+// not change afterwards.
 func (s *Store) Put(r Record) {
 	size := recordSize(&r)
 	s.put.Store(time.Now().UnixNano())
@@ -290,10 +295,10 @@ func (s *Store) push(w work) {
 	}
 }
 
-// EndStep takes what is known of a step that is over, Describe what a digest stands for.
+// EndStep queues the times of a step that has ended.
 func (s *Store) EndStep(e StepEnd) { s.enqueue(work{step: &e}) }
 
-// Describe takes what the digest of a configuration stands for.
+// Describe queues the configuration to which a digest belongs.
 func (s *Store) Describe(d Described) { s.enqueue(work{config: &d}) }
 
 // enqueue takes what is small and rare.
@@ -312,7 +317,7 @@ func poke(c chan struct{}) {
 	}
 }
 
-// State is how the store fares.
+// State is the state of a Store.
 type State struct {
 	On         bool   `json:"on"`
 	File       string `json:"file"`
@@ -323,7 +328,7 @@ type State struct {
 	Error      string `json:"error"`
 }
 
-// State says how it fares.
+// State returns the current state.
 func (s *Store) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,7 +339,7 @@ func (s *Store) State() State {
 	return st
 }
 
-// Close writes what waits, for 10 s at most, and closes the file.
+// Close writes the queued items, within 10 s, and closes the file.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {

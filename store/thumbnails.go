@@ -13,7 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// StripFrames is how many frames a video's thumbnail has side by side, at most.
+// StripFrames is the maximum number of frames in the thumbnail of a video, side by side.
 const StripFrames = 8
 
 // Sizes of thumbnails.
@@ -49,8 +49,10 @@ type thumbnail struct {
 	width, height, frames int // of the original
 }
 
-// Media looks at the media of a sample whose result is there; failed says that it has no score. Their bytes are read until Media
-// returns. rest is what follows the header in the sample's frame.
+// Media queues the media of a sample that has a result: their bytes for Config.Keep "full", and their
+// thumbnails for "full" and "thumbnails". rest are the bytes that follow the header in the sample's frame.
+// failed means that the sample has no score; the pictures of such samples have priority. Media copies what it
+// needs before it returns.
 func (s *Store) Media(key SampleKey, all []*rewards.Media, rest []byte, failed bool) {
 	if s.cfg.Keep == KeepFull {
 		s.payload(key, rest)

@@ -12,14 +12,13 @@ const (
 	classCount   = (maxClassBits-minClassBits)*4 + 1
 )
 
-// Buffers lends byte buffers by size class: four classes to the octave, so that a
-// buffer is at most a quarter larger than asked. Of what is given back the first
-// 32 MiB are kept, the rest stays in sync.Pools, which the garbage collector
-// empties. The zero value is ready; a Buffers must not be copied and is safe for
-// concurrent use.
+// Buffers lends byte buffers by size class. There are four classes to the octave, so a buffer is at
+// most a quarter larger than requested. Of the returned buffers, the first 32 MiB are kept; all
+// others stay in sync.Pools, which the garbage collector empties. The zero value is ready to use. A
+// Buffers must not be copied and is safe for concurrent use.
 type Buffers struct {
-	// Poison makes released buffers be filled with 0xDB, so that a test sees who
-	// reads a frame after its release. Set it before first use.
+	// Poison fills released buffers with 0xDB, so that a test can detect a read of a frame after
+	// its release. Poison must be set before the first use.
 	Poison bool
 
 	live    atomic.Int64
@@ -41,7 +40,7 @@ type buffer struct {
 	class int // -1: not pooled
 }
 
-// Live returns the bytes that are lent out, counted by the size of their class.
+// Live returns the number of bytes that are lent out, counted by the size of their class.
 func (p *Buffers) Live() int64 { return p.live.Load() }
 
 // get lends a buffer of length n; of a nil Buffers it is the garbage collector's.

@@ -13,42 +13,43 @@ import (
 // releases may run side by side for a while. claimcodec.go encodes them, claimforms.go has
 // the JSON of those whose types are not their own form.
 
-// ErrUnreachable is what a claim ends with when no connection to the gateway came about.
-// The gateway may well be alive: the ticket goes back, to a worker that reaches it.
+// ErrUnreachable is the error of a claim if no connection to the gateway could be opened. The
+// gateway may still be running, so the ticket is returned for a worker that can reach the gateway.
 var ErrUnreachable = errors.New("gateway cannot be reached")
 
-// ErrCorrupt is a payload whose bytes are not those the gateway sent.
+// ErrCorrupt is the error of a payload whose bytes differ from those that the gateway sent.
 var ErrCorrupt = errors.New("payload differs from its checksum")
 
-// ClaimVersion is the number of the protocol; a peer with another one is refused.
+// ClaimVersion is the version of the claim protocol. A peer with another version is refused.
 const ClaimVersion = 1
 
-// Bounds of the claim protocol.
+// Limits of the claim protocol.
 const (
-	// MaxClaimResultBytes bounds a result with all it holds; details beyond it are left out.
+	// MaxClaimResultBytes limits a result with all its fields; longer details are left out.
 	MaxClaimResultBytes = 4 << 20
-	// MaxClaimControlBytes bounds a worker's text, MaxServerControlBytes a gateway's.
+	// MaxClaimControlBytes limits a text message of a worker. MaxServerControlBytes limits that of
+	// a gateway.
 	MaxClaimControlBytes = MaxClaimResultBytes + 64<<10
-	// MaxClaimChunk bounds the payload bytes of one binary message.
+	// MaxClaimChunk limits the payload bytes of one binary message.
 	MaxClaimChunk = 256 << 10
-	// ClaimChunkHead is the length of the claim's number before them.
+	// ClaimChunkHead is the length of the claim's number in front of the payload bytes.
 	ClaimChunkHead = 8
-	// MaxTokenBytes bounds a claim token.
+	// MaxTokenBytes limits the length of a claim token.
 	MaxTokenBytes = 256
 
 	// maxClaimName bounds names: that of a group's ticket is longer than its uid.
 	maxClaimName = 2 * MaxNameBytes
 )
 
-// Reasons of a ClaimRefused. They are labels of the metric, too.
+// Reasons of a ClaimRefused, and values of the label reason of the metric.
 const (
-	RefusedToken     = "token"     // the token is not one of this gateway's for this attempt
-	RefusedExpired   = "expired"   // the token was good once; the gateway publishes the ticket anew
-	RefusedGone      = "gone"      // the sample needs no scoring any more
-	RefusedMalformed = "malformed" // the message breaks a rule of the protocol
+	RefusedToken     = "token"     // the token is not from this gateway for this attempt
+	RefusedExpired   = "expired"   // the token has expired; the gateway publishes a new ticket
+	RefusedGone      = "gone"      // the sample no longer needs a score
+	RefusedMalformed = "malformed" // the message violates the protocol
 	RefusedBusy      = "busy"      // too many claims are open
-	RefusedFailed    = "failed"    // the gateway could not do it; another try may help
-	RefusedProtocol  = "protocol"  // the peer speaks another protocol
+	RefusedFailed    = "failed"    // the gateway failed; a retry may succeed
+	RefusedProtocol  = "protocol"  // the peer has another version of the protocol
 )
 
 // claimKinds are the messages of ClaimProtocol. messages.json says the same of them.
@@ -67,15 +68,16 @@ var claimKinds = kinds{
 	message[ClaimBye]("bye", byWorker),
 }
 
-// ClaimHello opens a connection; it is the worker's first message.
+// ClaimHello opens a connection, as the first message of a worker.
 type ClaimHello struct {
 	Protocol int    `json:"protocol"`
 	Version  string `json:"version,omitempty"`
-	// Session is the worker process's, chosen at random: connections with the same one
-	// belong together, and one that comes back within a second was never away.
+	// Session is a random name of the worker process. Connections with the same name belong to the
+	// same process. A session that reconnects within a second is treated as if it had stayed
+	// connected.
 	Session string `json:"session"`
-	// Wanted are the numbers of the claims that the process asks for or has open, of all up
-	// to UpTo: others it has given up.
+	// Wanted are the numbers of the claims that the process waits for or has open. The process has
+	// given up all other claims up to UpTo.
 	Wanted []uint64 `json:"wanted,omitempty"`
 	UpTo   uint64   `json:"up_to,omitempty"`
 }
@@ -86,7 +88,7 @@ func (m *ClaimHello) check() (f faults) {
 	return f
 }
 
-// ClaimWelcome answers it.
+// ClaimWelcome answers a ClaimHello.
 type ClaimWelcome struct {
 	Protocol int    `json:"protocol"`
 	Version  string `json:"version,omitempty"`
@@ -99,9 +101,9 @@ func (m *ClaimWelcome) check() (f faults) {
 	return f
 }
 
-// ClaimAsk asks for the payload of an attempt.
+// ClaimAsk requests the payload of an attempt.
 type ClaimAsk struct {
-	// N numbers the claims and results of a worker process, from 1.
+	// N is the number of the claim. A worker process counts its claims and results from 1.
 	N       uint64     `json:"n"`
 	Attempt AttemptKey `json:"attempt"`
 	Token   string     `json:"token"`
@@ -118,31 +120,32 @@ func (m *ClaimAsk) check() (f faults) {
 type ClaimPayload struct {
 	N      uint64
 	Frames []ClaimFrame
-	// Group is set for the payload of a prompt group; its Members are empty, for they
-	// are the Frames.
+	// Group is set for the payload of a prompt group. Group.Members is empty, because the Frames
+	// contain the members.
 	Group *Group
 }
 
-// ClaimFrame is one frame of a payload: what it must turn out to be, and what components of the
-// sample have said before: in a group its own, else those that were finished when it was
-// returned because another waits for a dependency.
+// ClaimFrame is one frame of a payload. Sum is the checksum that the received frame must have.
+// Partial are results of the sample's components: in a group those of the member's own components,
+// otherwise those that were finished when a worker returned the sample because another component
+// waits for a dependency.
 type ClaimFrame struct {
 	Sum     Checksum
 	Partial []rewards.ComponentResult
 }
 
-// ClaimConfirm says that the payloads of claims have arrived as announced.
+// ClaimConfirm confirms that the payloads of the claims have arrived as announced.
 type ClaimConfirm struct {
 	N []uint64 `json:"n"`
 }
 
-// ClaimDrop ends the worker's interest in claims, whether their payloads are on their way
-// or long there: it has given the samples up.
+// ClaimDrop declares that the worker has given up the claims, before or after their payloads have
+// arrived.
 type ClaimDrop struct {
 	N []uint64 `json:"n"`
 }
 
-// ClaimResult hands a result over.
+// ClaimResult delivers a result.
 type ClaimResult struct {
 	N      uint64
 	Token  string
@@ -157,12 +160,12 @@ func (m *ClaimResult) check() (f faults) {
 	return f
 }
 
-// ClaimOK answers a ClaimResult: from here on the gateway is responsible for the sample.
+// ClaimOK answers a ClaimResult: from now on the gateway is responsible for the sample.
 type ClaimOK struct {
 	N uint64 `json:"n"`
 }
 
-// ClaimRefused answers a ClaimAsk or a ClaimResult, or, with N 0, a ClaimHello.
+// ClaimRefused answers a ClaimAsk or a ClaimResult, or a ClaimHello if N is 0.
 type ClaimRefused struct {
 	N       uint64 `json:"n,omitempty"`
 	Reason  string `json:"reason"`
@@ -174,7 +177,7 @@ func (m *ClaimRefused) check() (f faults) {
 	return f
 }
 
-// ClaimBye says that the worker ends and does not come back.
+// ClaimBye declares that the worker process ends and does not reconnect.
 type ClaimBye struct{}
 
 // length checks a name of the claim protocol.

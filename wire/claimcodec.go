@@ -8,8 +8,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// EncodeClaim returns the JSON of a message of the claim protocol, given as a pointer. Its
-// field "type" comes first. NaN and ±Inf have no form and are an error.
+// EncodeClaim returns the JSON of a message of the claim protocol, which is given as a pointer. The
+// field "type" comes first. NaN and ±Inf cannot be encoded and are an error.
 func EncodeClaim(v any) ([]byte, error) {
 	k := claimKinds.of(v)
 	if k == nil {
@@ -31,9 +31,9 @@ func EncodeClaim(v any) ([]byte, error) {
 	return b, k.fits(b)
 }
 
-// EncodeClaimResult returns the message of a result that fits MaxClaimResultBytes whatever
-// the result holds: details that JSON cannot express or that are too long give way to a note,
-// and a result that cannot be expressed without them becomes a failure of class internal.
+// EncodeClaimResult returns the message of a result, which never exceeds MaxClaimResultBytes.
+// Details that are too long or that JSON cannot express are replaced by a note. A result that
+// cannot be encoded even without its details becomes a failure of class internal.
 func EncodeClaimResult(n uint64, token string, res *Result) ([]byte, error) {
 	m := ClaimResult{N: n, Token: token, Result: res}
 	b, err := encodeFitting(&m)
@@ -73,7 +73,7 @@ func undetailed(res *Result, note string) *Result {
 	return &out
 }
 
-// WithoutDetails returns a copy of what components have said, less their details.
+// WithoutDetails returns a copy of the results of components without their details.
 func WithoutDetails(components []rewards.ComponentResult) []rewards.ComponentResult {
 	if components == nil {
 		return nil
@@ -85,8 +85,8 @@ func WithoutDetails(components []rewards.ComponentResult) []rewards.ComponentRes
 	return out
 }
 
-// DecodeClaim reads a message of the claim protocol and returns a pointer to its type.
-// Names it does not know are passed over. A refusal is a *FrameError.
+// DecodeClaim reads a message of the claim protocol and returns a pointer to its type. Unknown
+// names are ignored. A refusal is a *FrameError.
 func DecodeClaim(b []byte) (any, error) {
 	v, err := decodeClaim(b)
 	if err != nil {

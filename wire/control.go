@@ -13,7 +13,7 @@ const (
 	ClaimProtocol = "rewardloop.claim.v1"
 )
 
-// Bounds of a control message. A client's are small; a server's may hold a result
+// Limits of a control message. Those of a client are small; those of a server may contain a result
 // with details.
 const (
 	MaxClientControlBytes = 64 << 10
@@ -46,18 +46,18 @@ var controlKinds = kinds{
 
 // Hello opens a session. It is the first message of a client.
 type Hello struct {
-	// Run names the training run.
+	// Run is the name of the training run.
 	Run string `json:"run"`
-	// Client names the sender among the run's clients, Lane the connection among
-	// the client's; one live connection per (run, client, lane).
+	// Client is the name of the sender within the run, Lane the number of the client's connection.
+	// There is one live connection per (run, client, lane).
 	Client string `json:"client,omitempty"`
 	Lane   int    `json:"lane,omitempty"`
-	// Reward is the profile for samples that name none; empty: the default.
+	// Reward is the profile for samples without a profile. Empty: the default profile.
 	Reward string `json:"reward,omitempty"`
-	// Epoch joins an epoch of the run that another connection has begun; 0: the
-	// current one, or a new one if the run has no live connection.
+	// Epoch joins an epoch of the run that another connection has begun. 0: the current epoch, or a
+	// new epoch if the run has no live connection.
 	Epoch uint64 `json:"epoch,omitempty"`
-	// OnSampleFailure overrides the profile's: none, group_mean, zero or value:<x>.
+	// OnSampleFailure overrides the profile's failure policy: none, group_mean, zero or value:<x>.
 	OnSampleFailure string `json:"on_sample_failure,omitempty"`
 	// Resume continues a session after a lost connection.
 	Resume *Resume `json:"resume,omitempty"`
@@ -77,7 +77,7 @@ func (m *Hello) check() (f faults) {
 	return f
 }
 
-// Resume names a session and the last result the client has.
+// Resume contains the session to resume and the number of the last result that the client has.
 type Resume struct {
 	Session   string `json:"session"`
 	Confirmed uint64 `json:"confirmed"`
@@ -88,16 +88,16 @@ type Step struct {
 	Split    rewards.Split `json:"split,omitempty"` // empty: train
 	Step     int64         `json:"step"`
 	Expected int64         `json:"expected"`
-	// Total says that Expected counts the step's samples from all clients of the run; without it the
-	// counts of the run's clients add up.
+	// Total means that Expected counts the step's samples from all clients of the run. Without
+	// Total the numbers of the run's clients are added.
 	Total bool `json:"total,omitempty"`
-	// IDs are names of samples to come, so that one that never does can be named;
-	// further messages add to them.
+	// IDs are ids of expected samples, so that the server can name a sample that never arrives.
+	// Further messages add ids.
 	IDs []string `json:"ids,omitempty"`
-	// DeadlineMS is when the step ends, from this message on, whatever is missing;
-	// absent: the server's step_timeout after the first word of the step. OnDeadline is
-	// what its rewards are then: DeadlineMask, DeadlineFail or DeadlineShortfall; empty:
-	// the server's on_step_deadline.
+	// DeadlineMS is the time from this message to the deadline of the step, at which the step ends
+	// even if samples are missing. 0: the server's step_timeout after the first message about the
+	// step. OnDeadline is the policy at the deadline: DeadlineMask, DeadlineFail or
+	// DeadlineShortfall. Empty: the server's on_step_deadline.
 	DeadlineMS int64  `json:"deadline_ms,omitempty"`
 	OnDeadline string `json:"on_deadline,omitempty"`
 }
@@ -114,7 +114,7 @@ func (m *Step) check() (f faults) {
 	return f
 }
 
-// EndOfStep says that this client sends no more samples of the step.
+// EndOfStep announces that this client sends no more samples of the step.
 type EndOfStep struct {
 	Split rewards.Split `json:"split,omitempty"`
 	Step  int64         `json:"step"`
@@ -125,17 +125,17 @@ func (m *EndOfStep) check() (f faults) {
 	return f
 }
 
-// The phases of a trainer that shares its memory with what scores (pool.colocated).
+// Phases of a trainer that shares its GPU memory with the scorers (pool.colocated).
 const (
-	// PhaseRollout is all the time in which the trainer has the memory: nothing is scored.
+	// PhaseRollout is the time in which the trainer has the memory. No sample is scored.
 	PhaseRollout = "rollout"
 	// PhaseReward is the time in which samples are scored.
 	PhaseReward = "reward"
 )
 
-// Phase says which phase of its training the client's run has begun.
+// Phase announces that the client's run has begun a phase of its training.
 type Phase struct {
-	// Req is the client's number of the message; the answer has the same.
+	// Req is the number that the client gives to the message. The answer has the same number.
 	Req  uint64 `json:"req"`
 	Name string `json:"name"`
 }
@@ -145,12 +145,12 @@ func (m *Phase) check() (f faults) {
 	return f
 }
 
-// Phased answers Phase: what the phase asks for is done. In rollout the memory is given back; in reward
-// it is being taken, and samples are scored from now on.
+// Phased answers a Phase whose change is complete. In the phase rollout the memory has been freed.
+// In the phase reward the memory is being allocated, and samples are scored from now on.
 type Phased struct {
 	Req  uint64 `json:"req"`
 	Name string `json:"name"`
-	// Why says what was not done; empty: all was.
+	// Why describes what was not completed. Empty: the change is complete.
 	Why string `json:"why,omitempty"`
 }
 
@@ -159,7 +159,7 @@ func (m *Phased) check() (f faults) {
 	return f
 }
 
-// Cancel takes samples back.
+// Cancel cancels samples.
 type Cancel struct {
 	IDs []string `json:"ids"`
 }
@@ -169,13 +169,13 @@ func (m *Cancel) check() (f faults) {
 	return f
 }
 
-// Confirm confirms every result up to Seq; the server forgets them.
+// Confirm confirms every result up to Seq. The server deletes these results.
 type Confirm struct {
 	Seq uint64 `json:"seq"`
 }
 
-// Want says how much a client has ready to send beyond its credit. It is a level and no
-// total: the next one takes its place.
+// Want contains how many samples and bytes a client has ready to send beyond its credit. Each Want
+// replaces the previous one.
 type Want struct {
 	Samples int64 `json:"samples"`
 	Bytes   int64 `json:"bytes"`
@@ -186,8 +186,8 @@ func (m *Want) check() (f faults) {
 	return f
 }
 
-// Yield hands credit back that a client does not need: totals since the welcome, which the
-// client counts as sent.
+// Yield returns credit that a client does not need, as totals since the welcome. The client counts
+// this credit as sent.
 type Yield struct {
 	Samples int64 `json:"samples"`
 	Bytes   int64 `json:"bytes"`
@@ -198,7 +198,7 @@ func (m *Yield) check() (f faults) {
 	return f
 }
 
-// Welcome answers hello.
+// Welcome answers Hello.
 type Welcome struct {
 	Session  string       `json:"session"`
 	Epoch    uint64       `json:"epoch"`
@@ -215,18 +215,18 @@ func (m *Welcome) check() (f faults) {
 	return f
 }
 
-// CreditTotals counts what a client may have sent since welcome.
+// CreditTotals are the numbers of samples and bytes that a client may have sent since the welcome.
 type CreditTotals struct {
 	Samples int64 `json:"samples"`
 	Bytes   int64 `json:"bytes"`
 }
 
-// LimitsInfo tells a client what will be refused.
+// LimitsInfo contains the limits beyond which the server refuses messages.
 type LimitsInfo struct {
 	MessageBytes int64 `json:"message_bytes"`
 	HeaderBytes  int64 `json:"header_bytes"`
 	ControlBytes int64 `json:"control_bytes"`
-	// InFlight bounds the samples a session has in flight; 0: by credit alone.
+	// InFlight limits the samples that a session has in flight. 0: only credit limits them.
 	InFlight int64 `json:"in_flight,omitempty"`
 	// IdleMS is how long a connection may be silent before it is closed.
 	IdleMS int64 `json:"idle_ms,omitempty"`
@@ -239,13 +239,13 @@ type RewardInfo struct {
 	Extra []ExtraKey `json:"extra,omitempty"`
 }
 
-// ExtraKey is one declared field; Kind is number, bool or string.
+// ExtraKey is one declared field of reward_extra_info. Kind is number, bool or string.
 type ExtraKey struct {
 	Name string            `json:"name"`
 	Kind rewards.FieldKind `json:"kind"`
 }
 
-// Credit raises the totals. They are cumulative: a repeat changes nothing.
+// Credit raises the totals. The totals are cumulative: a repeated message has no effect.
 type Credit struct {
 	Samples int64 `json:"samples"`
 	Bytes   int64 `json:"bytes"`
@@ -256,11 +256,11 @@ func (m *Credit) check() (f faults) {
 	return f
 }
 
-// Reclaim asks a client for the credit that it does not need. The client answers with a
-// Yield; a server that hears none takes all of the unused credit back.
+// Reclaim requests the credit that a client does not need. The client answers with a Yield. Without
+// an answer the server takes back all unused credit.
 type Reclaim struct{}
 
-// Ack says that this gateway process has accepted the samples and guarantees a result for each.
+// Ack confirms that this gateway process has accepted the samples and guarantees a result for each.
 type Ack struct {
 	IDs []string `json:"ids"`
 }
@@ -270,13 +270,13 @@ func (m *Ack) check() (f faults) {
 	return f
 }
 
-// Error is a refusal that is not a sample's result: of a control message, or of a
-// frame whose id could not be read. ID is set where one is known.
+// Error is a refusal that is not the result of a sample: that of a control message, or of a frame
+// whose id could not be read. ID is set if an id is known.
 type Error struct {
 	Code    rewards.Class `json:"code"`
 	Message string        `json:"message"`
 	ID      string        `json:"id,omitempty"`
-	// Req is that of a Fetch that was refused.
+	// Req is the number of the Fetch that was refused.
 	Req uint64 `json:"req,omitempty"`
 }
 
@@ -285,5 +285,5 @@ func (m *Error) check() (f faults) {
 	return f
 }
 
-// Draining says that the server accepts nothing new and finishes what it has.
+// Draining announces that the server accepts no new samples and finishes the samples in flight.
 type Draining struct{}

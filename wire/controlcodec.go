@@ -11,7 +11,7 @@ import (
 )
 
 // ControlName returns the name of a control message that is given as a pointer, and whether a
-// client says it; "" for anything else.
+// client sends it. For any other value the name is "".
 func ControlName(v any) (name string, ofClient bool) {
 	if k := controlKinds.of(v); k != nil {
 		return k.name, k.from == byClient
@@ -19,9 +19,8 @@ func ControlName(v any) (name string, ofClient bool) {
 	return "", false
 }
 
-// EncodeControl returns the JSON of a control message, given as a pointer to one
-// of the types in controlKinds. Its field "type" comes first. The
-// same checks hold as in DecodeControl.
+// EncodeControl returns the JSON of a control message, given as a pointer to one of the types in
+// controlKinds. The field "type" comes first. The message must pass the checks of DecodeControl.
 func EncodeControl(v any) ([]byte, error) {
 	k := controlKinds.of(v)
 	if k == nil {
@@ -62,10 +61,9 @@ func appendAck(out []byte, a *Ack) ([]byte, error) {
 	return append(w.out, "]}"...), w.err
 }
 
-// DecodeControl reads a control message and returns a pointer to its type. It is
-// as strict as the frame's header: no repeated, unknown or wrong-case names, no
-// invalid UTF-8, no integer beyond int64, no null where a value is needed. A
-// refusal is a *FrameError.
+// DecodeControl reads a control message and returns a pointer to its type. DecodeControl is as
+// strict as ReadHeader, and refuses repeated, unknown and wrong-case names, invalid UTF-8, integers
+// beyond int64, and null for a required value. A refusal is a *FrameError.
 func DecodeControl(b []byte) (any, error) {
 	v, err := decodeControl(b)
 	if err != nil {

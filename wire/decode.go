@@ -13,10 +13,9 @@ import (
 // enough to be still in the cache.
 const readChunk = 256 << 10
 
-// ReadBody reads the rest of the frame from r, up to its end, into one buffer
-// from b (nil: a buffer of its own). A body that is shorter or longer than the
-// header says is refused as a *FrameError; any other error is r's own. The Frame
-// has one reference.
+// ReadBody reads the rest of the frame from r, until EOF, into one buffer from b (nil: a new
+// buffer). A body that is shorter or longer than the header requires is refused as a *FrameError;
+// any other error is that of r. The Frame has one reference.
 func (h *Header) ReadBody(r io.Reader, b *Buffers) (*Frame, error) {
 	f := h.newFrame(b)
 	copy(f.buf.b, h.raw)
@@ -29,8 +28,8 @@ func (h *Header) ReadBody(r io.Reader, b *Buffers) (*Frame, error) {
 	return f, nil
 }
 
-// ReadSum reads the rest of the frame from r, up to its end, and keeps nothing but the
-// checksum of the whole frame. Its errors are those of ReadBody.
+// ReadSum reads the rest of the frame from r, until EOF, and returns the checksum of the whole
+// frame without keeping the data. The errors are those of ReadBody.
 func (h *Header) ReadSum(r io.Reader) (Checksum, error) {
 	chunk := make([]byte, min(readChunk, h.Size))
 	return h.readBody(r, func(_, n int) []byte { return chunk[:n] })
@@ -58,8 +57,8 @@ func (h *Header) readBody(r io.Reader, into func(at, n int) []byte) (Checksum, e
 	return sum, nil
 }
 
-// Decode reads a frame that lies in memory. The Frame owns data from then on: it
-// is not copied and must not change.
+// Decode reads a frame from memory. The Frame owns data afterwards: data is not copied and must not
+// change. A refusal is a *FrameError.
 func Decode(data []byte, lim Limits) (*Frame, error) {
 	r := bytes.NewReader(data)
 	h, err := ReadHeader(r, lim)
@@ -79,9 +78,9 @@ func Decode(data []byte, lim Limits) (*Frame, error) {
 	return f, nil
 }
 
-// NewFrame makes a frame of a message without a connection in between, for a
-// submitter in the same process. It copies the parts into a buffer from b (nil: a
-// buffer of its own), after which the sample's media may change.
+// NewFrame returns the frame of a message, for a submitter in the same process. NewFrame copies the
+// parts into a buffer from b (nil: a new buffer); afterwards the sample's media may change. The
+// Frame has one reference.
 func NewFrame(m *Message, b *Buffers) (*Frame, error) {
 	h, err := ReadHeader(bytes.NewReader(m.Head), Limits{MessageBytes: math.MaxInt64 / 2})
 	if err != nil {

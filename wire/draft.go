@@ -6,8 +6,8 @@ import (
 	"hash/crc32"
 )
 
-// Draft is a frame that arrives in pieces: a buffer of its exact size, filled from front to
-// back. It belongs to one goroutine at a time.
+// Draft is a frame that arrives in pieces: a buffer of its exact size, filled from front to back. A
+// Draft belongs to one goroutine at a time.
 type Draft struct {
 	buf     *buffer
 	buffers *Buffers // nil: the buffer is the garbage collector's
@@ -15,25 +15,25 @@ type Draft struct {
 	crc     uint32
 }
 
-// Draft lends a buffer for a frame of n bytes, n ≥ 0; of a nil Buffers it is the garbage
-// collector's. It ends with Frame or Release.
+// Draft lends a buffer for a frame of n bytes, n ≥ 0. If p is nil, the buffer is allocated and left
+// to the garbage collector. The Draft ends with Frame or Release.
 func (p *Buffers) Draft(n int) *Draft {
 	return &Draft{buffers: p, buf: p.get(n)}
 }
 
-// Rest returns the bytes that have not come yet, to be written from the front.
+// Rest returns the part of the buffer that is not filled yet. The caller fills Rest from the front.
 func (d *Draft) Rest() []byte { return d.buf.b[d.at:] }
 
-// Filled says that the first n bytes of Rest are there. It takes them into the checksum while
-// they are still in the cache.
+// Filled declares that the first n bytes of Rest are filled, and adds these bytes to the checksum
+// while they are still in the CPU cache.
 func (d *Draft) Filled(n int) {
 	d.crc = crc32.Update(d.crc, castagnoli(), d.buf.b[d.at:d.at+n])
 	d.at += n
 }
 
-// Frame makes the frame of the filled buffer, with one reference. If length or CRC-32C are not
-// those of want it is ErrCorrupt, and a *FrameError if the bytes are no frame within the
-// limits. The draft has ended either way.
+// Frame returns the frame of the filled buffer, with one reference. The error is ErrCorrupt if the
+// length or the CRC-32C differs from want, and a *FrameError if the bytes are not a frame within
+// the limits. Frame ends the draft in every case.
 func (d *Draft) Frame(want Checksum, lim Limits) (*Frame, error) {
 	got := Checksum{Len: int64(d.at), CRC32C: d.crc}
 	if got != want || len(d.Rest()) > 0 {
@@ -54,7 +54,7 @@ func (d *Draft) Frame(want Checksum, lim Limits) (*Frame, error) {
 	return f, nil
 }
 
-// Release gives the buffer back. Further calls do nothing.
+// Release returns the buffer. Further calls have no effect.
 func (d *Draft) Release() {
 	if d.buf != nil {
 		d.buffers.put(d.buf)

@@ -14,12 +14,12 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Options are what a frame carries beside the sample.
+// Options are the parameters of Encode.
 type Options struct {
-	// Deadline is the sample's budget from its arrival at the gateway, sent in
-	// whole milliseconds rounded up; 0: the gateway's default.
+	// Deadline is the maximum time from the sample's arrival at the gateway to its result, sent in
+	// whole milliseconds rounded up. 0: the gateway's default.
 	Deadline time.Duration
-	// Limits are those of the receiver (limits of the welcome message).
+	// Limits are those of the receiver, from its welcome message.
 	Limits Limits
 }
 
@@ -40,12 +40,12 @@ func (m *Message) Size() int64 {
 	return n
 }
 
-// Buffers returns head and parts in order.
+// Buffers returns Head and Parts in order.
 func (m *Message) Buffers() [][]byte {
 	return append(append(make([][]byte, 0, 1+len(m.Parts)), m.Head), m.Parts...)
 }
 
-// WriteTo writes the message to w.
+// WriteTo implements io.WriterTo.
 func (m *Message) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(m.Head)
 	total := int64(n)
@@ -59,7 +59,7 @@ func (m *Message) WriteTo(w io.Writer) (int64, error) {
 	return total, err
 }
 
-// Bytes returns the message in one piece. It copies.
+// Bytes returns a copy of the message in one slice.
 func (m *Message) Bytes() []byte {
 	b := append(make([]byte, 0, m.Size()), m.Head...)
 	for _, p := range m.Parts {
@@ -76,10 +76,9 @@ type part struct {
 	data  []byte
 }
 
-// Encode makes the frame of a sample. The same sample always gives the same
-// bytes. It refuses, as a *FrameError, whatever a receiver with the same limits
-// would refuse. The message aliases the media of s, which must not change while
-// the message is in use.
+// Encode returns the frame of a sample. Equal samples give equal bytes. Encode refuses, as a
+// *FrameError, everything that a receiver with the same limits would refuse. The message aliases
+// the media of s, which must not change while the message is in use.
 func Encode(s *rewards.Sample, opt Options) (*Message, error) {
 	lim := opt.Limits.WithDefaults()
 	var e encoder

@@ -7,15 +7,16 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// UnsupportedEncoding is the class of a frame whose media is encoded in a way
-// nobody here can decode: mp4 without an ffmpeg, wav, gif.
+// UnsupportedEncoding is the class of a frame that contains media in an unknown encoding, such as
+// avi or ogg.
 const UnsupportedEncoding = rewards.UnsupportedEncoding //nolint:errname // a class, named like those of package rewards
 
-// What can be wrong with a frame or a control message. Every refusal wraps one.
+// Causes of the refusal of a frame or a control message. Every refusal wraps one of them.
 var (
-	// ErrTooLarge: beyond a limit. Class too_large; all others but ErrEncoding are malformed.
+	// ErrTooLarge means that a limit is exceeded. The class is too_large; the class of all others
+	// except ErrEncoding is malformed.
 	ErrTooLarge = errors.New("too large")
-	// ErrEncoding: an encoding that is not supported. Class unsupported_encoding.
+	// ErrEncoding means that an encoding is not supported. The class is unsupported_encoding.
 	ErrEncoding = errors.New("unsupported encoding")
 
 	ErrTruncated   = errors.New("message ends too soon")
@@ -35,17 +36,17 @@ var (
 	ErrUnknownType = errors.New("unknown message type")
 )
 
-// FrameError says why a message was refused.
+// FrameError is the refusal of a message.
 type FrameError struct {
-	// ID is the sample's id if it could be read, else empty.
+	// ID is the sample's id, or empty if it could not be read.
 	ID string
-	// Class is the code that answers the sample.
+	// Class is the error code that is sent to the client.
 	Class rewards.Class
-	// Err says what was wrong and where; it wraps one of the sentinels above.
+	// Err is the cause and its position, and wraps one of the sentinel errors above.
 	Err error
 }
 
-// Error returns the class, the id if known, and the cause.
+// Error returns the class, the id if it is known, and the cause.
 func (e *FrameError) Error() string {
 	if e.ID == "" {
 		return fmt.Sprintf("%s: %v", e.Class, e.Err)

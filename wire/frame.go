@@ -8,8 +8,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Frame is a received sample: one buffer with header and data, counted by
-// references. It is safe for concurrent use; its bytes are read-only.
+// Frame is a received sample: one buffer with header and data, and a reference count. A Frame is
+// safe for concurrent use; the bytes are read-only.
 type Frame struct {
 	header  *Header
 	sum     Checksum
@@ -19,7 +19,8 @@ type Frame struct {
 	gone    func() // called after the last release; set before the frame is shared
 }
 
-// Checksum tells whether two frames are the same bytes.
+// Checksum is the length and the CRC-32C of a frame. Frames with equal checksums are treated as the
+// same bytes.
 type Checksum struct {
 	Len    int64
 	CRC32C uint32
@@ -33,15 +34,15 @@ func (h *Header) newFrame(b *Buffers) *Frame {
 	return f
 }
 
-// Retain adds a reference and returns the frame. It panics on a frame that is
-// already released: whoever retains must hold a reference or be lent one.
+// Retain adds a reference and returns the frame. The caller must own a reference or use the frame
+// within a call that owns a reference. Retain panics if the frame is already released.
 func (f *Frame) Retain() *Frame {
 	f.count(1, "retained after its release")
 	return f
 }
 
-// Release gives a reference back; the last one returns the buffer. It panics if
-// there was none.
+// Release removes a reference; the last call returns the buffer. Release panics if there is no
+// reference.
 func (f *Frame) Release() {
 	if f.count(-1, "released more often than retained") > 0 {
 		return
@@ -52,8 +53,8 @@ func (f *Frame) Release() {
 	}
 }
 
-// OnRelease has fn called after the last reference is given back, once. It must be
-// set by whoever made the frame, before anybody else has it.
+// OnRelease sets a function that is called once, after the last reference is released. The function
+// must be set before the frame is shared.
 func (f *Frame) OnRelease(fn func()) { f.gone = fn }
 
 // count changes the number of references and returns it. A frame without any stays
@@ -76,19 +77,18 @@ func (f *Frame) Header() *Header { return f.header }
 // Size returns the length of the frame in bytes.
 func (f *Frame) Size() int64 { return f.header.Size }
 
-// Sum returns length and CRC-32C of the whole frame.
+// Sum returns the length and CRC-32C of the whole frame.
 func (f *Frame) Sum() Checksum { return f.sum }
 
-// Bytes returns the frame as it travels. It is valid until the release.
+// Bytes returns the bytes of the frame as received. The bytes are valid until the release.
 func (f *Frame) Bytes() []byte {
 	f.held()
 	return f.buf.b
 }
 
-// Sample returns a new view of the sample: its own Sample and Media, so that
-// decoded pixels are not shared between views, with data that alias the frame and
-// are valid until the release. A tensor may lie at an odd address; it is bytes
-// and must not be cast to a wider type.
+// Sample returns a new view of the sample, with its own Sample and Media, so that decoded pixels
+// are not shared between views. The data alias the frame and are valid until the release. A tensor
+// may begin at an odd address; do not cast its bytes to a wider type.
 func (f *Frame) Sample() *rewards.Sample {
 	f.held()
 	h := f.header

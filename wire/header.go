@@ -13,38 +13,38 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Limits bounds what a reader accepts. Zero fields mean the defaults.
+// Limits are the limits of a reader. A field that is 0 has its default.
 type Limits struct {
-	// HeaderBytes bounds the JSON header; default and maximum 1 MiB.
+	// HeaderBytes limits the JSON header. Default and maximum are 1 MiB.
 	HeaderBytes int64
-	// MessageBytes bounds the whole frame; default 256 MiB.
+	// MessageBytes limits the whole frame. The default is 256 MiB.
 	MessageBytes int64
 }
 
-// Fixed bounds of the format.
+// Fixed limits of the format.
 const (
 	MaxHeaderBytes = 1 << 20
-	// MaxNameBytes bounds id, run, uid, reward and the names of tensors.
+	// MaxNameBytes limits id, run, uid, reward and the names of tensors.
 	MaxNameBytes = 512
-	// MaxDeadline bounds deadline_ms.
+	// MaxDeadline limits deadline_ms.
 	MaxDeadline = 7 * 24 * time.Hour
-	// MaxTensors bounds the tensors of a frame, one for every encoded frame of a video.
+	// MaxTensors limits the tensors of a frame. Every encoded frame of a video is a tensor.
 	MaxTensors = 4096
-	// MaxMedia bounds the media entries of a sample.
+	// MaxMedia limits the media entries of a sample.
 	MaxMedia = 64
 
 	prefixBytes = 8
 	metadataKey = "__metadata__"
 )
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of l in which fields that are 0 have their defaults.
 func (l Limits) WithDefaults() Limits {
 	l.HeaderBytes = cmp.Or(l.HeaderBytes, MaxHeaderBytes)
 	l.MessageBytes = cmp.Or(l.MessageBytes, 256<<20)
 	return l
 }
 
-// Validate returns every fault of the limits.
+// Validate returns an error that joins everything that is wrong with l.
 func (l Limits) Validate() error {
 	var errs rewards.Faults
 	errs.Add(l.HeaderBytes < 2 || l.HeaderBytes > MaxHeaderBytes, "header_bytes is %d, want 2 to %d", l.HeaderBytes, MaxHeaderBytes)
@@ -52,12 +52,13 @@ func (l Limits) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Header is a frame's header, read and checked. It is immutable.
+// Header is the checked header of a frame. A Header is immutable.
 type Header struct {
-	// Sample holds the sample's fields. Its Media have kind, layout, dtype, shape
-	// and the rest, but no data.
+	// Sample contains the sample's fields. The Media have kind, layout, dtype, shape and their
+	// other fields, but no data.
 	Sample rewards.Sample
-	// Deadline is the sample's budget from its arrival; 0: the receiver's default.
+	// Deadline is the maximum time from the sample's arrival to its result. 0: the receiver's
+	// default.
 	Deadline time.Duration
 	// Size is the length of the whole frame.
 	Size int64
@@ -69,10 +70,9 @@ type Header struct {
 // span is a half-open range of the data section.
 type span struct{ begin, end int64 }
 
-// ReadHeader reads a frame's header from r and checks all that can be known
-// without the data. It reads nothing beyond the header and allocates in
-// proportion to what has arrived. A refusal is a *FrameError; any other error is
-// r's own.
+// ReadHeader reads a frame's header from r and checks everything that does not depend on the data.
+// ReadHeader reads nothing beyond the header and allocates in proportion to the bytes that have
+// arrived. A refusal is a *FrameError; any other error is that of r.
 func ReadHeader(r io.Reader, lim Limits) (*Header, error) {
 	lim = lim.WithDefaults()
 	raw := make([]byte, prefixBytes, 1024)

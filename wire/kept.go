@@ -10,20 +10,22 @@ import (
 
 // This file is about frames and results that are kept in a file and read again.
 
-// JSON is the frame's header as it came, without its length. It must not be changed.
+// JSON returns the frame's header as it was received, without its length. The caller must not change the bytes.
 func (h *Header) JSON() []byte { return h.raw[prefixBytes:] }
 
-// Parts is how many pieces the data of a media have: the frames of a video that are encoded one by one, else 1.
+// Parts returns the number of tensors of a media entry: the number of frames for a video whose frames are
+// encoded one by one, else 1.
 func (h *Header) Parts(media int) int { return len(h.spans[media]) }
 
-// Data is what follows the header in the frame. It is valid until the release.
+// Data returns the bytes that follow the header in the frame. The bytes are valid until the release.
 func (f *Frame) Data() []byte {
 	f.held()
 	return f.buf.b[len(f.header.raw):]
 }
 
-// Restore makes the frame of a header, as JSON gives it, and the data that followed it. Without data the frame of a sample that had
-// media has the header only: its Header may be read, and Sample must not be called.
+// Restore returns the frame of a header, as returned by JSON, and the data that followed it. If data is empty
+// and the sample has media, the frame contains only the header: Header may be called, and Sample must not be
+// called.
 func Restore(header, data []byte) (*Frame, error) {
 	raw := binary.LittleEndian.AppendUint64(make([]byte, 0, prefixBytes+len(header)+len(data)), uint64(len(header)))
 	raw = append(append(raw, header...), data...)
@@ -42,13 +44,13 @@ func Restore(header, data []byte) (*Frame, error) {
 // Whole reports whether a restored frame has all of its data.
 func (f *Frame) Whole() bool { return f.header.Size == int64(len(f.buf.b)) }
 
-// EncodeResult writes a result as the message that a client gets.
+// EncodeResult returns the JSON of a result, as it is sent to a client.
 func EncodeResult(r *Result) ([]byte, error) { return appendResult(make([]byte, 0, 512), r) }
 
-// AppendResult is EncodeResult behind what out has.
+// AppendResult appends the JSON of a result to out.
 func AppendResult(out []byte, r *Result) ([]byte, error) { return appendResult(out, r) }
 
-// DecodeResult reads what EncodeResult wrote.
+// DecodeResult reads the JSON of EncodeResult.
 func DecodeResult(data []byte) (*Result, error) {
 	if r, ok := fastResult(data); ok {
 		return r, nil

@@ -11,16 +11,16 @@ import (
 // of a consumer, which NATS makes a folder's.
 const longestQueue = 100
 
-// QueueName is the queue that carries the tickets of a profile. Profiles of equal name and
-// different configuration do not share one: digest is of the configuration, "" where it does
-// not matter.
+// QueueName returns the name of the queue that carries the tickets of a profile. Profiles with the
+// same name and different configurations have different queues: digest is that of the
+// configuration, or "" if it does not matter.
 //
-// The name is distinct for each distinct pair, has 1 to 100 bytes, and consists of a-z, 0-9,
-// - and _ only, so that it is a token of a subject, and a file's name also where these do not
-// tell upper case from lower: a-z, 0-9 and - stand for themselves, every other byte is _ and
-// two hexadecimal digits, and __ stands before the digest. The default profile, whose name is
-// empty, is _ alone. What would be longer is _-, 160 bits of SHA-256, - and the beginning of
-// what it would have been.
+// Each pair of arguments has its own name, of 1 to 100 bytes from a-z, 0-9, - and _. A name is
+// therefore valid as a token of a NATS subject and as a file name, even if the file system does not
+// distinguish upper and lower case. The bytes a-z, 0-9 and - stay as they are, every other byte
+// becomes _ and two hexadecimal digits, and __ precedes the digest. The default profile, whose name
+// is empty, becomes _. A longer name becomes _-, 160 bits of SHA-256 in hexadecimal, -, and the
+// beginning of the longer name.
 func QueueName(profile, digest string) string {
 	var b strings.Builder
 	if profile == "" {

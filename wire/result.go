@@ -6,55 +6,57 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Result is the one final answer to a sample, as a worker hands it to the gateway
-// and as the gateway sends it to the client (as a text message whose "type" is
-// "result").
+// Result is the only final answer to a sample, from the worker to the gateway and from the gateway
+// to the client (a text message whose "type" is "result").
 type Result struct {
 	Type string `json:"type"` // always "result"
 	ID   string `json:"id"`
-	// Seq counts the results of a session from 1; confirm{seq} confirms all up to it.
+	// Seq is the number of the result within the session, from 1. A Confirm confirms all results up
+	// to its Seq.
 	Seq     uint64          `json:"seq"`
 	Outcome rewards.Outcome `json:"outcome"`
-	// RewardScore is null unless the outcome is scored.
+	// RewardScore is nil unless the outcome is scored.
 	RewardScore *float64 `json:"reward_score"`
-	// StepScores are process rewards, one for each step of the response in their order;
-	// nil: the reward has none, or the outcome is not scored.
+	// StepScores are process rewards, one for each step of the response, in order. Nil: the reward
+	// has none, or the outcome is not scored.
 	StepScores []float64 `json:"step_scores,omitempty"`
-	// ExtraInfo holds scalars only: number, bool, string, or null for an absent number.
+	// ExtraInfo contains only scalars: number, bool, string, or null for a number that is absent.
 	ExtraInfo map[string]any `json:"reward_extra_info,omitempty"`
-	// Details holds whatever else the scorers said; it is not for the trainer's batch.
+	// Details contains everything else that the scorers returned, and is not for the trainer's
+	// batch.
 	Details map[string]any `json:"details,omitempty"`
-	// Errors holds every failure on the way, by component where there is one.
+	// Errors are all failures of the sample's attempts, with the component if a component failed.
 	Errors []rewards.ComponentError `json:"errors,omitempty"`
-	// Fallback is what the profile or the client asked to put in place of a
-	// missing score; the score itself stays null.
+	// Fallback is the value in place of a missing score, if the profile or the client requested
+	// one. The score itself stays nil.
 	Fallback *Fallback `json:"fallback,omitempty"`
-	// TimingMS holds milliseconds by stage: queue, claim, score, total, component/<key>, and
-	// where there were any decode, batch_wait and infer, which add up over the components.
+	// TimingMS contains milliseconds by stage: queue, claim, score, total, component/<key>, and, if
+	// these stages took place, decode, batch_wait and infer as sums over the components.
 	TimingMS map[string]float64 `json:"timing_ms,omitempty"`
 	Worker   string             `json:"worker,omitempty"`
-	// Config is a digest of the reward's configuration that the sample was scored with, its
-	// weights among it; "" where no worker has answered for it.
+	// Config is a digest of the configuration and weights of the reward that scored the sample.
+	// Empty: no worker has returned a result for the sample.
 	Config   string `json:"config,omitempty"`
 	Attempts int    `json:"attempts"`
-	// Group holds the statistics of the prompt group once it is complete.
+	// Group contains the statistics of the prompt group once it is complete.
 	Group *GroupStats `json:"group,omitempty"`
 
-	// The rest is between worker and gateway and never reaches a client.
+	// The following fields are exchanged only between worker and gateway. Clients never get them.
 
 	Attempt AttemptKey `json:"-"`
-	// Partial is what a sample's own components said, where it has to wait for its group, or for
-	// what Waits names; nothing else is decided then.
+	// Partial are the results of the sample's own components, if the sample has to wait for its
+	// group or for the dependency Waits. No other result field is decided then.
 	Partial []rewards.ComponentResult `json:"-"`
-	// Waits is the dependency that is down, where a worker returns the sample for that
-	// reason: it is to be queued again with what is finished, and was not tried. The outcome
-	// is cancelled. Always says that all samples of the profile wait for it at that worker.
+	// Waits is the dependency that is down, if a worker returns the sample for that reason. The
+	// sample is queued again with the finished components, and the attempt does not count. The
+	// outcome is cancelled. Always means that all samples of the profile wait for this dependency
+	// on that worker.
 	Waits  string `json:"-"`
 	Always bool   `json:"-"`
-	// Members are the results of a whole group, in the answer to its ticket.
+	// Members are the results of a whole group, in the answer to the ticket of the group.
 	Members []*Result        `json:"-"`
 	Pending *rewards.Pending `json:"-"`
-	// Values holds the component values of a scored sample for the group's means.
+	// Values are the component values of a scored sample, for the group's means.
 	Values map[string]float64 `json:"-"`
 }
 
@@ -67,27 +69,28 @@ func (m *Result) check() (f faults) {
 	return f
 }
 
-// Fallback says what stands in for the score of a failed sample.
+// Fallback is the replacement for the score of a failed sample.
 type Fallback struct {
 	// Policy is group_mean, zero or value.
 	Policy string `json:"policy"`
-	// Value is null if the policy found none: the group has no valid member.
+	// Value is null if the policy has no value: the group has no member with a score.
 	Value *float64 `json:"value"`
 }
 
-// GroupStats describes a prompt group that has closed.
+// GroupStats are the statistics of a prompt group that is complete.
 type GroupStats struct {
 	UID    string `json:"uid"`
 	Size   int    `json:"size"`
 	Scored int    `json:"scored"`
 	Failed int    `json:"failed"`
-	// Mean and Std (population) of the scored members' rewards; null without any.
+	// Mean and Std (population) are those of the scored members' rewards; null if no member has a
+	// score.
 	Mean *float64 `json:"mean"`
 	Std  *float64 `json:"std"`
-	// ZeroStd says that two or more members were scored and all got the same
-	// reward: the group carries no signal.
+	// ZeroStd means that two or more members have a score and all scores are equal, so that the
+	// group has no learning signal.
 	ZeroStd bool `json:"zero_std"`
-	// Missing is how many members never came before the group's deadline.
+	// Missing is the number of members that did not arrive before the group's deadline.
 	Missing int `json:"missing"`
 }
 

@@ -6,24 +6,24 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Fetch asks for the next chunk of a step's rewards: complete prompt groups that were not
-// handed out before. The answer is Rewards with the same Req.
+// Fetch requests the next chunk of a step's rewards: complete prompt groups that were not handed out before.
+// The answer is a Rewards with the same Req.
 type Fetch struct {
-	// Req numbers the client's questions, from 1; the answer has the same.
+	// Req is the number of the client's request, from 1. The answer has the same number.
 	Req   uint64        `json:"req"`
 	Split rewards.Split `json:"split,omitempty"` // empty: train
 	Step  int64         `json:"step"`
-	// Chunk is the number of the chunk, from 0. One that was handed out is answered with
-	// the same rows again; the one after the last is made when enough groups are complete.
+	// Chunk is the number of the chunk, from 0. A chunk that was handed out before has the same rows again. The
+	// next new chunk is formed when enough groups are complete.
 	Chunk int64 `json:"chunk"`
-	// Groups is how many groups make a chunk; fewer come in the last one, and where an
-	// answer would exceed about 4 MiB. 0: all that are left, once the step is over.
+	// Groups is the number of groups in a chunk. The last chunk can have fewer groups, and so can a chunk whose
+	// answer would exceed about 4 MiB. 0: all remaining groups, once the step has ended.
 	Groups int64 `json:"groups,omitempty"`
-	// Order is "completion" (whichever groups are complete first; the default) or "index"
-	// (the groups with the lowest rows, in this order, whichever are complete first).
+	// Order is "completion" (the default: the groups that complete first) or "index" (the groups with the
+	// lowest rows, in this order, even if other groups complete first).
 	Order string `json:"order,omitempty"`
-	// WaitMS is how long the server waits for enough groups before it answers that they are
-	// not there yet; 0: not at all.
+	// WaitMS is how long the server waits for enough groups before it answers that they are not complete. 0:
+	// the server does not wait.
 	WaitMS int64 `json:"wait_ms,omitempty"`
 }
 
@@ -42,46 +42,46 @@ const (
 	ByIndex      = "index"
 )
 
-// MaxFetchWaitMS is the longest wait of one Fetch: a client asks again.
+// MaxFetchWaitMS is the maximum of WaitMS. To wait longer, a client repeats the Fetch.
 const MaxFetchWaitMS = 60_000
 
 // Policies at the deadline of a step.
 const (
 	// DeadlineMask hands out a row for every sample, with Valid false where there is no score.
 	DeadlineMask = "mask"
-	// DeadlineFail hands out nothing more: Rewards has the state failed and names who is missing.
+	// DeadlineFail hands out no more rows: Rewards has the state failed and names the missing samples.
 	DeadlineFail = "fail"
-	// DeadlineShortfall hands out only the rows that have a score, or one in its place.
+	// DeadlineShortfall hands out only the rows with a score or a replacement for it.
 	DeadlineShortfall = "proceed_with_shortfall"
 )
 
 // States of a step.
 const (
-	StepOpen     = "open"     // more is to come
+	StepOpen     = "open"     // samples or results are still missing
 	StepComplete = "complete" // every expected sample has its final result
-	StepShort    = "short"    // its deadline has passed; samples are missing
-	StepFailed   = "failed"   // likewise, under DeadlineFail
+	StepShort    = "short"    // the step's deadline has passed, and samples are missing
+	StepFailed   = "failed"   // the same under DeadlineFail
 )
 
-// Rewards is one chunk of a step's rewards, as columns: row i of every column is one
-// sample. The rows are in order of Indices, those without an index last, by ID.
+// Rewards is one chunk of a step's rewards in columns: row i of every column belongs to one sample. The rows
+// are in the order of Indices; samples without an index come last, by ID.
 type Rewards struct {
 	Req   uint64        `json:"req"`
 	Split rewards.Split `json:"split"`
 	Step  int64         `json:"step"`
 	// State is open, complete, short or failed.
 	State string `json:"state"`
-	// Chunk is its number. Ready is false where Groups were not complete within the wait:
-	// there are no rows then, and the same chunk may be asked for again.
+	// Chunk is the number of the chunk. Ready is false if the Groups were not complete within WaitMS: then
+	// there are no rows, and the client may request the same chunk again.
 	Chunk int64 `json:"chunk"`
 	Ready bool  `json:"ready"`
-	// Done says that this was the last chunk.
+	// Done means that this is the last chunk.
 	Done bool `json:"done"`
-	// Groups is how many prompt groups the chunk holds; a sample without a group is one.
+	// Groups is the number of prompt groups in the chunk; a sample without a group counts as a group.
 	Groups int64 `json:"groups"`
 
-	// Of the whole step, now. Expected is 0 where nobody has said. Missing counts samples
-	// that were expected and have not come, Pending those that came and have no result.
+	// The numbers of the whole step so far. Expected is 0 if no client has declared a number. Missing counts
+	// expected samples that have not arrived, Pending samples that have arrived and have no result.
 	Expected int64 `json:"expected"`
 	Arrived  int64 `json:"arrived"`
 	Scored   int64 `json:"scored"`
@@ -90,20 +90,20 @@ type Rewards struct {
 	Missing  int64 `json:"missing"`
 
 	IDs     []string `json:"ids,omitempty"`
-	Indices []*int64 `json:"indices,omitempty"` // null: the sample had none
-	UIDs    []string `json:"uids,omitempty"`    // "" outside of a group
-	// Scores are the rm_scores: the reward; for a sample without one what its policy put in
-	// its place, or null.
+	Indices []*int64 `json:"indices,omitempty"` // null: the sample has no index
+	UIDs    []string `json:"uids,omitempty"`    // "": the sample belongs to no group
+	// Scores are the rm_scores: the reward of each row; for a sample without a reward the replacement by its
+	// failure policy, or null.
 	Scores []*float64 `json:"rm_scores,omitempty"`
-	// Valid is true where the row is the sample's own reward (rm_valid).
+	// Valid (rm_valid) is true if the row has the sample's own reward.
 	Valid    []bool            `json:"rm_valid,omitempty"`
 	Outcomes []rewards.Outcome `json:"outcomes,omitempty"`
-	// StepScores are the process rewards, where the reward has any.
+	// StepScores are the process rewards, if the reward has process rewards.
 	StepScores [][]float64 `json:"step_scores,omitempty"`
-	// Components are the numeric columns of reward_extra_info; null where a row has none.
+	// Components are the numeric columns of reward_extra_info; null if a row has no value.
 	Components map[string][]*float64 `json:"components,omitempty"`
-	// Without names samples that have no result, or none but that the deadline passed: the
-	// first 256 of them. Only once the step has ended, or while Ready is false.
+	// Without contains the first 256 samples that have no result, or whose result is only that the deadline
+	// passed. Without is set while Ready is false, and once the step has ended.
 	Without []Missing `json:"without,omitempty"`
 }
 
@@ -120,16 +120,17 @@ func (m *Rewards) check() (f faults) {
 	return f
 }
 
-// Missing is a sample without a result. What is not known of it is absent.
+// Missing is a sample without a result. Unknown fields are absent.
 type Missing struct {
 	ID    string `json:"id,omitempty"`
 	Index *int64 `json:"index,omitempty"`
 	UID   string `json:"uid,omitempty"`
-	// Stage is where it was: "not arrived", queued, published, running, waiting_for_group, waiting_for_group_mean.
+	// Stage is the stage of the sample: "not arrived", queued, published, running, waiting_for_group,
+	// waiting_for_group_mean, expired.
 	Stage string  `json:"stage"`
-	AgeMS float64 `json:"age_ms,omitempty"` // since its arrival
-	// Worker is who had it last.
+	AgeMS float64 `json:"age_ms,omitempty"` // since the arrival of the sample
+	// Worker is the name of the worker that had the sample last.
 	Worker string `json:"worker,omitempty"`
-	// Members is how many members of a group have not come, where their ids are not known.
+	// Members is the number of members of a group that have not arrived, if their ids are not known.
 	Members int64 `json:"members,omitempty"`
 }

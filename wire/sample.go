@@ -169,7 +169,7 @@ func (s *scanner) traceparent() (string, error) {
 	return text, nil
 }
 
-// CheckTraceparent says what is wrong with a W3C trace context.
+// CheckTraceparent returns an error if text is not a W3C trace context.
 func CheckTraceparent(text string) error {
 	if _, err := tracing.Parse(text); err != nil {
 		return fmt.Errorf("traceparent %q: %w", clip([]byte(text)), err)

@@ -8,15 +8,14 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// ErrGone is what a gateway answers to the claim of a ticket whose sample needs no
-// scoring any more: it was answered, cancelled, or belongs to another process's
-// life. The worker gives the ticket up.
+// ErrGone means that a gateway refused the claim of a ticket whose sample no longer needs a score: the sample
+// has its result, was cancelled, or belongs to an earlier process. The worker drops the ticket.
 var ErrGone = errors.New("the sample needs no score any more: it was answered, was cancelled, or its gateway has restarted")
 
-// Ticket is what the queue carries in place of a sample: about 300 bytes that
-// say which gateway holds the payload. The payload is claimed with it.
+// Ticket is the message that represents a sample in the queue: about 300 bytes with the gateway that holds the
+// payload. A worker claims the payload with the ticket.
 type Ticket struct {
-	// ID and Run name the sample; Epoch tells a restarted trainer's ids from the old ones.
+	// ID and Run identify the sample; Epoch distinguishes the ids of a restarted trainer from the earlier ones.
 	ID    string `json:"id"`
 	Run   string `json:"run"`
 	Epoch uint64 `json:"epoch,omitempty"`
@@ -24,41 +23,40 @@ type Ticket struct {
 	Step int64 `json:"step,omitempty"`
 	// Reward is the profile that scores the sample; empty: the default one.
 	Reward string `json:"reward,omitempty"`
-	// Gateway names the process that holds the payload and takes the result.
+	// Gateway is the name of the process that holds the payload and accepts the result.
 	Gateway string `json:"gateway"`
-	// Attempt counts from 1; a result of an attempt that is over is dropped.
+	// Attempt counts from 1. The result of an attempt that has ended is dropped.
 	Attempt int `json:"attempt"`
-	// Avoid names workers that hold or failed this sample; they hand the ticket
-	// back while others live.
+	// Avoid are the names of workers that hold this sample or failed to score it. These workers return the
+	// ticket while other workers are live.
 	Avoid []string `json:"avoid,omitempty"`
-	// Aside says that workers in Avoid are too slow for it: they hand it back at once, for
-	// a faster one is free, and ask for nothing for a moment.
+	// Aside means that the workers in Avoid are too slow for the sample. These workers return the ticket
+	// immediately, because a faster worker is free, and request no ticket for a moment.
 	Aside bool `json:"aside,omitempty"`
-	// Queue carries the ticket: QueueName of its profile. The subject of its message says it.
+	// Queue is the queue that carries the ticket: QueueName of its profile. The field is taken from the subject
+	// of the message.
 	Queue string `json:"-"`
-	// Weight is the share that the sample's run has of executors that several runs use; 0 is 1.
+	// Weight is the weight of the sample's run for executors that several runs share. 0 means 1.
 	Weight float64 `json:"weight,omitempty"`
-	// Claim is the address at which another process claims the payload, and Token what it
-	// shows there; both are empty for workers of the gateway's own process.
+	// Claim is the address at which another process claims the payload, and Token its authorization. Both are
+	// empty for workers in the gateway's own process.
 	Claim string `json:"claim,omitempty"`
 	Token string `json:"token,omitempty"`
 	// Bytes is the size of the frame.
 	Bytes int64 `json:"bytes"`
 	// Deadline is when the sample expires.
 	Deadline time.Time `json:"deadline"`
-	// Group says that the ticket is for a whole prompt group, all of whose members
-	// are claimed with it.
+	// Group means that the ticket is for a whole prompt group. All its members are claimed with the ticket.
 	Group bool `json:"group,omitempty"`
-	// Traceparent is the sample's span at the gateway, of a sample that is traced; the attempt's follows from it
-	// (internal/tracing).
+	// Traceparent is the sample's span at the gateway, if the sample is traced. The span of the attempt is
+	// derived from that span (internal/tracing).
 	Traceparent string `json:"traceparent,omitempty"`
 }
 
-// Group is what a worker is given for the ticket of a prompt group.
+// Group is the payload for the ticket of a prompt group.
 type Group struct {
 	UID string
-	// Size is the members' group_size; those that are not among Members never came,
-	// or have ended.
+	// Size is the members' group_size. Members that are not in Members never arrived, or have ended.
 	Size int
 	// LastMeanStd and Absent are those of rewards.Group.
 	LastMeanStd *float64
@@ -66,19 +64,19 @@ type Group struct {
 	Members     []GroupMember
 }
 
-// GroupMember is one of them: its frame, with a reference that is the worker's to
-// release, and what its own components have said.
+// GroupMember is a member of a Group: its frame, with a reference that the worker must release, and the results
+// of its own components.
 type GroupMember struct {
 	Frame   *Frame
 	Partial []rewards.ComponentResult
 }
 
-// Key names the attempt among all of a gateway's tickets.
+// Key returns the key of the ticket's attempt.
 func (t Ticket) Key() AttemptKey {
 	return AttemptKey{Gateway: t.Gateway, Run: t.Run, Epoch: t.Epoch, ID: t.ID, Attempt: t.Attempt}
 }
 
-// AttemptKey names one attempt at one sample, among those of all gateways.
+// AttemptKey identifies one attempt at one sample, among the attempts of all gateways.
 type AttemptKey struct {
 	Gateway string `json:"gateway,omitempty"`
 	Run     string `json:"run"`
@@ -148,8 +146,7 @@ func (t Ticket) Encode() ([]byte, error) {
 	return append(w.out, '}'), w.err
 }
 
-// DecodeTicket reads a ticket's JSON. Names it does not know are another release's
-// and are passed over.
+// DecodeTicket reads a ticket's JSON. Unknown names, which may come from another release, are ignored.
 func DecodeTicket(b []byte) (t Ticket, err error) {
 	s := scanner{b: b}
 	number := func(set func(int64)) error {

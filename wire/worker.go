@@ -7,57 +7,61 @@ import (
 	"time"
 )
 
-// WorkerInfo is what a worker tells of itself.
+// WorkerInfo is the announcement of a worker.
 type WorkerInfo struct {
 	// ID is unique among live workers.
 	ID string `json:"id"`
-	// Busy is how many samples it scores now, those of scorers that overran included.
+	// Busy is the number of samples that the worker scores now, including those of scorers that
+	// exceeded their time.
 	Busy int `json:"busy"`
-	// State is "ready", "broken" (it reaches no gateway), "sick" (too many scorers of
-	// every profile overran) or "draining".
+	// State is "ready", "broken" (the worker reaches no gateway), "sick" (too many scorers of every
+	// profile exceeded their time) or "draining".
 	State string `json:"state"`
-	// Profiles are what it serves, each with the queue from which it takes the tickets. A
-	// worker that names none takes what comes.
+	// Profiles are the profiles that the worker serves, each with the queue of its tickets. A
+	// worker without profiles accepts every ticket.
 	Profiles []ProfileInfo `json:"profiles,omitempty"`
-	// Host is the machine it runs on, Devices and Models what it scores with there, such
-	// as cuda:0 and ppocr-v4-mobile.
+	// Host is the worker's machine. Devices and Models are what the worker scores with, such as
+	// cuda:0 and ppocr-v4-mobile.
 	Host    string   `json:"host,omitempty"`
 	Devices []string `json:"devices,omitempty"`
 	Models  []string `json:"models,omitempty"`
 	Version string   `json:"version,omitempty"`
-	// Scored and Failed count samples since its start.
+	// Scored and Failed are numbers of samples since the start of the worker.
 	Scored uint64 `json:"scored"`
 	Failed uint64 `json:"failed"`
-	// Started is when this life of the worker began: one that is restarted under the same
-	// name is another worker to the gateway's breakers.
+	// Started is when the worker started. A worker that is restarted under the same name is another
+	// worker for the gateway's breakers.
 	Started time.Time `json:"started,omitzero"`
-	// Seen is when the gateway last heard of it.
+	// Seen is when the gateway last received an announcement of the worker.
 	Seen time.Time `json:"seen"`
-	// Rev is the gateway's own: it is another number whenever anything but a counter has
-	// changed (see Resembles). 0: nobody has looked.
+	// Rev is set by the gateway, and changes whenever anything except a counter has changed (see
+	// Resembles). 0: the announcements have not been compared.
 	Rev uint64 `json:"-"`
 }
 
-// ProfileInfo is what a worker tells of one profile.
+// ProfileInfo is the state of one profile in the announcement of a worker.
 type ProfileInfo struct {
-	// Name is the profile's; empty: the default one. Queue is where its tickets are.
+	// Name is the name of the profile; empty: the default profile. Queue is the queue of its
+	// tickets.
 	Name  string `json:"name,omitempty"`
 	Queue string `json:"queue"`
-	// Capacity is how many samples of the profile the worker can use at a time; Narrow how
-	// many can begin at a time, where a component has fewer executors than another.
+	// Capacity is the number of samples of the profile that the worker can have at the same time.
+	// Narrow is the number that can begin at the same time, if a component has fewer executors than
+	// another.
 	Capacity int `json:"capacity"`
 	Narrow   int `json:"narrow,omitempty"`
-	// Used is how many samples of the profile the worker has, by their gateway.
+	// Used is the number of samples of the profile that the worker has, by gateway.
 	Used map[string]int `json:"used,omitempty"`
-	// State says why the worker takes no samples of the profile although it is ready, or one
-	// at most, and Waits for what it waits then. State is empty while it takes them; Waits may
-	// then still say that a dependency does not answer.
+	// State is why a ready worker accepts no sample of the profile, or at most one: WorkerSick,
+	// WorkerWaiting, WorkerTrying or WorkerMissing. Waits is then what the worker waits for, such
+	// as a dependency. State is empty while the worker accepts samples; Waits may then still
+	// contain a dependency that does not answer.
 	State string `json:"state,omitempty"`
 	Waits string `json:"waits,omitempty"`
 }
 
-// Resembles reports whether two words of a worker differ in counters at most: Busy, Scored,
-// Failed, what is used of each profile, and when they were heard.
+// Resembles reports whether two announcements of a worker differ only in counters and times: Busy,
+// Scored, Failed, Used of each profile, and Seen.
 func (w *WorkerInfo) Resembles(o *WorkerInfo) bool {
 	return w.ID == o.ID && w.State == o.State && w.Host == o.Host && w.Version == o.Version && w.Started.Equal(o.Started) &&
 		slices.Equal(w.Devices, o.Devices) && slices.Equal(w.Models, o.Models) &&
@@ -69,9 +73,9 @@ func (w *WorkerInfo) Resembles(o *WorkerInfo) bool {
 // longestWord bounds what a worker tells of itself in bytes. A profile is some 60 of them.
 const longestWord = 1 << 20
 
-// DecodeWorkerInfo reads the JSON of what a worker tells of itself; before is what it told
-// last, whose strings are used again. Names that it does not know are another release's and
-// are passed over.
+// DecodeWorkerInfo reads the JSON of a worker's announcement. before is the worker's previous
+// announcement, whose strings are reused; before may be nil. Unknown names, which may come from
+// another release, are ignored.
 func DecodeWorkerInfo(b []byte, before *WorkerInfo) (w WorkerInfo, err error) {
 	if len(b) > longestWord {
 		return w, fmt.Errorf("%w: worker announcement of %d bytes, want at most %d", ErrTooLarge, len(b), longestWord)
@@ -214,10 +218,12 @@ const (
 
 // Further states of a profile on a worker.
 const (
-	// WorkerWaiting: a dependency that every sample of the profile needs is down there.
+	// WorkerWaiting means that a dependency that every sample of the profile needs is down for this
+	// worker.
 	WorkerWaiting = "waiting"
-	// WorkerTrying: likewise, and one sample may find out whether it is back.
+	// WorkerTrying means the same as WorkerWaiting, and that one sample may test whether the
+	// dependency is back.
 	WorkerTrying = "trying"
-	// WorkerMissing: the worker's machine lacks something that the profile needs.
+	// WorkerMissing means that the worker's machine lacks something that the profile needs.
 	WorkerMissing = "missing"
 )

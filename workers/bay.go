@@ -15,15 +15,15 @@ import (
 // Profile is a reward that a worker serves.
 type Profile struct {
 	Manager *rewards.Manager
-	// Queue is the name of the queue of its tickets.
+	// Queue is the name of the queue of the profile's tickets.
 	Queue string
-	// Config is told with each result: a digest of the profile's configuration.
+	// Config is a digest of the profile's configuration, which each result carries.
 	Config string
-	// Capacity is how many samples of the profile the worker can use at a time; 0: as many as
-	// the manager's components can, divided among the workers of the process.
+	// Capacity is the number of samples of the profile that the worker can score at the same time.
+	// 0: the capacity of the manager's components, divided among the workers of the process.
 	Capacity int
-	// Missing is what the machine lacks, without which it cannot score the profile: there is
-	// no manager then, and the worker takes no samples of the profile and says why. Empty: it can.
+	// Missing describes what the machine lacks to score the profile; empty: nothing. If Missing is
+	// set, Manager is nil, and the worker takes no samples of the profile and announces the reason.
 	Missing string
 }
 

@@ -14,34 +14,36 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Config bounds a worker. The zero value of a field takes its default.
+// Config configures a worker. A field with the zero value gets its default.
 type Config struct {
-	// ID names the worker; it must be unique among all that live.
+	// ID is the name of the worker. It must be unique among all live workers.
 	ID string
-	// Index is which of the Of workers of its process it is, from 0: what the process can
-	// execute at a time is divided among them. Of defaults to 1.
+	// Index is the number of the worker, from 0, among the Of workers of its process, which share
+	// the capacity of the process. Of defaults to 1.
 	Index, Of int
-	// MaxAbandoned is how many scorers of a profile may overrun their deadline and still run
-	// before the worker takes no more samples of that profile. Defaults to half its capacity
-	// for the profile, at least 1.
+	// MaxAbandoned is the maximum number of scorers of a profile that have exceeded their deadline
+	// and still run. With more, the worker takes no samples of that profile. The default is half of
+	// the worker's capacity for the profile, at least 1.
 	MaxAbandoned int
-	// MaxBytes is explained in Keys; a process divides its memory among its workers, and that
-	// of a worker by itself defaults to 256 MiB.
+	// MaxBytes is documented in Keys. A process divides its memory among its workers; the default
+	// for a single worker is 256 MiB.
 	MaxBytes int64
-	// Heartbeat is how old a lease is when it is extended, and how often from then on, to the
-	// next whole second. Defaults to 5 s; it must be well below the queue's lease.
+	// Heartbeat is the age at which a lease is extended, and the interval of further extensions,
+	// rounded up to a whole second. It must be well below the lease time of the queue. The default
+	// is 5 s.
 	Heartbeat time.Duration
-	// Version is announced; so are the machine, and what the worker scores with there.
+	// Version, Host, Devices and Models are announced to the gateways: the version of the program,
+	// the machine, and the devices and models with which the worker scores.
 	Version, Host   string
 	Devices, Models []string
 }
 
-// Keys implements keys.Described: keys of the section loop.workers.
+// Keys implements keys.Described for the keys of Config in the section loop.workers.
 func (c *Config) Keys(k *keys.Set) {
 	k.Size(&c.MaxBytes, "max_bytes", 0, "Maximum bytes of samples in a worker. A larger sample is scored alone. While others wait, a reward gets at most half. 0: a quarter of the memory limit / num_workers, at least loop.message_bytes.")
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	c.Of = cmp.Or(c.Of, 1)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 256<<20)
@@ -49,7 +51,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	var errs rewards.Faults
 	errs.Add(c.ID == "", "workers: the id of a worker is empty")
@@ -62,62 +64,62 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, keys.Validate("workers", &c))...)
 }
 
-// Source hands out tickets to free places. Package queue has the one that ships.
+// Source hands out tickets to free places. Package queue contains the implementation.
 type Source interface {
-	// Take asks a queue for exactly n tickets, one for each free place, and returns as
-	// soon as it has at least one, or none when ctx ends or after a short random time:
-	// the caller asks again. For each queue it is called by one goroutine at a time.
-	// What n a caller asks for is what it can start; leases that come beyond it are
-	// handed back with Return.
+	// Take requests n tickets from a queue, one for each free place. Take returns as soon as it has
+	// at least one, or none when ctx ends or after a short time; the caller then calls Take again.
+	// For each queue only one goroutine at a time calls Take. The caller returns leases that it
+	// cannot start with Lease.Return.
 	Take(ctx context.Context, queue string, n int) ([]Lease, error)
-	// Move has the worker take from the queue to what it took from the queue from. Take is
-	// called with the new name from then on; leases of the old queue live on. An error means
-	// that nothing has changed.
+	// Move replaces the queue from by the queue to. After Move, Take is called with the new name;
+	// leases of the old queue stay valid. An error means that nothing has changed.
 	Move(from, to string) error
-	// Announce tells the gateways what this worker is doing. It must not block.
+	// Announce sends the state of the worker to the gateways. Announce must not block.
 	Announce(info wire.WorkerInfo)
-	// Close asks for nothing more and hands back what was asked for and not taken.
-	// Leases that were taken live on.
+	// Close stops requesting tickets, and hands back tickets that were requested and not taken.
+	// Leases that were taken stay valid.
 	Close()
 }
 
-// Lease is one worker's right to score one sample, for as long as it extends it.
+// Lease is a worker's right to score one sample. It is valid as long as the worker extends it.
 type Lease interface {
 	Ticket() wire.Ticket
-	// Context ends when the lease is revoked or the source is gone.
+	// Context returns a context that ends when the lease is revoked or the source has ended.
 	Context() context.Context
-	// Extend renews the lease. An error says that it could not be renewed; another
-	// worker may get the ticket, and the first result wins.
+	// Extend renews the lease. An error means that the lease could not be renewed: another worker
+	// may get the ticket as well, and the first result wins.
 	Extend(ctx context.Context) error
-	// Done ends the lease for good: the gateway has the result, or wants none.
+	// Done ends the lease: the gateway has the result, or needs none.
 	Done()
-	// Return gives the ticket back to be taken for another place after the pause.
+	// Return hands the ticket back, so that another place can take it after the pause.
 	Return(after time.Duration)
 }
 
-// Gateway holds the payloads and takes the results. *loop.Manager is the one in
-// the same process.
+// Gateway provides the payloads and accepts the results. *loop.Manager implements Gateway for
+// workers in the same process.
 type Gateway interface {
-	// Claim returns the frame of a ticket, for the worker to release; it is also
-	// the worker's start notice. An error means that there is nothing to score. Kept is what
-	// components have said before, of a sample that a worker has returned (wire.Result.Waits).
+	// Claim returns the frame of a ticket, which the worker must release, and tells the gateway
+	// that the worker has started the sample. kept holds the results of components that finished
+	// before a worker returned the sample (wire.Result.Waits). An error means that there is nothing
+	// to score.
 	Claim(ctx context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.ComponentResult, err error)
-	// ClaimGroup does the same for the ticket of a prompt group: the frames of all its
-	// members are the worker's to release.
+	// ClaimGroup returns the frames of all members of the ticket of a prompt group, which the
+	// worker must release. Otherwise ClaimGroup behaves like Claim.
 	ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (*wire.Group, error)
-	// Finish hands over the result of a ticket that was claimed. Until it returns nil, or
-	// wire.ErrGone from a gateway that is there no longer, the worker keeps its lease.
+	// Finish hands over the result of a claimed ticket. The worker keeps its lease until Finish
+	// returns nil, or wire.ErrGone if the gateway no longer exists.
 	Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error
 }
 
-// Metrics are shared by the workers of a process.
+// Metrics are the metrics of the workers of a process, which share them.
 type Metrics struct {
 	samples   *prometheus.CounterVec
 	component *prometheus.HistogramVec
 	abandoned prometheus.Counter
 }
 
-// NewMetrics makes the metrics and registers them; nil: counted, not exported.
+// NewMetrics returns the metrics and registers them with reg. If reg is nil, the metrics are
+// counted but not exported.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	set := metric.For(reg, "worker")
 	return &Metrics{

@@ -14,8 +14,8 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Worker takes tickets for its free places, scores each sample, and hands the
-// result over before it lets the lease go.
+// Worker takes tickets for its free places, scores each sample, and hands over the result before it
+// releases the lease.
 type Worker struct {
 	// Immutable after New.
 	cfg     Config
@@ -47,23 +47,23 @@ type Worker struct {
 	failed    uint64        // guarded by mu
 }
 
-// Options are what a Worker needs from outside.
+// Options are the dependencies of a Worker.
 type Options struct {
 	Config  Config
 	Source  Source
 	Gateway Gateway
-	// Profiles are what it serves, by name; "" is the default one. Names that have the same
-	// queue are one profile.
+	// Profiles are the profiles that the worker serves, by name; "" is the default profile. Names
+	// with the same queue are one profile.
 	Profiles map[string]Profile
-	// Decoder turns media into pixels, once per attempt.
+	// Decoder decodes media into pixels, once for each attempt.
 	Decoder rewards.Decoder
-	Log     *slog.Logger // nil: discarded
+	Log     *slog.Logger // nil: no log
 	Metrics *Metrics     // nil: not counted
-	// Tracer takes the spans of what the worker does; nil: nothing is traced.
+	// Tracer gets the spans of the worker's operations. nil: no tracing.
 	Tracer *tracing.Tracer
 }
 
-// New makes a worker. Start sets it going.
+// New returns a worker that is not started yet; call Start. New fails if Config is invalid.
 func New(o Options) (*Worker, error) {
 	cfg := o.Config.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -103,7 +103,7 @@ func New(o Options) (*Worker, error) {
 	return w, nil
 }
 
-// Start sets the worker going. It runs until Stop; ctx gives it values only.
+// Start starts the worker, which runs until Stop. Cancelling ctx does not stop the worker.
 func (w *Worker) Start(ctx context.Context) {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	pull, drain := context.WithCancel(work)
@@ -126,10 +126,10 @@ func (w *Worker) Start(ctx context.Context) {
 	w.ending.Go(func() { w.beat(work) })
 }
 
-// Replace has the worker serve a profile by another manager of the same components
-// (rewards.Manager.With), and take its tickets from that one's queue. Samples that it has are
-// scored as they began. It may be called while the worker runs; an error means that nothing
-// has changed.
+// Replace replaces the manager of a profile by another manager with the same components
+// (rewards.Manager.With), and the profile's queue by that of p. Samples that the worker has already
+// are finished with the old manager. Replace may be called while the worker runs. An error means
+// that nothing has changed.
 func (w *Worker) Replace(name string, p Profile) error {
 	i := slices.IndexFunc(w.bays, func(b *bay) bool { return slices.Contains(b.names, name) })
 	if i < 0 {
@@ -154,8 +154,8 @@ func (w *Worker) Replace(name string, p Profile) error {
 	return nil
 }
 
-// Drain takes no more samples and returns when those it has are answered, or when
-// ctx ends; the error then says so.
+// Drain takes no more samples, and returns nil when the worker's samples are answered, or the error
+// of ctx when ctx ends before.
 func (w *Worker) Drain(ctx context.Context) error {
 	w.once.Do(func() { close(w.draining) })
 	if w.pulling != nil {
@@ -193,9 +193,8 @@ func (w *Worker) Drain(ctx context.Context) error {
 // stopGrace is how long Stop waits for samples whose context has ended.
 const stopGrace = 2 * time.Second
 
-// Stop ends the worker. Samples that are being scored are given back for another
-// worker. A scorer that ignores its context is left behind and logged, and so is a
-// result that the gateway does not take.
+// Stop stops the worker. Unfinished samples are handed back for other workers. Stop waits up to 2 s
+// for scorers whose context is cancelled; then it logs a warning and returns.
 func (w *Worker) Stop() {
 	w.once.Do(func() { close(w.draining) })
 	if w.working == nil {
@@ -211,7 +210,7 @@ func (w *Worker) Stop() {
 	w.announce()
 }
 
-// Info describes the worker as it is now.
+// Info returns the current state of the worker.
 func (w *Worker) Info() wire.WorkerInfo {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,5 @@
-// Command rewardloop is the reward loop in one binary: the server, the offline
-// scorer, the demo, and what looks after them.
+// Command rewardloop is the reward loop in one binary: the server, the offline scorer, the demo,
+// and the commands for their administration.
 package main
 
 import (

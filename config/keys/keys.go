@@ -1,19 +1,19 @@
 // Package keys declares the keys of a configuration next to the fields that they set.
 //
-// A package with settings has a struct for them, Config by custom, and a method Keys that says
-// of each field which key of the configuration file sets it, in one line: the field, the key,
-// the default, the prose and the bounds.
+// A package with settings has a struct for them, usually named Config, with a method Keys. Keys
+// contains one line for each field that a key of the configuration file sets: the field, the key,
+// the default, the description and the bounds.
 //
 //	func (c *Config) Keys(k *keys.Set) {
 //		k.Duration(&c.Grace, "grace", time.Minute, "Time for which samples wait for their client.").Min(time.Second)
 //	}
 //
-// Everything else follows from that line. Fill gives a Config its defaults and Validate checks
-// it, for programs; package config reads the key from a file or an override, with the line in
-// every error, and prints it, lists it in docs/configuration.md and in the JSON Schema. What the
-// program alone sets may have its default and bounds in the same way, in another method (Func).
+// All other functions use that line. In programs, Fill sets the defaults of a Config and Validate
+// checks it. Package config reads the key from a file or an override, with the line in every error,
+// prints it, and lists it in docs/configuration.md and in the JSON Schema. Another method (Func)
+// can declare the defaults and bounds of fields that only the program sets.
 //
-// The package knows nothing of YAML, so that those who describe their settings do not either.
+// The package does not depend on YAML, so the packages with settings do not either.
 package keys
 
 import (
@@ -22,18 +22,17 @@ import (
 	"time"
 )
 
-// Described is a struct with settings. Keys adds each of its keys to a section.
+// Described is implemented by structs with settings. Keys adds the keys of the struct to a section.
 type Described interface{ Keys(k *Set) }
 
-// Func makes a function Described, for keys that stand in another section than the rest of
+// Func adapts a function to Described, for keys that belong to another section than the rest of
 // their struct.
 type Func func(k *Set)
 
 // Keys implements Described.
 func (f Func) Keys(k *Set) { f(k) }
 
-// Set holds the keys of a section, the sections below it, and what is checked of several keys
-// together.
+// Set holds the keys of a section, the sections below it, and the checks of several keys.
 type Set struct {
 	Keys     []*Key
 	Sections []*Section
@@ -41,48 +40,48 @@ type Set struct {
 	Checks   []func(r Report)
 }
 
-// Section is a mapping of the file with a name, and a sentence for people.
+// Section is a named mapping in the file, with a description.
 type Section struct {
 	Name, Doc string
-	// Unset is that of Key.
+	// Unset has the meaning of Key.Unset.
 	Unset bool
 	Set
 }
 
 // Key is one setting.
 type Key struct {
-	// Name is the last word of the key; Doc is at least one sentence that stands alone.
+	// Name is the last part of the key. Doc is at least one complete sentence.
 	Name, Doc string
-	// Field points to the field that the key sets: a *int64 is a size in bytes. Default, Low
-	// and High have the type of the field; Low and High are nil of a field that is no number.
+	// Field points to the field that the key sets; a *int64 is a size in bytes. Default, Low and
+	// High have the type of the field. Low and High are nil if the field is not a number.
 	Field, Default, Low, High any
-	// Form says in words what a key may be whose Field is nil, which package config reads by
-	// itself.
+	// Form describes the values of a key without a Field, which package config reads itself.
 	Form string
-	// Unset says that the key has no value where it is not written, so that an override must
-	// add it.
+	// Unset reports that the key has no value if the file does not contain it, so that an override
+	// must add it.
 	Unset bool
-	// Words are the values of a choice; nil: any text.
+	// Words are the values of a choice. If nil, any text is allowed.
 	Words []string
-	// Retired says what to write instead of a word that was a value in the past.
+	// Retired contains advice for values that were valid in the past.
 	Retired map[string]string
 }
 
-// Order says that the value of the key Small must not exceed that of Large. Both are numbers
-// of one section, named relative to it.
+// Order is the condition that the value of the key Small must not exceed that of Large. Both are
+// numeric keys of one section, with names relative to the section.
 type Order struct{ Small, Large string }
 
-// Report takes what checks find. Keys are named relative to the section: "dispatch.policy".
+// Report receives the findings of checks. Keys are relative to the section, such as
+// "dispatch.policy".
 type Report interface {
-	// Fault says what is wrong with a key and what to write instead.
+	// Fault reports an error in a key; the message includes the remedy.
 	Fault(key, format string, args ...any)
-	// Note says what may be other than people expect, and is no fault.
+	// Note reports something unexpected that is not an error.
 	Note(key, format string, args ...any)
-	// Path is the whole name of a key, for texts.
+	// Path returns the full name of a key, for messages.
 	Path(key string) string
 }
 
-// Section adds a section below, with the keys of all parts.
+// Section adds a section below s, with the keys of all parts.
 func (s *Set) Section(name, doc string, parts ...Described) *Section {
 	below := &Section{Name: name, Doc: doc}
 	for _, p := range parts {
@@ -92,14 +91,14 @@ func (s *Set) Section(name, doc string, parts ...Described) *Section {
 	return below
 }
 
-// Other adds a key without a field, whose values have a form of their own that package config
-// reads: a number or a word, say. def is what holds where it is not written, form what may be.
+// Other adds a key without a field, whose values have a special form that package config reads, for
+// example a number or a word. def is the default, and form describes the values.
 func (s *Set) Other(name, def, form, doc string) {
 	k := s.add(nil, name, def, doc)
 	k.Form = form
 }
 
-// Unset says of all keys and sections that they have no value where they are not written.
+// Unset marks all keys and sections of s as unset; see Key.Unset.
 func (s *Set) Unset() {
 	for _, k := range s.Keys {
 		k.Unset = true
@@ -109,13 +108,13 @@ func (s *Set) Unset() {
 	}
 }
 
-// AtMost adds a check that one number does not exceed another.
+// AtMost adds the check that the number small does not exceed the number large.
 func (s *Set) AtMost(small, large string) { s.Orders = append(s.Orders, Order{small, large}) }
 
-// Check adds a check of several keys, which runs once all of them have their values.
+// Check adds a check of several keys, which runs after all of them have their values.
 func (s *Set) Check(f func(r Report)) { s.Checks = append(s.Checks, f) }
 
-// Find returns the key of that name relative to the section; nil: there is none.
+// Find returns the key with the given name relative to the section, or nil.
 func (s *Set) Find(name string) *Key {
 	first, rest, below := strings.Cut(name, ".")
 	if !below {
@@ -134,7 +133,7 @@ func (s *Set) Find(name string) *Key {
 	return nil
 }
 
-// Names are the keys and sections that may stand in the section.
+// Names returns the names of all keys and sections in s.
 func (s *Set) Names() (names []string) {
 	for _, k := range s.Keys {
 		names = append(names, k.Name)
@@ -151,23 +150,23 @@ func (s *Set) add(field any, name string, def any, doc string) *Key {
 	return k
 }
 
-// Number is a key whose field is a number. Without a bound it is 0 or more.
+// Number is a key with a numeric field. By default the minimum is 0.
 type Number[T int | int64 | float64 | time.Duration] struct{ key *Key }
 
-// Min is the least value that a file may give. Of a size or a duration it catches a number
-// without its unit, and may be far above what works (Validate).
+// Min sets the minimum for a file. For a size or a duration, the minimum detects a number without a
+// unit, and may be far above the smallest useful value; see Validate.
 func (n Number[T]) Min(low T) Number[T] {
 	n.key.Low = low
 	return n
 }
 
-// Max is the greatest value.
+// Max sets the maximum.
 func (n Number[T]) Max(high T) Number[T] {
 	n.key.High = high
 	return n
 }
 
-// Between is Min and Max.
+// Between sets the minimum and the maximum.
 func (n Number[T]) Between(low, high T) Number[T] { return n.Min(low).Max(high) }
 
 func number[T int | int64 | float64 | time.Duration](s *Set, field *T, name string, def, high T, doc string) Number[T] {
@@ -176,55 +175,56 @@ func number[T int | int64 | float64 | time.Duration](s *Set, field *T, name stri
 	return Number[T]{k}
 }
 
-// Int adds a whole number.
+// Int adds an integer key.
 func (s *Set) Int(field *int, name string, def int, doc string) Number[int] {
 	return number(s, field, name, def, math.MaxInt32, doc)
 }
 
-// Float adds a number.
+// Float adds a key for a floating-point number.
 func (s *Set) Float(field *float64, name string, def float64, doc string) Number[float64] {
 	return number(s, field, name, def, math.MaxFloat64, doc)
 }
 
-// Bounds of what no key bounds more narrowly.
+// Default maximums.
 const (
-	Largest = 1 << 50            // size in bytes
-	Longest = 7 * 24 * time.Hour // duration
+	Largest = 1 << 50            // maximum size in bytes
+	Longest = 7 * 24 * time.Hour // maximum duration
 )
 
-// Size adds a number of bytes, up to Largest.
+// Size adds a key for a number of bytes, at most Largest.
 func (s *Set) Size(field *int64, name string, def int64, doc string) Number[int64] {
 	return number(s, field, name, def, Largest, doc)
 }
 
-// Duration adds a time, up to Longest.
+// Duration adds a key for a duration, at most Longest.
 func (s *Set) Duration(field *time.Duration, name string, def time.Duration, doc string) Number[time.Duration] {
 	return number(s, field, name, def, Longest, doc)
 }
 
-// Bool adds a switch, which is off by default.
+// Bool adds a boolean key, which is false by default.
 func (s *Set) Bool(field *bool, name, doc string) { s.add(field, name, false, doc) }
 
-// Text adds a text; null in the file is the empty text.
+// Text adds a text key; null in the file means the empty text.
 func (s *Set) Text(field *string, name, def, doc string) { s.add(field, name, def, doc) }
 
-// Texts adds a list of texts, which is empty by default.
+// Texts adds a key for a list of texts, which is empty by default.
 func (s *Set) Texts(field *[]string, name, doc string) { s.add(field, name, []string(nil), doc) }
 
-// Weights adds positive numbers under names that the user chooses, none by default.
+// Weights adds a key for positive numbers with names that the user chooses. There are none by
+// default.
 func (s *Set) Weights(field *map[string]float64, name, doc string) {
 	s.add(field, name, map[string]float64(nil), doc)
 }
 
-// Choice adds a text that is one of words, the first of them by default.
+// Choice adds a text key whose value is one of words. The first word is the default.
 func (s *Set) Choice(field *string, name string, words []string, doc string) Words {
 	k := s.add(field, name, words[0], doc)
 	k.Words = words
 	return Words{k}
 }
 
-// Words is a key with a choice of words.
+// Words is a key whose value is one of several words.
 type Words struct{ key *Key }
 
-// Retired answers a word that was a value in the past.
+// Retired sets the advice for a word that was valid in the past.
 func (w Words) Retired(word, advice string) { w.key.Retired = map[string]string{word: advice} }

@@ -29,7 +29,7 @@ func sizeUnits() []struct {
 	}
 }
 
-// ParseSize reads "64MiB", "1.5 GiB", "500MB" or a plain number of bytes.
+// ParseSize parses "64MiB", "1.5 GiB", "500MB" or a plain number of bytes.
 func ParseSize(s string) (int64, error) {
 	digits, factor := strings.TrimSpace(s), int64(1)
 	for _, u := range sizeUnits() {
@@ -48,7 +48,7 @@ func ParseSize(s string) (int64, error) {
 	return int64(f * float64(factor)), nil
 }
 
-// FormatSize writes a number of bytes with the largest unit that divides it.
+// FormatSize formats a number of bytes with the largest unit that divides it.
 func FormatSize(n int64) string {
 	for _, u := range sizeUnits() {
 		if u.bytes > 1 && n >= u.bytes && n%u.bytes == 0 {
@@ -58,7 +58,7 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// ParseDuration reads "120s", "2m30s", "250ms" or a plain number of seconds.
+// ParseDuration parses "120s", "2m30s", "250ms" or a plain number of seconds.
 func ParseDuration(s string) (time.Duration, error) {
 	if d, err := time.ParseDuration(s); err == nil && s != "0" {
 		return d, nil
@@ -70,8 +70,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(f * float64(time.Second)), nil
 }
 
-// FormatDuration writes whole seconds as such, because that is how the field
-// compares deadlines, and all else as package time does.
+// FormatDuration formats whole seconds as seconds, as is usual for deadlines, and all other
+// durations as package time does.
 func FormatDuration(d time.Duration) string {
 	if d%time.Second == 0 {
 		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
@@ -79,7 +79,7 @@ func FormatDuration(d time.Duration) string {
 	return d.String()
 }
 
-// Format writes a value as a file may have it, without quotes.
+// Format formats a value as in a configuration file, without quotes.
 func Format(v any) string {
 	switch v := v.(type) {
 	case int64:

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Fill gives every field that is zero the default of its key. Keys without a field are left out, as
-// in Validate.
+// Fill sets every field that is zero to the default of its key. Keys without a field are ignored,
+// as in Validate.
 func Fill(parts ...Described) {
 	for _, s := range All(parts...) {
 		for _, k := range s.Keys {
@@ -29,10 +29,11 @@ func Fill(parts ...Described) {
 	}
 }
 
-// Validate returns what no program may set either: a number out of its bounds, but a size or a
-// duration only where it is negative, or 0 where its minimum is more, because a program's have
-// their unit; a word that is not among those of a choice; and what the checks of several keys
-// find. Each error begins with prefix, if it is not empty, and the key.
+// Validate checks the values of a program. It returns an error for a number out of its bounds, for
+// a word that is not a value of its choice, and for every finding of the checks of several keys.
+// The minimum of a size or a duration is relaxed, because the value of a program always has its
+// unit: negative values are errors, and 0 only if the minimum is above 0. Each error begins with
+// the prefix, if it is not empty, and the key.
 func Validate(prefix string, parts ...Described) error {
 	var all []error
 	if prefix != "" {
@@ -60,8 +61,8 @@ func Validate(prefix string, parts ...Described) error {
 	return errors.Join(all...)
 }
 
-// All are the parts as one section, and the sections below it with their paths,
-// "dispatch.".
+// All returns an iterator over the parts combined into one section, and the sections below it, with
+// their paths, such as "dispatch.".
 func All(parts ...Described) iter.Seq2[string, *Section] {
 	var top Section
 	for _, p := range parts {
@@ -70,7 +71,7 @@ func All(parts ...Described) iter.Seq2[string, *Section] {
 	return top.All
 }
 
-// All yields the section and those below it, each with its path relative to this one.
+// All yields the section and all sections below it, each with its path relative to s.
 func (s *Section) All(yield func(path string, s *Section) bool) { s.walk("", yield) }
 
 func (s *Section) walk(path string, yield func(string, *Section) bool) bool {
@@ -94,7 +95,7 @@ func (problems) Note(string, string, ...any) {}
 // Path implements Report.
 func (problems) Path(key string) string { return key }
 
-// Value is what the field holds.
+// Value returns the value of the field.
 func (k *Key) Value() any { return reflect.ValueOf(k.Field).Elem().Interface() }
 
 // problem says what is wrong with the value for a program, or "".
@@ -124,8 +125,8 @@ func (k *Key) problem() string {
 	return ""
 }
 
-// Exceeds reports whether the values of an order of the set are the wrong way round. An order
-// of which a part is not in the set holds.
+// Exceeds reports whether the values of o violate the order. It returns false if one of the keys is
+// not in the set.
 func (s *Set) Exceeds(o Order) bool {
 	small, large := s.Find(o.Small), s.Find(o.Large)
 	return small != nil && large != nil && amount(small.Value()) > amount(large.Value())
@@ -146,7 +147,7 @@ func amount(v any) float64 {
 	return 0
 }
 
-// Range says in words which values a file may give; "": any.
+// Range describes the values that a file may contain, or returns "" for any value.
 func (k *Key) Range() string {
 	switch {
 	case k.Words != nil:
@@ -163,8 +164,8 @@ func (k *Key) Range() string {
 	return Format(k.Low) + "…" + Format(k.High)
 }
 
-// Public reports whether other machines may reach an address at which a process listens. A
-// name that is not localhost counts as public: what it means is another machine's choice.
+// Public reports whether other machines may reach a listening address. Every name except localhost
+// counts as public, because its address is decided elsewhere.
 func Public(address string) (bool, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

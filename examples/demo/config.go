@@ -13,34 +13,34 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
-// Config says how the demo runs. The zero value of a field takes its default.
+// Config configures the demo. A field with the zero value gets its default.
 type Config struct {
-	// Samples is how many of the pictures take part, from the first on. Defaults to all.
+	// Samples is the number of pictures to use, from the first. The default is all pictures.
 	Samples int
-	// GPUs is how many rollout GPUs are simulated. Defaults to 4.
+	// GPUs is the number of simulated rollout GPUs. The default is 4.
 	GPUs int
-	// Places is how many pictures are read at once, one worker and one child
-	// process each. Defaults to the CPUs of the machine, at most 8.
+	// Places is the number of pictures that are read at the same time, each by one worker with one
+	// child process. The default is the number of CPUs, at most 8.
 	Places int
-	// Reader is who reads: "auto" (default), "ppocr" or "tesseract"; see ocr.ReaderOptions.
+	// Reader is the text reader: "auto" (default), "ppocr" or "tesseract"; see ocr.ReaderOptions.
 	Reader string
-	// Load is the share of the pool that the rollout is to keep busy. Defaults to
-	// 0.85: busy, and just able to keep up.
+	// Load is the share of the pool that the rollout keeps busy. With the default of 0.85 the pool
+	// is busy, and just able to keep up.
 	Load float64
-	// MaxRollout bounds the simulated rollout, and with it the demo, where reading is
-	// slow; the load is then higher. Defaults to 25 s.
+	// MaxRollout is the maximum duration of the simulated rollout, which limits the duration of the
+	// demo if reading is slow; the load is then higher. The default is 25 s.
 	MaxRollout time.Duration
-	// Seed draws the rollout. Defaults to 1.
+	// Seed is the seed of the rollout. The default is 1.
 	Seed uint64
-	// Version is that of the program; it goes into the record.
+	// Version is the version of the program for the record.
 	Version string
-	// Progress shows how far it is; nil: not at all.
+	// Progress shows the progress; nil: no progress is shown.
 	Progress *Progress
-	// Log takes what the node says; nil: discarded.
+	// Log gets the log of the node; nil: no log.
 	Log *slog.Logger
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	c.GPUs = cmp.Or(c.GPUs, 4)
 	c.Places = cmp.Or(c.Places, min(8, runtime.NumCPU()))
@@ -51,7 +51,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Samples < 0 {

@@ -21,47 +21,51 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Damage is what became of samples while things broke around them.
+// Damage is the result of scoring samples during failures.
 type Damage struct {
 	Samples int
-	// Scored have the score of their own picture, Swapped that of another one, Failed none;
-	// Lost have no result.
+	// Scored is the number of samples with the score of their own picture, Swapped of those with
+	// the score of another picture, Failed of those without a score, and Lost of those without a
+	// result.
 	Scored, Swapped, Failed, Lost int
-	// Undisturbed is how long the same samples took before anything broke, Took with it all.
+	// Undisturbed is the time that the same samples took without failures, Took the time with all
+	// failures.
 	Undisturbed, Took time.Duration
-	// Down is for how long the scorer was down.
+	// Down is the time for which the scorer was down.
 	Down time.Duration
-	// Again is how many samples needed another attempt, Twice how many were scored twice.
+	// Again is the number of samples that needed another attempt, Twice the number of samples that
+	// were scored twice.
 	Again, Twice int
-	// Killed names the worker that was killed.
+	// Killed is the name of the worker that was killed.
 	Killed string
-	// Neighbour is how many samples of the neighbour failed, NeighbourOf of how many, Reason why.
+	// Neighbour is the number of samples of the neighbour that failed, NeighbourOf the number of
+	// its samples, and Reason the reason of the failures.
 	Neighbour, NeighbourOf int
 	Reason                 string
-	// Without says what could not be broken here; "": nothing.
+	// Without describes the failures that could not be caused on this machine; "": none.
 	Without string
-	// Failures are reasons of failed samples, some.
+	// Failures are the reasons of some of the failed samples.
 	Failures []string
 }
 
 // Whole reports whether every sample has its own score.
 func (d *Damage) Whole() bool { return d.Scored == d.Samples }
 
-// DamageConfig says how things are broken. The zero value of a field takes its default.
+// DamageConfig configures Break. A field with the zero value gets its default.
 type DamageConfig struct {
-	// Program is the rewardloop program, whose processes are gateway and workers.
+	// Program is the rewardloop program, which runs as the gateway and the workers.
 	Program string
-	// Samples is how many, made of the pictures in turn. Defaults to 128.
+	// Samples is the number of samples, which use the pictures in turn. The default is 128.
 	Samples int
-	// Service is how long the scorer takes for one. Defaults to 100 ms.
+	// Service is the time that the scorer takes for a sample. The default is 100 ms.
 	Service time.Duration
-	// Down is for how long the scorer is down. Defaults to 3 s.
+	// Down is the time for which the scorer is down. The default is 3 s.
 	Down time.Duration
-	// Python says that functions in Python can run here.
+	// Python means that functions in Python can run on this machine.
 	Python bool
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c DamageConfig) WithDefaults() DamageConfig {
 	if c.Samples == 0 {
 		c.Samples = 128
@@ -111,9 +115,9 @@ queue: {lease: 5s}
 	return text
 }
 
-// Break scores pictures by an HTTP scorer with a gateway and two workers in processes of their
-// own: once undisturbed, and once while a worker is killed, the scorer is down, and a
-// neighbour's function raises at each of its samples.
+// Break scores pictures by an HTTP scorer, with a gateway and two workers in their own processes:
+// first undisturbed, and then while a worker is killed, the scorer is down, and the function of a
+// neighbour raises for each of its samples.
 func Break(ctx context.Context, cfg DamageConfig, pictures []Picture) (_ *Damage, err error) {
 	cfg = cfg.WithDefaults()
 	ctx, cancel := context.WithTimeout(ctx, damageLimit)

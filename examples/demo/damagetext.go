@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// String is what the demo prints of it.
+// String returns the text that the demo prints about d.
 func (d *Damage) String() string {
 	var b strings.Builder
 	line := func(label, format string, args ...any) {

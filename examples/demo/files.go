@@ -15,17 +15,17 @@ import (
 
 // The files of a demo, all in one folder.
 const (
-	ScoresFile  = "scores.jsonl"          // the result of every sample, a line each
-	TraceFile   = "trace.json"            // both runs' times, and what the samples are
-	TensorsFile = "rm_scores.safetensors" // the trainer's tensors
-	ReportFile  = "report.txt"            // what was printed
+	ScoresFile  = "scores.jsonl"          // result of every sample, one per line
+	TraceFile   = "trace.json"            // times of both runs, and descriptions of the samples
+	TensorsFile = "rm_scores.safetensors" // tensors for the trainer
+	ReportFile  = "report.txt"            // printed text
 )
 
 // maxFileBytes bounds what is read back.
 const maxFileBytes = 256 << 20
 
-// Save writes the demo and its report into a folder, which is made if need be. What
-// an earlier demo left there is removed first, so that a folder never holds the files of two.
+// Save writes the demo and its report to a folder, which it makes if necessary. The files of an
+// earlier demo are removed first, so that a folder never contains the files of two demos.
 func (d *Demo) Save(dir string, report *Report) error {
 	files, err := d.encode(report)
 	if err != nil {

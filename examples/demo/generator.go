@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Plan says which simulated GPU makes each sample and when it is finished. It
-// behaves like a FlowGRPO rollout: whole prompt groups are dealt to the GPUs in
-// turn, a GPU makes one picture after the other, and no two take the same time.
+// Plan contains the simulated GPU and the finish time of each sample. It behaves like a FlowGRPO
+// rollout: whole prompt groups are assigned to the GPUs in turn, a GPU makes one picture after
+// another, and no two pictures take the same time.
 type Plan struct {
-	// GPU is the one that makes sample i.
+	// GPU[i] is the GPU that makes sample i.
 	GPU []int
-	// Finished is when sample i is there, as a share of the rollout: 0…1, and the
-	// last of all is exactly 1.
+	// Finished[i] is the finish time of sample i as a share of the rollout, 0…1. The maximum is
+	// exactly 1.
 	Finished []float64
 	gpus     int
 }
 
-// NewPlan draws a plan from a seed for samples of the given prompt groups. The same
-// seed gives the same plan.
+// NewPlan draws a plan from a seed for samples with the given prompt groups. The same seed results
+// in the same plan.
 func NewPlan(uids []string, gpus int, seed uint64) Plan {
 	p := Plan{GPU: make([]int, len(uids)), Finished: make([]float64, len(uids)), gpus: gpus}
 	draw := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a simulation, not a secret
@@ -45,9 +45,9 @@ func NewPlan(uids []string, gpus int, seed uint64) Plan {
 	return p
 }
 
-// Play lets the rollout happen: finished is called for each sample at its time
-// after start, from one goroutine per GPU. It returns when the last sample is
-// finished, or with the first error of finished or of ctx.
+// Play runs the simulated rollout: finished is called for each sample at its time after start, from
+// one goroutine per GPU. Play returns when the last sample is finished, or with the first error of
+// finished or of ctx.
 func (p Plan) Play(ctx context.Context, start time.Time, length time.Duration, finished func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for gpu := range p.gpus {

@@ -16,13 +16,13 @@ import (
 	"github.com/rewardloop/rewardloop/media"
 )
 
-// PageFile is the report for people, with pictures.
+// PageFile is the name of the HTML report with pictures.
 const PageFile = "report.html"
 
 // pagePictures is how many of the best and of the worst pictures the page shows.
 const pagePictures = 8
 
-// SavePage writes report.html into a folder that Save has written to.
+// SavePage writes report.html to a folder to which Save has written.
 func (d *Demo) SavePage(ctx context.Context, dir string, pictures []Picture, rep *Report) (err error) {
 	r, err := d.page(ctx, pictures, rep)
 	if err != nil {

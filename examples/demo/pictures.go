@@ -23,15 +23,15 @@ const (
 // listFile names the pictures of a folder, one JSON object a line.
 const listFile = "samples.jsonl"
 
-// Picture is one finished rollout and what is known about it.
+// Picture is one finished rollout with its description.
 type Picture struct {
 	ID        string `json:"id"`
-	UID       string `json:"uid"` // the prompt group
+	UID       string `json:"uid"` // prompt group
 	GroupSize int    `json:"group_size"`
-	Image     string `json:"image"` // file beside the list
+	Image     string `json:"image"` // name of a file in the folder of the list
 	Prompt    string `json:"prompt"`
-	// Target is the text that was asked for, Rendered the text that the picture
-	// really shows: the reward formula applied to it gives the true reward.
+	// Target is the requested text, Rendered the text that the picture really shows. The reward
+	// formula applied to Rendered is the true reward.
 	Target   string   `json:"target"`
 	Rendered string   `json:"rendered"`
 	Lines    []string `json:"rendered_lines"`
@@ -39,7 +39,7 @@ type Picture struct {
 	jpeg []byte
 }
 
-// Load reads the pictures that samples.jsonl of a folder lists, in its order.
+// Load reads the pictures that the samples.jsonl of a folder lists, in that order.
 func Load(dir string) ([]Picture, error) {
 	list, err := readBounded(filepath.Join(dir, listFile), maxListBytes)
 	if err != nil {
@@ -111,8 +111,8 @@ func (p *Picture) sample(index int) *rewards.Sample {
 	}
 }
 
-// Folder finds the pictures: named, else in testdata/golden/ocr below the working
-// directory or beside the folder of the program, where a build from a clone lies.
+// Folder returns the folder with the pictures: named, or else testdata/golden/ocr in the working
+// directory or in the clone to which the program belongs.
 func Folder(named string) (string, error) {
 	if named != "" {
 		return named, nil

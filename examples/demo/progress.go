@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Progress shows how far a run is: one line that is written over and over on a
-// terminal, a line for every tenth elsewhere. A nil Progress shows nothing.
+// Progress shows the progress of a run: one line that is overwritten on a terminal, otherwise a
+// line for every tenth. A nil Progress shows nothing.
 type Progress struct {
 	w    io.Writer
 	live bool
@@ -26,7 +26,7 @@ type Progress struct {
 	stopped   chan struct{}
 }
 
-// NewProgress writes to w; live means that w is a terminal.
+// NewProgress returns a Progress that writes to w; live means that w is a terminal.
 func NewProgress(w io.Writer, live bool) *Progress { return &Progress{w: w, live: live} }
 
 // begin starts a run. Runs do not overlap: end comes first.

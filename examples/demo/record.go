@@ -6,37 +6,37 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Demo is everything a demo has seen: its Record, and the result of every sample in
-// the streaming run, in the order of the batch.
+// Demo is the complete result of a demo: its Record, and the result of every sample in the
+// streaming run, in the order of the batch.
 type Demo struct {
 	Record Record
 	Scores []Score
 }
 
-// Record is out/demo/trace.json: what happened in the two runs.
+// Record is the content of out/demo/trace.json: the recorded data of the two runs.
 type Record struct {
 	About About `json:"about"`
-	// Streaming and Batch are the two runs of the same rollout over the same pool.
+	// Streaming and Batch are the two runs of the same rollout with the same pool.
 	Streaming trace.Trace `json:"streaming"`
 	Batch     trace.Trace `json:"batch"`
 	// Samples are in the order of the batch, like the spans of the traces.
 	Samples []Sample `json:"samples"`
-	// Groups are the statistics that the server sent for each prompt group of the
-	// streaming run, in the order of the groups' first samples.
+	// Groups are the statistics that the server sent for each prompt group of the streaming run, in
+	// the order of the groups' first samples.
 	Groups []wire.GroupStats `json:"groups"`
 }
 
-// About says under which conditions it happened.
+// About describes the conditions of the demo.
 type About struct {
 	Version string `json:"version"`
-	// Reader is the text reader; Places is how many pictures it read at once.
+	// Reader is the text reader; Places is the number of pictures that it read at the same time.
 	Reader string `json:"reader"`
 	Places int    `json:"places"`
 	GPUs   int    `json:"gpus"`
 	Seed   uint64 `json:"seed"`
 }
 
-// Sample is what is known about one sample, and the score each run gave it.
+// Sample describes one sample, with its score in each run.
 type Sample struct {
 	ID       string `json:"id"`
 	UID      string `json:"uid"`
@@ -44,13 +44,13 @@ type Sample struct {
 	GPU      int    `json:"gpu"`
 	Target   string `json:"target"`
 	Rendered string `json:"rendered"`
-	// Streaming and Batch are null where the sample got no score.
+	// Streaming and Batch are null if the sample got no score.
 	Streaming *float64 `json:"streaming_score"`
 	Batch     *float64 `json:"batch_score"`
 }
 
-// Score is a line of out/demo/scores.jsonl, in the form of the command score with
-// the place of the sample beside it.
+// Score is a line of out/demo/scores.jsonl, in the form of the command score with the index of the
+// sample added.
 type Score struct {
 	ID          string                   `json:"id"`
 	Index       int                      `json:"index"`

@@ -13,23 +13,23 @@ import (
 // tolerance is for sums that two programs add up in different orders.
 const tolerance = 1e-9
 
-// Report is every figure the demo shows, computed from a Demo alone.
+// Report contains every figure that the demo shows, computed only from a Demo.
 type Report struct {
 	About   About
 	Samples int
 	Scored  int
-	// Groups are the prompt groups in the order of their first samples; ZeroStd of
-	// them got the same reward for every scored member.
+	// Groups are the prompt groups in the order of their first samples. ZeroStd is the number of
+	// groups in which all scored members got the same reward.
 	Groups  []Group
 	ZeroStd int
-	// Truth is how far the rewards are from what the pictures really show.
+	// Truth compares the rewards with the true rewards of the pictures.
 	Truth Truth
-	// Same is how many samples got the same score in both runs.
+	// Same is the number of samples with the same score in both runs.
 	Same int
-	// Failures says of samples without a score why, those of the streaming run first.
+	// Failures are the reasons of samples without a score, those of the streaming run first.
 	Failures []string
-	// Streaming and Batch measure the two runs. They are nil if a sample got no
-	// score: then the step is not finished, and there is no time of it to show.
+	// Streaming and Batch are the reports of the two runs. They are nil if a sample got no score,
+	// because the step is then incomplete and has no duration.
 	Streaming, Batch *trace.Report
 }
 
@@ -37,21 +37,21 @@ type Report struct {
 type Group struct {
 	wire.GroupStats
 	Target string
-	// Truth is the mean of the true rewards of the scored members; nil without any.
+	// Truth is the mean of the true rewards of the scored members; nil if there are none.
 	Truth *float64
 }
 
-// Truth compares rewards with true rewards: the formula on the text that is really
-// in the picture. Over the scored samples.
+// Truth compares rewards with true rewards, which are the formula applied to the text that is
+// really in the picture, over the scored samples.
 type Truth struct {
-	// MeanError is the mean of |reward − true reward|, Worst the largest.
+	// MeanError is the mean of |reward − true reward|, Worst the maximum.
 	MeanError, Worst float64
 	WorstID          string
-	// Exact is how many rewards are the true one.
+	// Exact is the number of rewards that equal the true reward.
 	Exact int
 }
 
-// Report computes the figures. It fails on a Demo that contradicts itself.
+// Report computes the figures. It fails if the Demo contradicts itself.
 func (d *Demo) Report() (*Report, error) {
 	if err := d.check(); err != nil {
 		return nil, err

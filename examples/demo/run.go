@@ -21,22 +21,22 @@ const (
 	reconnectFor   = 10 * time.Second
 )
 
-// ErrNothingScored is the cause of a demo that learned nothing from its first
-// pictures, because none got a score.
+// ErrNothingScored means that none of the first pictures got a score, so that the demo could not
+// measure their cost.
 var ErrNothingScored = errors.New("no picture of the calibration got a score")
 
 // Server is the demo's server.
 type Server struct {
-	// Page is the address of its status page.
+	// Page is the address of the server's status page.
 	Page string
 	node *node.Node
 }
 
-// Stop takes it down.
+// Stop stops the server.
 func (s *Server) Stop() { s.node.Stop() }
 
-// Run plays the demo with the given pictures. Samples that fail are no error; they
-// stand in the Demo. An error means that there is nothing to show.
+// Run runs the demo with the given pictures. Failed samples are not an error; they are in the Demo.
+// An error means that there is nothing to show.
 func Run(ctx context.Context, cfg Config, pictures []Picture) (*Demo, error) {
 	d, server, err := RunServing(ctx, cfg, pictures)
 	if err != nil {
@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg Config, pictures []Picture) (*Demo, error) {
 	return d, nil
 }
 
-// RunServing is Run that leaves the server up, whose page shows what was scored.
+// RunServing is like Run, but does not stop the server, whose status page shows the scored samples.
 func RunServing(ctx context.Context, cfg Config, pictures []Picture) (_ *Demo, _ *Server, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {

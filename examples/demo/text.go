@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// String is the report for people, at most 80 columns wide. It is what report.txt
-// holds and what Verify computes again.
+// String returns the report as text with at most 80 columns. It is the content of report.txt, which
+// Verify computes again.
 func (rep *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d pictures of %d prompts from %d simulated GPUs, scored by builtin://ocr\n",

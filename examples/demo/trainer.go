@@ -17,15 +17,16 @@ const trainerDeadline = 10 * time.Second
 //go:embed trainer.py
 var trainerScript string
 
-// Trainer is what a trainer takes out of a demo: the column rm_scores of its batch.
+// Trainer is the result of a demo for a trainer: the column rm_scores of its batch.
 type Trainer struct {
-	// By is what made the column, and Instead why it was not the Python package.
+	// By describes what made the column, and Instead the reason why it was not the Python package.
 	By, Instead string
 	DType       string
-	// Rows and Length are the batch and its response length: of pictures, 1.
+	// Rows is the size of the batch, and Length its response length, which is 1 for pictures.
 	Rows, Length int
 	Valid        int
-	// Asks is whether verl would compute rewards once more: `"rm_scores" not in batch.batch.keys()`.
+	// Asks reports whether verl would compute rewards again: `"rm_scores" not in
+	// batch.batch.keys()`.
 	Asks bool
 }
 
@@ -38,9 +39,9 @@ type column struct {
 	Asks   bool       `json:"asks"`
 }
 
-// Trainer makes the trainer's column of the files that Save has written: with the Python package
-// of this clone where interpreter has NumPy, else from the tensors file. It is an error if the
-// two differ.
+// Trainer makes the trainer's column from the files that Save has written: with the Python package
+// of this clone if interpreter has NumPy, or else from the tensors file. A difference from the
+// scores of the demo is an error.
 func (d *Demo) Trainer(ctx context.Context, interpreter, dir string) (*Trainer, error) {
 	c, err := runTrainer(ctx, interpreter, filepath.Join(dir, ScoresFile))
 	if err != nil {
@@ -123,7 +124,7 @@ func pythonFolder() (string, error) {
 	return "", fmt.Errorf("the Python package is not in %s", quoted(tried))
 }
 
-// String says it in lines of at most 80 columns.
+// String returns a description in lines of at most 80 columns.
 func (t *Trainer) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "What the trainer takes\n\n  rm_scores     %s [%d, %d]: batch × response length, which is 1 for pictures\n", t.DType, t.Rows, t.Length)

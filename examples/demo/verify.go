@@ -10,12 +10,12 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
-// ErrMismatch is the class of every difference that Verify finds.
+// ErrMismatch is wrapped by the error for every difference that Verify finds.
 var ErrMismatch = errors.New("the files do not agree")
 
-// Verify reads the files that Save wrote and computes everything again: each reward
-// from the text that was read, the tensors from the rewards, and every figure of the
-// report from rewards and traces. It returns the report if all of it agrees.
+// Verify reads the files that Save wrote and computes everything again: each reward from the text
+// that was read, the tensors from the rewards, and every figure of the report from rewards and
+// traces. It returns the report if everything matches.
 func Verify(dir string) (*Report, error) {
 	d, err := open(dir)
 	if err != nil {

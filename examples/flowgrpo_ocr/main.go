@@ -1,6 +1,6 @@
-// Command flowgrpo_ocr is a generator that streams its samples to a running reward
-// loop: four GPUs, simulated here by waiting, make the pictures of sixteen prompts,
-// and each picture is on its way to be scored the moment it is finished.
+// Command flowgrpo_ocr is a generator that streams its samples to a running reward loop. Four
+// simulated GPUs, which only wait, make the pictures of sixteen prompts, and each picture is sent
+// to be scored as soon as it is finished.
 package main
 
 import (

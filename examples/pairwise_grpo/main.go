@@ -1,6 +1,6 @@
-// Command pairwise_grpo sends groups of four answers to a running reward loop, which has
-// a judge compare them in pairs, and prints what came of each group. The judge is a stub
-// that it serves itself.
+// Command pairwise_grpo sends groups of four answers to a running reward loop, in which a judge
+// compares them in pairs, and prints the result of each group. The judge is a stub that the command
+// serves itself.
 package main
 
 import (

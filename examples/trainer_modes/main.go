@@ -1,7 +1,7 @@
-// Command trainer_modes trains a toy policy in the six ways in which a trainer can arrange
-// its step around the rewards, and prints what each of them costs and whether they learned
-// the same. It brings its own scorer, a stub that waits as long as each sample says, and
-// its own reward loop, or takes a running one.
+// Command trainer_modes trains a toy policy in the six ways in which a trainer can arrange its step
+// around the rewards, and prints the costs of each and whether they learned the same. The command
+// contains its own scorer, a stub that waits as long as each sample requests, and starts its own
+// reward loop or uses a running one.
 package main
 
 import (

@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Check reads the manifest and every part of the bundle in a folder. Limit is as for Read. The
-// error is one of the package's.
+// Check reads the manifest and every part of the bundle in a folder, and returns the errors of all
+// parts. limit is as for Read.
 func Check(ctx context.Context, folder string, limit int64) (Manifest, error) {
 	m, err := Read(folder, limit)
 	if err != nil {
@@ -30,7 +30,8 @@ func Check(ctx context.Context, folder string, limit int64) (Manifest, error) {
 	return m, errors.Join(errs...)
 }
 
-// CheckPart reads part i of the bundle in a folder. The error is one of the package's.
+// CheckPart reads part i of the bundle in a folder. The error wraps ErrMissing, ErrDamaged or
+// ErrForeign, or is an error of the file system or of ctx.
 func (m Manifest) CheckPart(ctx context.Context, folder string, i int) error {
 	name, want := m.PartName(i), m.Parts[i]
 	path := filepath.Join(folder, name)
@@ -69,8 +70,8 @@ func (m Manifest) CheckPart(ctx context.Context, folder string, i int) error {
 	return nil
 }
 
-// Join checks the bundle in a folder and unpacks it as root, which must not be there yet, or be
-// an empty folder. Root appears whole or not at all. Limit is as for Read.
+// Join checks the bundle in a folder and unpacks it to root, which must not exist or must be an
+// empty folder. If Join fails, root is not changed. limit is as for Read.
 func Join(ctx context.Context, folder, root string, limit int64) (m Manifest, err error) {
 	if m, err = Check(ctx, folder, limit); err != nil {
 		return m, err
@@ -104,9 +105,9 @@ func (m Manifest) unpack(ctx context.Context, folder, root string) (err error) {
 	return m.Each(ctx, folder, func(e Entry, content io.Reader) error { return e.write(below, content) })
 }
 
-// Each hands each file of the bundle in a folder to a function, in their order, and what the
-// function leaves unread it reads itself. The parts have been checked. A content that is not the
-// one in the manifest is an error behind the function's call, or at the end of content.
+// Each calls take for each file of the bundle in a folder, in order, and discards the content that
+// take does not read. The parts must have been checked before. If a content differs from the
+// manifest, Each returns an error after the call of take, or content returns an error.
 func (m Manifest) Each(ctx context.Context, folder string, take func(e Entry, content io.Reader) error) (err error) {
 	parts := &sequence{folder: folder, m: m}
 	defer func() { err = errors.Join(err, parts.Close()) }()

@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// What is wrong with a bundle. The error's text names the file or the part.
+// The errors of a bundle. The text of the error contains the name of the file or the part.
 var (
 	ErrManifest = errors.New("not a manifest of a bundle")
 	ErrMissing  = errors.New("a part is missing")
@@ -28,15 +28,15 @@ var (
 )
 
 const (
-	// ManifestName is the name of the manifest beside the parts.
+	// ManifestName is the file name of the manifest.
 	ManifestName = "bundle.json"
-	// DefaultPart is the most bytes of a part unless [Options] say otherwise.
+	// DefaultPart is the default maximum size of a part in bytes; see [Options].
 	DefaultPart = 24 << 20
-	// MaxPart is the most bytes that a part may have.
+	// MaxPart is the maximum of Options.PartSize in bytes.
 	MaxPart = 64 << 30
-	// DefaultLimit is the most bytes that the files of a bundle have unless somebody says otherwise.
+	// DefaultLimit is the default limit of the total size of the files of a bundle in bytes.
 	DefaultLimit = 16 << 30
-	// Format is the version of the format that is written and read.
+	// Format is the version of the format that this package writes and reads.
 	Format = 1
 
 	maxManifest = 8 << 20
@@ -44,35 +44,35 @@ const (
 	maxParts    = 1_000
 )
 
-// Manifest says what a bundle holds.
+// Manifest describes the contents of a bundle.
 type Manifest struct {
 	Format int     `json:"format"`
 	Name   string  `json:"name"`
-	ID     string  `json:"id"` // SHA-256 of Files, in hexadecimal digits
+	ID     string  `json:"id"` // SHA-256 of Files, in hexadecimal
 	Files  []Entry `json:"files"`
 	Parts  []Part  `json:"parts"`
 }
 
-// Entry is one file, in the order of the stream.
+// Entry is one file; the entries have the order of the stream.
 type Entry struct {
-	// Name is its path below the root, with slashes.
+	// Name is the path below the root, with slashes.
 	Name string `json:"name"`
-	// Mode is its permission bits in three octal digits.
+	// Mode contains the permission bits as three octal digits.
 	Mode   string `json:"mode"`
-	Size   int64  `json:"size"` // bytes
+	Size   int64  `json:"size"` // in bytes
 	SHA256 string `json:"sha256"`
 }
 
-// Part is one part; its name follows from its place.
+// Part is one part. Its name is PartName of its index.
 type Part struct {
-	Size   int64  `json:"size"` // bytes
+	Size   int64  `json:"size"` // in bytes
 	SHA256 string `json:"sha256"`
 }
 
-// PartName is the name of part i, counted from 0.
+// PartName returns the name of part i, counted from 0.
 func (m Manifest) PartName(i int) string { return fmt.Sprintf("%s.%03d", m.Name, i) }
 
-// Bytes is the size of all files together.
+// Bytes returns the total size of all files in bytes.
 func (m Manifest) Bytes() (n int64) {
 	for _, e := range m.Files {
 		n += e.Size
@@ -86,9 +86,9 @@ func (m Manifest) id() [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// Read reads and checks the manifest of the bundle in a folder, and nothing else of it. The
-// error wraps ErrManifest, ErrPath, ErrLink or ErrBomb. Limit is the most bytes that all files
-// together may have; 0: DefaultLimit.
+// Read reads and checks only the manifest of the bundle in a folder. The error wraps ErrManifest,
+// ErrPath, ErrLink or ErrBomb. limit is the maximum total size of all files in bytes; 0:
+// DefaultLimit.
 func Read(folder string, limit int64) (Manifest, error) {
 	file, err := os.Open(filepath.Join(folder, ManifestName))
 	if err != nil {

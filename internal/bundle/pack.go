@@ -27,28 +27,30 @@ const (
 	window = 128 << 20
 )
 
-// File is one file to pack.
+// File is a file to pack.
 type File struct {
-	Name string // in the bundle, with slashes
-	Path string // on this machine
+	Name string // path in the bundle, with slashes
+	Path string // path on this machine
 }
 
-// Options say how a bundle is written.
+// Options are the options of Pack.
 type Options struct {
-	// Name begins the names of the parts: small letters, digits, dots and lines.
+	// Name is the beginning of the names of the parts: 1 to 64 lower-case letters, digits, dots,
+	// hyphens and underscores.
 	Name string
-	// PartSize is the most bytes of a part, 64 bytes to MaxPart; 0: DefaultPart.
+	// PartSize is the maximum size of a part in bytes, 64 to MaxPart; 0: DefaultPart.
 	PartSize int64
-	// Limit is the most bytes that all files together may have; 0: DefaultLimit.
+	// Limit is the maximum total size of all files in bytes; 0: DefaultLimit.
 	Limit int64
-	// Fast compresses in a hundredth of the time and less: for weights, which hardly become smaller.
+	// Fast selects a compression that takes less than a hundredth of the time, for weights, which
+	// hardly compress.
 	Fast bool
-	// Progress is told how many bytes of all files are packed; nil: nobody.
+	// Progress is called with the number of bytes of all files that are packed; nil: no call.
 	Progress func(done int64)
 }
 
-// Tree lists the regular files below a folder, in the order of their names. Anything else in
-// it, a link among it, is an error.
+// Tree lists the files below a folder, sorted by name. Pack refuses those that are not regular
+// files, such as links.
 func Tree(folder string) (files []File, err error) {
 	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -64,8 +66,9 @@ func Tree(folder string) (files []File, err error) {
 	return files, err
 }
 
-// Pack writes a bundle of the files, in their order, into a folder that holds none of that name
-// yet. Like files go best one behind the other. On an error it removes what it wrote.
+// Pack writes a bundle of the files, in their order, to a folder that must not contain a bundle
+// with that name. Similar files should be next to one another. If Pack fails, it removes the files
+// that it wrote.
 func Pack(ctx context.Context, folder string, o Options, files []File) (m Manifest, err error) {
 	o.PartSize = cmp.Or(o.PartSize, DefaultPart)
 	m = Manifest{Format: Format, Name: o.Name}

@@ -9,7 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Chatter asks a question. Client is one; it calls Request.Accept once.
+// Chatter asks an engine a question. *Client implements Chatter. Chat calls Request.Accept once.
 type Chatter interface {
 	Chat(ctx context.Context, r *Request) (*Reply, error)
 }
@@ -19,40 +19,40 @@ var (
 	_ Chatter = Seeded{}
 )
 
-// Endpoint says who is asked.
+// Endpoint selects the engine and the model for questions.
 type Endpoint struct {
-	// Engine names an entry of the configuration; empty: the engines of reward_model.
+	// Engine is the name of an entry of the configuration; empty: the engines of reward_model.
 	Engine string `json:"engine"`
-	// Model overrides the engine's own.
+	// Model replaces the model of the engine.
 	Model string `json:"model"`
 }
 
-// Clients gives scorers whom they ask.
+// Clients provides the clients of scorers.
 type Clients interface {
-	// Client returns the client for an endpoint, or an error that says what is
-	// missing. It connects nowhere. The client stays its owner's, who closes it, and
-	// asks the endpoint's model where a request names none. sample is a question with all
-	// that the scorer's questions ask for, with which the endpoint is tried when it starts;
-	// one without messages says that it need not be.
+	// Client returns the client for an endpoint, or an error that describes what is missing. Client
+	// opens no connection. The caller must not close the client, which uses the endpoint's model
+	// for requests without a model. sample is a request with all features of the scorer's
+	// questions; the endpoint is tested with it when it starts. A sample without messages means
+	// that no test is needed.
 	Client(e Endpoint, sample Request) (Chatter, error)
 }
 
-// ClientsFunc is a function that is Clients, and tries nobody.
+// ClientsFunc is a function that implements Clients and tests no endpoint.
 type ClientsFunc func(e Endpoint) (Chatter, error)
 
 // Client implements Clients.
 func (f ClientsFunc) Client(e Endpoint, _ Request) (Chatter, error) { return f(e) }
 
-// ErrNoEngine is for a scorer that was given nobody to ask.
+// ErrNoEngine means that no engine is configured for a scorer.
 var ErrNoEngine = errors.New("no engine is configured; set reward_model.rollout.base_urls, or configure an engine and write its name")
 
 // maxReadable bounds the answers that are read, in bytes: patterns run over all of it.
 const maxReadable = 1 << 20
 
-// Ask asks c until read is content with an answer, at most so many times more as retries
-// says; each time the seed of the request, if it has one, is 1 more, for the same one
-// would draw the same answer. It returns the answer and the number of questions it took.
-// Answers that cannot be read are InvalidScore in the end; the errors of c are its own.
+// Ask asks c until read accepts a reply, with up to retries repetitions. If the request has a seed,
+// each repetition adds 1 to the seed, because the same seed would result in the same reply. Ask
+// returns the reply and the number of questions. If no reply is accepted, the error wraps
+// rewards.InvalidScore; errors of c are returned unchanged.
 func Ask(ctx context.Context, c Chatter, r Request, retries int, read func(Reply) error) (*Reply, int, error) {
 	seed := r.Seed
 	var unreadable error

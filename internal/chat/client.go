@@ -16,7 +16,7 @@ import (
 // path is where engines take chats, below their URL.
 const path = "/v1/chat/completions"
 
-// Client asks one group of engines. It is safe for concurrent use.
+// Client sends questions to one group of engines. It is safe for concurrent use.
 type Client struct {
 	config Config
 	doer   outbound.Doer
@@ -39,7 +39,8 @@ type spender interface {
 	Spent(tokens, booked int)
 }
 
-// New makes a client. It connects nowhere; the doer stays its owner's.
+// New returns a client that sends its requests through doer. It opens no connection. Closing the
+// client does not close doer.
 func New(cfg Config, doer outbound.Doer) (*Client, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -54,8 +55,8 @@ func New(cfg Config, doer outbound.Doer) (*Client, error) {
 	}, nil
 }
 
-// Close ends the questions that are on their way and waits for them. Chat then fails
-// with Unavailable.
+// Close cancels the questions in flight and waits for their end. Afterwards Chat fails with
+// Unavailable.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -75,9 +76,10 @@ type question struct {
 	near     string // of Alike
 }
 
-// Chat asks, or finds the answer without asking. Errors wrap a rewards.Class: those
-// of outbound.Doer; Unavailable for an answer that is none; InvalidScore for one
-// without text; BadInput for a request beyond its bound; and what Accept says.
+// Chat returns the reply to r, from the engine, from the cache, or from the same question of
+// another caller in flight. The error wraps a rewards.Class: those of outbound.Doer; Unavailable
+// for an invalid answer; InvalidScore for an answer without text; BadInput for a request larger
+// than the limit; or the error of Accept.
 func (c *Client) Chat(ctx context.Context, r *Request) (*Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, rewards.Ended(ctx, false, rewards.BlameDependency, fmt.Errorf("before asking: %w", err))
@@ -211,28 +213,28 @@ func (c *Client) count(q *question, u Usage) {
 	}
 }
 
-// Stats is what a client has done so far.
+// Stats are the statistics of a client.
 type Stats struct {
-	// Requests counts the questions sent (attempts of one question count once),
-	// Failures those without an answer.
+	// Requests is the number of questions sent (the attempts of a question count once), Failures
+	// the number of those without a reply.
 	Requests, Failures uint64
-	// Hits counts the questions answered from memory, Joined those answered by what
-	// somebody else had asked.
+	// Hits is the number of questions that were answered from the cache, Joined the number of those
+	// that were answered by the same question of another caller.
 	Hits, Joined uint64
-	// Refused counts the replies a caller could not use.
+	// Refused is the number of replies that Accept refused.
 	Refused uint64
-	// Unmetered counts the answers whose engine did not say how many tokens they took.
+	// Unmetered is the number of answers in which the engine did not report the number of tokens.
 	Unmetered uint64
-	// PromptTokens and CompletionTokens are what engines said.
+	// PromptTokens and CompletionTokens are the numbers of tokens that engines reported.
 	PromptTokens, CompletionTokens int64
-	// Cost is those tokens at the configured prices.
+	// Cost is the cost of those tokens at the configured prices.
 	Cost float64
-	// Entries and Bytes are what is remembered now.
+	// Entries and Bytes are the current size of the cache.
 	Entries int
 	Bytes   int64
 }
 
-// Stats returns the counters.
+// Stats returns the statistics.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	entries, bytes := len(c.cache.entries), c.cache.bytes
@@ -247,11 +249,12 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// Concurrency is how many questions the engine is asked at a time by this process.
+// Concurrency returns the maximum number of questions of this process that the engine gets at the
+// same time.
 func (c *Client) Concurrency() int { return rewards.ConcurrencyOf(c.doer) }
 
-// Dependency is the engine.
+// Dependency returns the engine as a dependency.
 func (c *Client) Dependency() rewards.Dependency { return rewards.DependencyOf(c.doer) }
 
-// ConcurrencyReason is the engine's.
+// ConcurrencyReason returns the reason for Concurrency.
 func (c *Client) ConcurrencyReason() string { return rewards.ConcurrencyReason(c.doer) }

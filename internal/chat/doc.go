@@ -1,22 +1,21 @@
 // Package chat sends text and pictures to engines with OpenAI's chat completions API (vLLM, SGLang,
 // hosted services).
 //
-// The life of a question: Chat checks the Request and digests it: model,
-// parameters, text and the bytes of the pictures. An answer that is remembered
-// under that digest is taken; a question that is on its way already is joined;
-// else the body is built, from then on the caller's pictures are not looked at any
-// more, and the call goes through an outbound.Doer, which owns limits, attempts and
-// addresses. What comes back is held to its form before anybody sees it. The caller
-// has the last word: only an answer that its Accept is content with is remembered.
+// The life of a question: Chat checks the Request and computes a digest of the model, the
+// parameters, the text and the bytes of the pictures. If the cache has a reply for that digest,
+// Chat returns the reply. If the same question is in flight, Chat waits for its reply. Otherwise
+// Chat builds the body, after which the caller's pictures are no longer read, and sends the call
+// through an outbound.Doer, which has the limits, retries and addresses. The form of the answer is
+// checked before any caller gets it. Only a reply that the caller's Accept accepts is cached.
 //
-// A question that is drawn at random (a temperature that is not 0, and no seed) is
-// neither remembered nor shared: every asker gets a draw of its own.
+// A question that is sampled at random (a temperature that is not 0, and no seed) is neither cached
+// nor shared: every caller gets its own sample.
 //
-// Scorers that chat meet a client as a Chatter, which Clients gives them for an Endpoint,
-// and have their options (Asking, Sampling, Pictures) and the asking in common: Question
-// makes a request, Encode its pictures, and Ask goes on until an answer can be read.
+// Scorers get a Chatter from Clients for an Endpoint. They share the options (Asking, Sampling,
+// Pictures) and the functions for questions: Question makes a request, Pictures.Encode its
+// pictures, and Ask repeats the question until a reply can be parsed.
 //
-// Each shared question has one goroutine, which belongs to the Client. It lives as
-// long as somebody waits for it: an asker who leaves does not take the others'
-// answer along, and the last one to leave ends it. Close ends and awaits all.
+// Each shared question has one goroutine of the Client. The goroutine lives as long as a caller
+// waits for the reply: a caller that cancels does not cancel the question for the others, and the
+// last one ends it. Close ends all these goroutines and waits for them.
 package chat

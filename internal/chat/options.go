@@ -13,36 +13,37 @@ import (
 // What the scorers that chat have as options. They embed the structs, whose fields are
 // checked by Validate and described by the functions at the end.
 
-// Asking says who is asked, and how often.
+// Asking selects the engine, and the number of retries for unreadable answers.
 type Asking struct {
 	Endpoint
-	// AnswerRetries is how often an answer that cannot be read is asked for again. 1.
+	// AnswerRetries is the number of retries for an answer that cannot be parsed; the default is 1.
 	AnswerRetries int `json:"answer_retries"`
-	// ExtraBody is sent with every request, for what only some engines know.
+	// ExtraBody is sent with every request, for parameters that only some engines support.
 	ExtraBody map[string]any `json:"extra_body"`
 }
 
-// Sampling says how answers are drawn. Null leaves a parameter to the engine.
+// Sampling contains the sampling parameters of answers. For a nil parameter the engine uses its
+// default.
 type Sampling struct {
 	Temperature *float64 `json:"temperature"`
 	TopP        *float64 `json:"top_p"`
 	MaxTokens   int      `json:"max_tokens"`
-	// Seed makes draws repeatable, and their answers worth remembering. A further
-	// attempt at an answer adds 1 to it.
+	// Seed makes sampling repeatable, so that its answers can be cached. Each retry for an
+	// unreadable answer adds 1.
 	Seed *int64 `json:"seed"`
 }
 
 // maxAnswerRetries bounds an option: more is a slip of the keyboard.
 const maxAnswerRetries = 10
 
-// DefaultAsking asks for an unreadable answer once more.
+// DefaultAsking returns options with one retry for an unreadable answer.
 func DefaultAsking() Asking { return Asking{AnswerRetries: 1} }
 
-// Greedy takes the likeliest token, up to maxTokens of them; 0: as many as the engine
-// gives.
+// Greedy returns options that select the most likely token, up to maxTokens tokens; 0: the engine's
+// limit.
 func Greedy(maxTokens int) Sampling { return Sampling{Temperature: new(float64), MaxTokens: maxTokens} }
 
-// Validate says what is wrong.
+// Validate returns an error if a field is invalid.
 func (a *Asking) Validate() error {
 	if a.AnswerRetries < 0 || a.AnswerRetries > maxAnswerRetries {
 		return fmt.Errorf("answer_retries: %d, want 0 to %d", a.AnswerRetries, maxAnswerRetries)
@@ -50,7 +51,7 @@ func (a *Asking) Validate() error {
 	return nil
 }
 
-// Validate names everything that is wrong.
+// Validate returns an error that lists all invalid fields.
 func (s *Sampling) Validate() error {
 	var errs rewards.Faults
 	if t := s.Temperature; t != nil && !(*t >= 0 && *t <= 100) {
@@ -63,8 +64,8 @@ func (s *Sampling) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Question is a request of these options: the system message, where it is not empty, and
-// one turn of the user's, pictures before text.
+// Question returns a request with these options: the system message, unless it is empty, and one
+// user message with the pictures before the text.
 func Question(a Asking, s Sampling, system string, pictures []Part, text string) Request {
 	r := Request{
 		Model: a.Model, Extra: a.ExtraBody,
@@ -105,7 +106,7 @@ func SamplingDocs(temperature, topP, maxTokens string) []rewards.Option {
 // subjectKey is the context key of About.
 type subjectKey struct{}
 
-// About says whose question is asked with the context: the id of a sample, or a prompt
+// About returns a context for questions about the subject with that id: a sample's id, or a prompt
 // group's uid.
 func About(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, subjectKey{}, id)
@@ -114,21 +115,21 @@ func About(ctx context.Context, id string) context.Context {
 // alikeKey is the context key of Alike.
 type alikeKey struct{}
 
-// Alike says that questions asked with contexts of the same name begin alike, as those about the members
-// of a prompt group do, and had better go to one server, which remembers the beginning.
+// Alike returns a context for questions that have the same beginning as all questions with the same
+// name, such as those about the members of a prompt group. Such questions are preferably sent to
+// the same server, which caches the beginning.
 func Alike(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, alikeKey{}, name)
 }
 
-// Seeded asks with a seed that follows from whom the question is about (About) where a
-// request has none: whoever asks, and however often, draws the same answer. A further
-// attempt at an answer adds 1, as with a seed of the configuration. A question about
-// nobody is left as it is.
+// Seeded is a Client that adds a seed to requests without one. The seed is derived from the subject
+// of the question (About), so that every repetition gets the same answer. Each retry for an
+// unreadable answer adds 1, as with a configured seed. A question without a subject is not changed.
 type Seeded struct {
 	*Client
 }
 
-// Chat is Client.Chat.
+// Chat calls Client.Chat.
 func (s Seeded) Chat(ctx context.Context, r *Request) (*Reply, error) {
 	if id, known := ctx.Value(subjectKey{}).(string); known && r.Seed == nil {
 		own := *r

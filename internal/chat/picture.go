@@ -10,14 +10,15 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Pictures says how frames are sent: options of the scorers that show some.
+// Pictures contains the options of scorers that send frames of a picture or a video.
 type Pictures struct {
-	// ImageFormat is one of the words below; which of them a scorer takes, and which is
-	// its default, is the scorer's.
+	// ImageFormat is one of the formats below. Each scorer selects the formats that it accepts, and
+	// its default.
 	ImageFormat string `json:"image_format"`
-	// JPEGQuality is 1 to 100; 95.
+	// JPEGQuality is the JPEG quality, 1 to 100; the default is 95.
 	JPEGQuality int `json:"jpeg_quality"`
-	// Resize makes every frame a square of this side in pixels, bicubic; 0: no change.
+	// Resize is the side in pixels of the square to which every frame is resized (bicubic); 0: no
+	// change.
 	Resize int `json:"resize"`
 }
 
@@ -25,21 +26,21 @@ type Pictures struct {
 const (
 	FormatPNG  = "png"
 	FormatJPEG = "jpeg"
-	// FormatAsIs sends the bytes the picture came in, where it came as PNG, JPEG or
-	// WebP, and PNG where not.
+	// FormatAsIs sends the received bytes if they are PNG, JPEG or WebP, and otherwise PNG.
 	FormatAsIs = "as_is"
-	// FormatAuto is PNG, and JPEG for several frames in one message, which as PNG would
-	// be tens of megabytes. Encode knows nothing of messages and takes it for PNG.
+	// FormatAuto is PNG, or JPEG for several frames in one message, which would be tens of
+	// megabytes as PNG. Encode has no information about messages and treats FormatAuto as PNG.
 	FormatAuto = "auto"
 )
 
 // maxSide bounds an option: more is a slip of the keyboard.
 const maxSide = 8192
 
-// DefaultPictures are of a format, in the size they have.
+// DefaultPictures returns options with that format and without resizing.
 func DefaultPictures(format string) Pictures { return Pictures{ImageFormat: format, JPEGQuality: 95} }
 
-// Validate names everything that is wrong; formats are the words that the scorer takes.
+// Validate returns an error that lists all invalid fields. formats are the formats that the scorer
+// accepts.
 func (p *Pictures) Validate(formats ...string) error {
 	var errs rewards.Faults
 	errs.Add(!slices.Contains(formats, p.ImageFormat), "image_format: %q is unknown, want one of %q", p.ImageFormat, formats)
@@ -58,8 +59,8 @@ func PictureDocs(format, formatDoc, resize string) []rewards.Option {
 	}
 }
 
-// Encode makes a part of a frame of m, which has been decoded to px. Format stands in
-// for ImageFormat.
+// Encode returns a message part with a frame of m, which has been decoded to px. format is used
+// instead of ImageFormat.
 func (p *Pictures) Encode(m *rewards.Media, px *rewards.Pixels, frame int, format string) (Part, error) {
 	if format == FormatAsIs {
 		if data, mime := original(m, frame); mime != "" {

@@ -10,23 +10,23 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Reply is an answer. Its slices are shared with others who asked the same and must
-// not be changed.
+// Reply is the reply to a question. Its slices are shared with other callers of the same question
+// and must not be modified.
 type Reply struct {
-	// Text is the message, without what the engine keeps apart as reasoning.
+	// Text is the message, without the part that the engine marks as reasoning.
 	Text string
-	// Reasoning is what the engine calls reasoning_content (or reasoning); empty:
-	// there is none.
+	// Reasoning is the engine's reasoning_content (or reasoning); empty: the reply has none.
 	Reasoning string
-	// Logprobs are those of the first tokens of the answer, at most 16, where the
-	// request asked for them; of reasoning tokens too, as engines count these along.
+	// Logprobs are the log probabilities of the first tokens of the answer, at most 16, if the
+	// request asked for them. They include reasoning tokens, because engines count these tokens
+	// too.
 	Logprobs []Token
-	// FinishReason is "stop", "length" or what else the engine says.
+	// FinishReason is "stop", "length" or another value of the engine.
 	FinishReason string
-	// Usage is zero where the engine does not say.
+	// Usage is zero if the engine does not report it.
 	Usage Usage
-	// Cached says that this question caused no request: the answer was remembered, or
-	// somebody else was waiting for it.
+	// Cached means that this question caused no request, because the reply was cached or another
+	// caller was waiting for it.
 	Cached bool
 }
 
@@ -35,12 +35,12 @@ type Token struct {
 	Text string
 	// Logprob is a natural logarithm, at most 0.
 	Logprob float64
-	// Top holds the likeliest tokens of the place, itself among them, likeliest
-	// first; nil in an alternative.
+	// Top contains the most likely tokens at the position, including the token itself, the most
+	// likely first; nil in an alternative.
 	Top []Token
 }
 
-// Usage counts the tokens of a question and its answer.
+// Usage is the number of tokens of a question and its answer.
 type Usage struct {
 	PromptTokens, CompletionTokens int64
 }
@@ -52,7 +52,7 @@ const keepTokens = 16
 // excerptLen is how many characters of an answer an error quotes.
 const excerptLen = 200
 
-// Excerpt is the beginning of a text, for an error message: 200 characters on one line.
+// Excerpt returns the beginning of a text for an error message: 200 characters on one line.
 func Excerpt(s string) string {
 	s, more := s[:min(len(s), excerptLen*utf8.UTFMax)], len(s) > excerptLen*utf8.UTFMax
 	runes := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " "))

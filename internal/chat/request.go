@@ -23,57 +23,57 @@ const (
 	Assistant = "assistant"
 )
 
-// Part is a piece of a message: text, or a picture.
+// Part is a part of a message: text, or a picture.
 type Part struct {
 	Text string
-	// Image is an encoded picture, and MIME what it is: "image/png", "image/jpeg" or
-	// "image/webp". It is sent as a data URL.
+	// Image is an encoded picture, and MIME its type: "image/png", "image/jpeg" or "image/webp".
+	// The picture is sent as a data URL.
 	Image []byte
 	MIME  string
 }
 
-// Text is a part that is text.
+// Text returns a text part.
 func Text(s string) Part { return Part{Text: s} }
 
-// Message is one turn of a chat.
+// Message is one message of a chat.
 type Message struct {
 	Role  string
 	Parts []Part
 }
 
-// Schema asks for an answer in JSON.
+// Schema requests an answer in JSON.
 type Schema struct {
-	// Name is what the engine calls the schema.
+	// Name is the name of the schema for the engine.
 	Name string
 	// Schema is a JSON schema; nil: any JSON object.
 	Schema json.RawMessage
 }
 
-// Request is one question. What is nil or 0 is left to the engine.
+// Request is one question. For fields that are nil or 0 the engine uses its defaults.
 type Request struct {
-	// Model overrides the client's.
+	// Model replaces the client's model.
 	Model    string
 	Messages []Message
-	// Temperature 0 takes the likeliest token; nil leaves it to the engine, which
-	// then draws at random for all that is known here.
+	// Temperature 0 selects the most likely token. With nil the engine uses its default, and the
+	// answer is treated as random.
 	Temperature, TopP *float64
 	MaxTokens         int
 	Seed              *int64
-	// Logprobs asks for the log probabilities of the answer's tokens, and TopLogprobs
-	// for those of as many alternatives, up to 20.
+	// Logprobs requests the log probabilities of the answer's tokens, and TopLogprobs those of that
+	// number of alternatives, up to 20.
 	Logprobs    bool
 	TopLogprobs int
-	// ResponseFormat asks for JSON.
+	// ResponseFormat requests JSON.
 	ResponseFormat *Schema
-	// Extra is sent beside the fields above, for what only some engines know:
+	// Extra contains additional fields of the body, for parameters that only some engines support:
 	// {"chat_template_kwargs": {"enable_thinking": false}}.
 	Extra map[string]any
-	// Accept says what is wrong with a reply, and Chat returns its error. Only a reply
-	// it was content with is remembered. It runs on the goroutine that called Chat.
-	// Nil: every reply is right.
+	// Accept returns an error if a reply is unusable; Chat returns that error. Only a reply that
+	// Accept accepts is cached. Accept runs on the goroutine that called Chat. nil: every reply is
+	// accepted.
 	Accept func(Reply) error
-	// Attempt is 0, or counts how often the caller has asked before and could not use
-	// what it got: then nothing is taken from memory.
+	// Attempt is the number of earlier replies to the same question that the caller could not use.
+	// Above 0, replies are not taken from the cache.
 	Attempt int
 }
 

@@ -21,8 +21,8 @@ const trialTokens = 8
 // larger schema may lose itself.
 const trialSchema = `{"type": "string", "enum": ["ok"]}`
 
-// Trial is a question with all that a scorer's questions ask for (Asking, Sampling, log probabilities, a schema, and so many
-// pictures), of which only the shape of the answer counts.
+// Trial returns a test question with all features of a scorer's questions (Asking, Sampling, log
+// probabilities, a schema, and that number of pictures). Only the form of its answer matters.
 func Trial(a Asking, s Sampling, pictures int) Request {
 	var parts []Part
 	for range pictures {
@@ -32,7 +32,8 @@ func Trial(a Asking, s Sampling, pictures int) Request {
 	return Question(a, s, "", parts, "Is two more than one? Answer Yes or No.")
 }
 
-// Try asks a trial. lacks says what the endpoint will never do; err why nothing is known.
+// Try sends a test question. lacks is an error that every question would have; err is a possibly
+// transient error, after which nothing is known.
 func Try(ctx context.Context, doer outbound.Doer, model string, r Request) (lacks, err error) {
 	c, err := New(Config{Model: model, CacheEntries: -1}, doer)
 	if err != nil {
@@ -53,7 +54,8 @@ func Try(ctx context.Context, doer outbound.Doer, model string, r Request) (lack
 	return Lacks(err)
 }
 
-// Lacks tells an error of a trial that every question would meet from one that may pass.
+// Lacks returns the error of a test as lacks if every question would have it, or as passes if it
+// may be transient.
 func Lacks(err error) (lacks, passes error) {
 	if blame, permanent := rewards.BlameOf(err); permanent && blame == rewards.BlameDependency || errors.Is(err, rewards.BadInput) {
 		return err, nil
@@ -61,7 +63,7 @@ func Lacks(err error) (lacks, passes error) {
 	return nil, err
 }
 
-// TryCall sends a call of a scorer that does not chat, as Try.
+// TryCall sends a call of a scorer that does not use the chat API, with the results of Try.
 func TryCall(ctx context.Context, doer outbound.Doer, c outbound.Call) (lacks, err error) {
 	if _, err = doer.Do(ctx, &c); err == nil || errors.Is(err, rewards.InvalidScore) {
 		return nil, nil

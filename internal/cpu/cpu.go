@@ -1,6 +1,6 @@
-// Package cpu limits the computations of scorers in Go to the number of CPUs, and shares the CPUs
-// among tenants by weight. A flood of one tenant's texts then delays another's by the computations
-// that run, not by those that wait.
+// Package cpu limits the number of concurrent computations of scorers in Go to the number of CPUs,
+// and shares the CPUs among tenants by weight. If one tenant has many texts, another tenant waits
+// only for the running computations, not for the waiting ones.
 package cpu
 
 import (
@@ -18,8 +18,8 @@ var all = sync.OnceValue(func() *fair.Gate { return fair.NewGate(runtime.GOMAXPR
 
 type key struct{}
 
-// With returns a context whose computations wait at a gate of their own. It is for tests in
-// fake time, which may not wait for one another.
+// With returns a context whose computations wait at the gate g. It is for tests with fake time,
+// which must not wait for one another.
 func With(ctx context.Context, g *fair.Gate) context.Context {
 	return context.WithValue(ctx, key{}, g)
 }
@@ -65,9 +65,9 @@ func (h *held) Yield(ctx context.Context) error {
 	return h.Pause()(ctx)
 }
 
-// Take waits for a CPU. The caller computes with the context that is returned, and calls done when
-// it has. It must not wait for anything meanwhile but what waits with rewards.Aside: pixels and the
-// memory to decode them into. The error has its blame.
+// Take waits for a CPU. The caller computes with the context work, and calls done at the end.
+// Meanwhile the caller must wait only inside rewards.Aside, for pixels and for the memory to decode
+// them. The error has a blame.
 func Take(ctx context.Context) (work context.Context, done func(), err error) {
 	h := &held{tenant: fair.Tenant(rewards.TenantOf(ctx))}
 	if h.gate, _ = ctx.Value(key{}).(*fair.Gate); h.gate == nil {
@@ -79,8 +79,8 @@ func Take(ctx context.Context) (work context.Context, done func(), err error) {
 	return rewards.WithTurn(ctx, h), h.release, nil
 }
 
-// Start is Take for a scorer that only computes: the time of its component starts with the
-// CPU, and it computes with the context that is returned.
+// Start is like Take for a scorer that only computes: the time limit of its component also starts
+// when the CPU is available.
 func Start(ctx context.Context) (work context.Context, done func(), err error) {
 	work, release, err := Take(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // keep is how many values a column keeps: all of them, and beyond that a uniform draw.
 const keep = 1 << 16
 
-// Column is what is known of one column of numbers. The zero value is an empty one. Only
+// Column contains the statistics of one column of numbers. The zero value is an empty column. Only
 // finite numbers may be added.
 type Column struct {
 	n      int
@@ -24,7 +24,7 @@ type Column struct {
 	draw   *rand.Rand
 }
 
-// Add takes a number in.
+// Add adds a number.
 func (c *Column) Add(x float64) {
 	c.n++
 	if c.n == 1 {
@@ -47,16 +47,16 @@ func (c *Column) Add(x float64) {
 	}
 }
 
-// Count is how many numbers were added.
+// Count returns how many numbers were added.
 func (c *Column) Count() int { return c.n }
 
-// Sampled says whether quantiles and bins are those of a uniform draw, and not of all numbers.
+// Sampled reports whether Quantile and Bins use a uniform random sample instead of all numbers.
 func (c *Column) Sampled() bool { return c.n > len(c.values) }
 
-// Mean is the mean, 0 of no numbers.
+// Mean returns the mean, or 0 if there are no numbers.
 func (c *Column) Mean() float64 { return c.mean }
 
-// Std is the standard deviation of the numbers themselves.
+// Std returns the population standard deviation.
 func (c *Column) Std() float64 {
 	if c.n == 0 || c.lo == c.hi {
 		return 0
@@ -64,13 +64,14 @@ func (c *Column) Std() float64 {
 	return math.Sqrt(c.square / float64(c.n))
 }
 
-// Min is the least number.
+// Min returns the smallest number.
 func (c *Column) Min() float64 { return c.lo }
 
-// Max is the greatest number.
+// Max returns the largest number.
 func (c *Column) Max() float64 { return c.hi }
 
-// Quantile is the number below which this share of them lies, linear between neighbours.
+// Quantile returns the number below which this share of the numbers lies, with linear
+// interpolation.
 func (c *Column) Quantile(share float64) float64 {
 	if len(c.values) == 0 {
 		return 0
@@ -92,8 +93,8 @@ func (c *Column) Quantile(share float64) float64 {
 	return lo*(1-part) + hi*part
 }
 
-// Bins counts the numbers in n parts of equal width between the least and the greatest. Numbers
-// that are all the same are all in the part in the middle.
+// Bins counts the numbers in n bins of equal width between the smallest and the largest number. If
+// all numbers are equal, they are all in the middle bin.
 func (c *Column) Bins(n int) []int {
 	bins := make([]int, n)
 	width := c.hi/float64(n) - c.lo/float64(n)
@@ -112,14 +113,14 @@ func (c *Column) Bins(n int) []int {
 	return bins
 }
 
-// Correlation is how two columns go together, over the samples that have both.
+// Correlation computes the correlation of two columns, over the samples that have both.
 type Correlation struct {
 	n                      int
 	meanX, meanY           float64
 	squareX, squareY, both float64
 }
 
-// Add takes a pair in.
+// Add adds a pair.
 func (c *Correlation) Add(x, y float64) {
 	c.n++
 	dx, dy := x-c.meanX, y-c.meanY
@@ -130,11 +131,11 @@ func (c *Correlation) Add(x, y float64) {
 	c.both += dx * (y - c.meanY)
 }
 
-// Count is how many pairs there are.
+// Count returns the number of pairs.
 func (c *Correlation) Count() int { return c.n }
 
-// Pearson is the correlation from -1 to 1; ok is false where there is none: of fewer than three
-// pairs, or where one of the two columns is always the same.
+// Pearson returns the correlation from -1 to 1. ok is false if there are fewer than three pairs or
+// if one of the columns is constant.
 func (c *Correlation) Pearson() (r float64, ok bool) {
 	r = c.both / math.Sqrt(c.squareX) / math.Sqrt(c.squareY)
 	if c.n < 3 || math.IsNaN(r) || math.IsInf(r, 0) {
@@ -143,7 +144,8 @@ func (c *Correlation) Pearson() (r float64, ok bool) {
 	return min(max(r, -1), 1), true
 }
 
-// Pearson is the correlation of two columns of equal length from -1 to 1; NaN where there is none.
+// Pearson returns the correlation of two columns of equal length, from -1 to 1, or NaN if it does
+// not exist.
 func Pearson(xs, ys []float64) float64 {
 	var c Correlation
 	for i := range xs {
@@ -155,7 +157,8 @@ func Pearson(xs, ys []float64) float64 {
 	return math.NaN()
 }
 
-// Spearman is the correlation of the ranks of two columns of equal length; NaN where there is none.
+// Spearman returns the rank correlation of two columns of equal length, or NaN if it does not
+// exist.
 func Spearman(xs, ys []float64) float64 { return Pearson(ranksOf(xs), ranksOf(ys)) }
 
 // ranksOf are the ranks of values from 1; equal ones have their mean.

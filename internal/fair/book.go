@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// Tenant is who is served.
+// Tenant identifies a tenant and its weight.
 type Tenant struct {
 	Profile, Run string
-	// Weight is its part of the time beside that of others: above 0 and finite, else 1.
+	// Weight is the tenant's share relative to other tenants. If it is not above 0 and finite, it
+	// is 1; it is limited to 1e-6 … 1e6.
 	Weight float64
 	// Contended, if not nil, is called at each Begin for the tenant while an account of another
-	// profile is held, or was at the Begin before. It is called with the owner's lock held.
+	// profile is held, or was held since the previous Begin. It is called with the owner's lock
+	// held.
 	Contended func()
 }
 
@@ -32,8 +34,8 @@ type name struct{ profile, run string }
 // the least debt is forgotten.
 const maxResting = 4096
 
-// Book has the accounts of the tenants of one resource. T is what its owner keeps for each.
-// The zero Book is empty. It is not safe for concurrent use.
+// Book contains the accounts of the tenants of one resource. T is the owner's data for each
+// account. The zero Book is empty. A Book is not safe for concurrent use.
 type Book[T any] struct {
 	accounts map[name]*Account[T]
 	resting  heap[*Account[T]] // those that nobody holds, by their debt
@@ -46,9 +48,9 @@ type Book[T any] struct {
 	left     bool              // the last account of a profile, of several, was dropped since the last Begin
 }
 
-// Account is what a tenant has had of a resource.
+// Account is the usage of a resource by a tenant.
 type Account[T any] struct {
-	// Data is the owner's.
+	// Data is the owner's data.
 	Data T
 
 	name    name
@@ -63,7 +65,7 @@ type Account[T any] struct {
 	index   int         // in resting
 }
 
-// Use is a part of a resource in use by a tenant, from Begin to End.
+// Use is the use of a part of a resource by a tenant, from Begin to End.
 type Use struct{ share, began, estimate float64 }
 
 // seconds since the book's first moment.
@@ -74,8 +76,8 @@ func (b *Book[T]) seconds(now time.Time) float64 {
 	return now.Sub(b.epoch).Seconds()
 }
 
-// Hold finds or makes a tenant's account, and keeps it until as many calls of Drop. The
-// newest weight counts.
+// Hold returns a tenant's account, creates it if necessary, and keeps it until the same number of
+// calls of Drop. The latest weight counts.
 func (b *Book[T]) Hold(t Tenant, now time.Time) *Account[T] {
 	k := name{t.Profile, t.Run}
 	kept := b.kept
@@ -125,12 +127,12 @@ func (b *Book[T]) went(profile string) {
 	b.left = b.left || len(b.profiles) > 0
 }
 
-// Keep holds an account that somebody holds already once more.
+// Keep holds an account once more that is already held.
 func (b *Book[T]) Keep(a *Account[T]) { a.holds++ }
 
-// Drop ends a Hold or a Keep. The account is forgotten with its last one, unless it has had
-// more than the others. When nobody holds one any more all debts are over, and what is kept is
-// the last account: mostly its tenant is the next as well.
+// Drop ends a Hold or a Keep. The last Drop deletes the account, unless it has used more than the
+// others. When no account is held, all debts are cancelled, and only the last account is kept,
+// because its tenant is usually the next one.
 func (b *Book[T]) Drop(a *Account[T]) {
 	if a.holds--; a.holds > 0 {
 		return
@@ -158,14 +160,14 @@ func (b *Book[T]) forget() {
 	}
 }
 
-// Turn notes that it is a's turn: who comes later begins where a is now.
+// Turn records that it is a's turn: later tenants begin at the current value of a.
 func (b *Book[T]) Turn(a *Account[T], now time.Time) {
 	b.clock = max(b.clock, a.due(b.seconds(now)))
 	b.forget()
 }
 
-// Begin charges an account, which is held until End, for a part of the resource: share is
-// how many executors it is, less than 1 for a part of a batch, estimate what it will cost in
+// Begin charges an account, which must be held until End, for a part of the resource. share is the
+// number of executors, less than 1 for a part of a batch. estimate is the estimated cost in
 // seconds.
 func (b *Book[T]) Begin(a *Account[T], share, estimate float64, now time.Time) Use {
 	u := Use{share, b.seconds(now), estimate}
@@ -179,7 +181,7 @@ func (b *Book[T]) Begin(a *Account[T], share, estimate float64, now time.Time) U
 	return u
 }
 
-// End replaces the charge of a use by what it came to, in seconds.
+// End replaces the estimate of a use by its real cost in seconds.
 func (b *Book[T]) End(a *Account[T], u Use, cost float64, now time.Time) {
 	a.running -= u.share
 	a.since -= u.share * u.began
@@ -190,7 +192,7 @@ func (b *Book[T]) End(a *Account[T], u Use, cost float64, now time.Time) {
 	b.Charge(a, cost, now)
 }
 
-// Charge adds what a tenant has had, in seconds, or in whatever else the resource is measured.
+// Charge adds a cost to an account, in seconds or in another unit of the resource.
 func (b *Book[T]) Charge(a *Account[T], cost float64, now time.Time) {
 	a.tag += max(0, cost) / a.weight
 	b.settle(a, now)

@@ -1,22 +1,20 @@
-// Package fair shares executors (sessions of a device, child processes, CPUs) among the
-// tenants that wait for them, in proportion to their weights. A tenant is a training run
-// under one reward profile.
+// Package fair shares executors (sessions of a device, child processes, CPUs) among waiting
+// tenants, in proportion to their weights. A tenant is a training run with a reward profile.
 //
-// The method is start-time fair queueing: P. Goyal, H. M. Vin, H. Cheng, "Start-Time Fair
-// Queueing: A Scheduling Algorithm for Integrated Services Packet Switching Networks",
-// SIGCOMM 1996. Each tenant has an account: the executor time it has had, divided by its
-// weight. Whose account is lowest is served next. A tenant that comes, or comes back, begins
-// at the account of the tenant that was served last, so that idle time is worth nothing.
-// The paper knows a packet's length in advance. The time of a call is known when it has
-// ended: until then the account is charged an estimate and the time the call has run, so
-// that a tenant whose calls hang gets no more than its share of the executors.
+// The method is start-time fair queueing: P. Goyal, H. M. Vin, H. Cheng, "Start-Time Fair Queueing:
+// A Scheduling Algorithm for Integrated Services Packet Switching Networks", SIGCOMM 1996. Each
+// tenant has an account: the executor time that it has used, divided by its weight. The tenant with
+// the lowest account is served next. A tenant that arrives or returns begins at the account of the
+// tenant that was served last, so that idle time gives no credit. The paper assumes that a packet's
+// length is known in advance. The time of a call is known only at its end: until then the account
+// is charged an estimate and the elapsed time, so that a tenant whose calls hang gets no more than
+// its share of the executors.
 //
-// A [Book] has the accounts of one resource, a [Line] the tenants that wait there for one
-// thing, in the order of their turns. Both are passive: their owner has the lock and the
-// clock. A [Queue] is a Book and a Line for owners with calls that wait one by one, first
-// in, first out within a tenant; a [Gate] is a Queue with a number of executors and a lock of
-// its own.
+// A [Book] contains the accounts of one resource, and a [Line] the tenants that wait for one thing,
+// in the order of their turns. Both are passive: their owner has the lock and the clock. A [Queue]
+// is a Book and a Line for owners whose calls wait one by one, first in first out within a tenant.
+// A [Gate] is a Queue with a number of executors and its own lock.
 //
-// An operation costs O(log n) for n tenants that wait. An account is forgotten when its
-// tenant has nothing that waits or runs and no more debt; all are when nobody has.
+// An operation costs O(log n) for n waiting tenants. An account is deleted when its tenant has no
+// waiting or running calls and no debt; all accounts are deleted when no tenant has calls.
 package fair

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Gate lets a number of calls run at a time. It is safe for concurrent use.
+// Gate limits the number of calls that run at the same time. It is safe for concurrent use.
 type Gate struct {
 	executors int
 
@@ -15,12 +15,13 @@ type Gate struct {
 	running int                   // guarded by mu
 }
 
-// NewGate makes a gate with a number of executors, 1 or more.
+// NewGate returns a gate with a number of executors, at least 1.
 func NewGate(executors int) *Gate {
 	return &Gate{executors: max(1, executors), queue: NewQueue[chan struct{}]()}
 }
 
-// Turn is a call's at a gate: it waits for an executor, and then has it. It must be released.
+// Turn is the turn of a call at a gate: the call waits for an executor, and then has it. A Turn
+// must be released.
 type Turn struct {
 	gate *Gate
 	call *Call[chan struct{}]
@@ -33,7 +34,7 @@ var open = func() chan struct{} { //nolint:gochecknoglobals // it never changes
 	return c
 }()
 
-// Join asks for an executor without waiting for it.
+// Join requests an executor without waiting for it.
 func (g *Gate) Join(t Tenant) Turn {
 	now := time.Now()
 	g.mu.Lock()
@@ -45,10 +46,10 @@ func (g *Gate) Join(t Tenant) Turn {
 	return Turn{g, g.queue.Push(t, make(chan struct{}), now)}
 }
 
-// Granted is closed when the turn has come.
+// Granted returns a channel that is closed when the call has an executor.
 func (t Turn) Granted() <-chan struct{} { return t.call.Value }
 
-// Acquire waits for an executor. The error is ctx's.
+// Acquire waits for an executor. The error is that of ctx.
 func (g *Gate) Acquire(ctx context.Context, t Tenant) (Turn, error) {
 	if err := ctx.Err(); err != nil {
 		return Turn{}, err
@@ -66,7 +67,7 @@ func (g *Gate) Acquire(ctx context.Context, t Tenant) (Turn, error) {
 	}
 }
 
-// Release gives the executor back, or gives up waiting for one. A second call does nothing.
+// Release releases the executor, or stops waiting for one. A second call does nothing.
 func (t Turn) Release() {
 	if t.gate == nil {
 		return
@@ -89,7 +90,7 @@ func (t Turn) Release() {
 	close(next.Value)
 }
 
-// Overtaken reports whether a call of another tenant waits that is to have the next executor.
+// Overtaken reports whether a waiting call of another tenant should have the next executor.
 func (t Turn) Overtaken() bool {
 	t.gate.mu.Lock()
 	defer t.gate.mu.Unlock()
@@ -97,7 +98,7 @@ func (t Turn) Overtaken() bool {
 	return next != nil && next.account != t.call.account
 }
 
-// Waiting is how many calls wait.
+// Waiting returns the number of waiting calls.
 func (g *Gate) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -2,15 +2,16 @@ package fair
 
 import "time"
 
-// Line is the accounts of a book that wait for one thing, in the order of their turns: who
-// has had least is first, of equals who waits longest. It is not safe for concurrent use.
+// Line contains the accounts of a book that wait for one thing, in the order of their turns: the
+// account with the least usage is first, and of equal ones the one that has waited longest. A Line
+// is not safe for concurrent use.
 type Line[T any] struct {
 	book    *Book[T]
 	waiting heap[*Place[T]]
 	came    uint64
 }
 
-// Place is an account's in a line. The zero Place is in none.
+// Place is the place of an account in a line. The zero Place is in no line.
 type Place[T any] struct {
 	account *Account[T]
 	line    *Line[T]
@@ -19,11 +20,11 @@ type Place[T any] struct {
 	index   int
 }
 
-// NewLine makes an empty line.
+// NewLine returns an empty line.
 func NewLine[T any](b *Book[T]) *Line[T] { return &Line[T]{book: b} }
 
-// Add puts an account, which is held, into the line, at a place that is in none. An account
-// may be in several lines, in each once.
+// Add puts a held account into the line, at a Place that is in no line. An account may be in
+// several lines, but only once in each.
 func (l *Line[T]) Add(p *Place[T], a *Account[T], now time.Time) {
 	l.came++
 	p.account, p.line, p.due, p.came = a, l, a.due(l.book.seconds(now)), l.came
@@ -34,21 +35,21 @@ func (l *Line[T]) Add(p *Place[T], a *Account[T], now time.Time) {
 // Taken reports whether the place is in a line.
 func (p *Place[T]) Taken() bool { return p.line != nil }
 
-// Remove takes an account out of the line.
+// Remove removes an account from the line.
 func (l *Line[T]) Remove(p *Place[T]) {
 	l.waiting.remove(p)
 	p.account.leave(p)
 	p.account, p.line = nil, nil
 }
 
-// Len is how many accounts wait.
+// Len returns the number of waiting accounts.
 func (l *Line[T]) Len() int { return len(l.waiting) }
 
-// InTurn yields the accounts in the order of their turns at one of so many executors, 0 where
-// the line is for something else: who has had least first, but who has its share of the
-// executors after those who have not. Otherwise calls that hang would, one by one, get
-// them all. No more than so many accounts are looked at for that. It costs O(log n) for each
-// that is yielded or looked at. The line must not change meanwhile.
+// InTurn yields the accounts in the order of their turns at one of that number of executors, or 0
+// if the line is for something else. The account with the least usage is first, but accounts that
+// already have their share of the executors come after the others; otherwise calls that hang would
+// get all executors, one by one. At most as many accounts as there are executors are postponed in
+// this way. Each account costs O(log n). The line must not change meanwhile.
 func (l *Line[T]) InTurn(executors int, now time.Time) func(yield func(*Account[T]) bool) {
 	return func(yield func(*Account[T]) bool) {
 		var seen, served []*Place[T]
@@ -79,7 +80,7 @@ func (l *Line[T]) InTurn(executors int, now time.Time) func(yield func(*Account[
 	}
 }
 
-// First is whose turn it is; nil: nobody waits.
+// First returns the account whose turn it is, or nil if no account waits.
 func (l *Line[T]) First(executors int, now time.Time) *Account[T] {
 	if len(l.waiting) == 1 { // as mostly
 		return l.waiting[0].account

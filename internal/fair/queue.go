@@ -9,9 +9,9 @@ const (
 	fade = 1.0 / 8
 )
 
-// Queue is calls that wait for something, or have it: first whose tenant has had least,
-// within a tenant who came first. T is what its owner keeps for each call. It is not safe
-// for concurrent use.
+// Queue contains waiting and running calls. The tenant with the least usage is first, and within a
+// tenant the call that came first. T is the owner's data for each call. A Queue is not safe for
+// concurrent use.
 type Queue[T any] struct {
 	book    Book[calls[T]]
 	line    *Line[calls[T]]
@@ -25,7 +25,7 @@ type calls[T any] struct {
 	first, last *Call[T]
 }
 
-// Call is one that waits or runs.
+// Call is a waiting or running call.
 type Call[T any] struct {
 	Value T
 
@@ -44,21 +44,21 @@ const (
 	over
 )
 
-// NewQueue makes an empty queue.
+// NewQueue returns an empty queue.
 func NewQueue[T any]() *Queue[T] {
 	q := &Queue[T]{mean: firstEstimate}
 	q.line = NewLine(&q.book)
 	return q
 }
 
-// Len is how many calls wait.
+// Len returns the number of waiting calls.
 func (q *Queue[T]) Len() int { return q.waiting }
 
-// Weight is the sum of the weights of the tenants with calls.
+// Weight returns the sum of the weights of the tenants with calls.
 func (q *Queue[T]) Weight() float64 { return q.book.weights }
 
-// Tenants is how many tenants the queue knows: those with calls, and those that have had more
-// than the others.
+// Tenants returns the number of tenants in the queue: those with calls, and those that have used
+// more than the others.
 func (q *Queue[T]) Tenants() int {
 	if q.book.held == 0 {
 		return 0
@@ -66,7 +66,7 @@ func (q *Queue[T]) Tenants() int {
 	return len(q.book.accounts)
 }
 
-// Push adds a call that waits.
+// Push adds a waiting call.
 func (q *Queue[T]) Push(t Tenant, v T, now time.Time) *Call[T] {
 	c := &Call[T]{Value: v, account: q.book.Hold(t, now)}
 	d := &c.account.Data
@@ -81,8 +81,8 @@ func (q *Queue[T]) Push(t Tenant, v T, now time.Time) *Call[T] {
 	return c
 }
 
-// First is the call whose turn it is at one of so many executors, 0 where it is something
-// else that calls wait for; nil: none waits.
+// First returns the call whose turn it is at one of that number of executors, or 0 if the calls
+// wait for something else. First returns nil if no call waits.
 func (q *Queue[T]) First(executors int, now time.Time) *Call[T] {
 	if a := q.line.First(executors, now); a != nil {
 		return a.Data.first
@@ -90,16 +90,16 @@ func (q *Queue[T]) First(executors int, now time.Time) *Call[T] {
 	return nil
 }
 
-// Take takes a call that waits out of the queue, for Begin or Charge and End, because it is
-// its turn.
+// Take removes a waiting call from the queue because it is its turn. Begin or Charge, and End must
+// follow.
 func (q *Queue[T]) Take(c *Call[T], now time.Time) {
 	q.book.Turn(c.account, now)
 	q.unlink(c)
 	c.state = chosen
 }
 
-// Remove gives up a call that waits. It returns false, and does nothing, if the call does not
-// wait any more.
+// Remove removes a waiting call. It does nothing and returns false if the call is no longer
+// waiting.
 func (q *Queue[T]) Remove(c *Call[T]) bool {
 	if c.state != waiting {
 		return false
@@ -129,7 +129,7 @@ func (q *Queue[T]) unlink(c *Call[T]) {
 	q.waiting--
 }
 
-// Start is Push, Take and Begin of a call for which there is room.
+// Start is Push, Take and Begin for a call that need not wait.
 func (q *Queue[T]) Start(t Tenant, v T, now time.Time) *Call[T] {
 	c := &Call[T]{Value: v, account: q.book.Hold(t, now), state: chosen}
 	q.book.Turn(c.account, now)
@@ -137,18 +137,18 @@ func (q *Queue[T]) Start(t Tenant, v T, now time.Time) *Call[T] {
 	return c
 }
 
-// Begin charges a call that was taken for what calls cost on the average.
+// Begin charges a call that was taken with the mean cost of calls.
 func (q *Queue[T]) Begin(c *Call[T], now time.Time) {
 	c.use = q.book.Begin(c.account, 1, q.mean, now)
 	c.state = running
 }
 
-// Charge charges a call for what it costs, whatever that is measured in.
+// Charge charges a call with a cost, in any unit.
 func (q *Queue[T]) Charge(c *Call[T], cost float64, now time.Time) {
 	q.book.Charge(c.account, cost, now)
 }
 
-// End is the end of a call that was taken. If it was begun it costs the time since. A second
+// End ends a call that was taken. If Begin was called, the call costs the time since then. A second
 // End does nothing.
 func (q *Queue[T]) End(c *Call[T], now time.Time) {
 	switch c.state {

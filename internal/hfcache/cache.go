@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ErrNotCached says that the cache does not have it.
+// ErrNotCached means that the cache does not have the file or the revision.
 var ErrNotCached = errors.New("not in Hugging Face's cache")
 
 // errUnsafe: a name could lead out of the cache.
@@ -24,36 +24,36 @@ var (
 	etagForm       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 )
 
-// Cache is a cache of models; an empty Dir is none, in which nothing is found.
+// Cache is a cache of models. A Cache with an empty Dir contains nothing.
 type Cache struct {
 	Dir string
-	// NoLinks puts real files into snapshots, as where links are impossible.
+	// NoLinks stores real files in snapshots instead of links, as on systems without links.
 	NoLinks bool
 }
 
-// File is a file of a model's repository at a revision: a commit, a branch, a tag,
-// or a ref such as refs/pr/1.
+// File is a file of a model's repository at a revision: a commit, a branch, a tag, or a ref such as
+// refs/pr/1.
 type File struct{ Repository, Revision, Path string }
 
 // Found is a file of the cache.
 type Found struct {
-	// Path is where its bytes can be read; it may be a link.
+	// Path is the path of the file's bytes, which may be a link.
 	Path string
-	// Commit is that of its revision.
+	// Commit is the commit of the revision.
 	Commit string
-	// ETag is the name of its blob; empty for a real file in a snapshot.
+	// ETag is the name of the blob; empty for a real file in a snapshot.
 	ETag string
-	// Absent: the commit is known to have no such file, and Path is empty.
+	// Absent means that the commit has no such file. Path is then empty.
 	Absent bool
 }
 
-// IsCommit is true for a full commit, which always means the same files.
+// IsCommit reports whether revision is a full commit, which always means the same files.
 func IsCommit(revision string) bool { return commitForm.MatchString(revision) }
 
-// IsSum is true for an ETag that is a SHA-256, as those of large files are.
+// IsSum reports whether etag is a SHA-256, as for large files.
 func IsSum(etag string) bool { return sumForm.MatchString(etag) }
 
-// IsETag is true for an ETag that can be a blob's name.
+// IsETag reports whether etag is valid as the name of a blob.
 func IsETag(etag string) bool { return etagForm.MatchString(etag) }
 
 // repository is the folder of a repository.
@@ -78,8 +78,8 @@ func (c Cache) check(f File) (string, error) {
 	return c.repository(f.Repository)
 }
 
-// Find returns a file by its snapshot, or notes that the commit has none. The error
-// is ErrNotCached if it is not there, and says so of a damaged ref.
+// Find returns a file of a snapshot, or a Found with Absent if the commit has no such file. The
+// error wraps ErrNotCached if the file is not in the cache, including for a damaged ref.
 func (c Cache) Find(f File) (Found, error) {
 	folder, err := c.check(f)
 	if err != nil {
@@ -102,8 +102,8 @@ func (c Cache) Find(f File) (Found, error) {
 	return Found{}, fmt.Errorf("%w %s: %s of %s at %s", ErrNotCached, c.Dir, f.Path, f.Repository, f.Revision)
 }
 
-// Blob returns where the bytes with a sum are in a repository's folder, whatever
-// revision brought them; empty: nowhere.
+// Blob returns the path of the blob with that SHA-256 in a repository's folder, for any revision,
+// or "" if there is none.
 func (c Cache) Blob(repository, sum string) string {
 	folder, err := c.repository(repository)
 	if err != nil || c.Dir == "" || !IsSum(sum) {
@@ -115,8 +115,8 @@ func (c Cache) Blob(repository, sum string) string {
 	return ""
 }
 
-// Snapshot returns the folder with the files of a revision. Some of them may be
-// lacking: a snapshot has those that were asked for.
+// Snapshot returns the folder with the files of a revision. The folder contains only the files that
+// were requested before.
 func (c Cache) Snapshot(repository, revision string) (string, error) {
 	folder, err := c.check(File{Repository: repository, Revision: revision, Path: "any"})
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 // maxToken bounds what is read of a file with a token, in bytes.
 const maxToken = 4096
 
-// Getenv is os.LookupEnv, or what takes its place.
+// Getenv is os.LookupEnv or a replacement for it.
 type Getenv func(string) (string, bool)
 
-// FromEnvironment returns the cache that huggingface_hub uses with these variables:
-// HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, else hub in HF_HOME, in huggingface of
-// XDG_CACHE_HOME, or in ~/.cache/huggingface. Without a home there is none, and Dir is empty.
+// FromEnvironment returns the cache that huggingface_hub uses with these environment variables:
+// HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, or else hub in HF_HOME, in huggingface of XDG_CACHE_HOME, or
+// in ~/.cache/huggingface. Without a home folder, Dir is empty.
 func FromEnvironment(getenv Getenv) Cache {
 	c := Cache{NoLinks: isTrue(get(getenv, "HF_HUB_DISABLE_SYMLINKS"))}
 	for _, name := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
@@ -44,9 +44,8 @@ func home(getenv Getenv) string {
 	return ""
 }
 
-// Token returns the token of HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or of the file that
-// HF_TOKEN_PATH names, which else is token in HF_HOME and written by `hf auth login`.
-// Empty: there is none.
+// Token returns the token of HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or of the file HF_TOKEN_PATH, whose
+// default is token in HF_HOME, as written by `hf auth login`. Token returns "" if there is none.
 func Token(getenv Getenv) string {
 	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"} {
 		if token := strings.TrimSpace(get(getenv, name)); token != "" {
@@ -68,7 +67,7 @@ func Token(getenv Getenv) string {
 	return strings.TrimSpace(text)
 }
 
-// Offline returns the setting by which nobody may be asked, as NAME=value; empty: there is none.
+// Offline returns the setting that forbids network access, as NAME=value, or "" if there is none.
 func Offline(getenv Getenv) string {
 	// The second counts only where the first is not set, as in Python.
 	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {

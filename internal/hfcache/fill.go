@@ -20,17 +20,17 @@ const incomplete = ".incomplete"
 // lockPoll is how often a lock that somebody has is tried.
 const lockPoll = 100 * time.Millisecond
 
-// Entry is a file as a hub describes it.
+// Entry is the description of a file by a hub.
 type Entry struct {
 	File
 	Commit, ETag string
-	// Sum: the ETag is the SHA-256 of the bytes. Such a blob is compared before it
-	// is finished, and what came of it can be gone on from.
+	// Sum means that the ETag is the SHA-256 of the bytes. Such a blob is checked before it is
+	// finished, and an interrupted transfer can be resumed.
 	Sum bool
 }
 
-// Slot is the place of a blob, locked as far as the file system has locks. One
-// goroutine owns it, and closes it.
+// Slot is the place of a blob, with a lock if the file system supports locks. One goroutine owns
+// the Slot and must close it.
 type Slot struct {
 	entry   Entry
 	cache   Cache
@@ -40,9 +40,9 @@ type Slot struct {
 	unlock  func()
 }
 
-// Begin waits for the lock of a blob and returns its place; waiting is called once
-// if somebody else has it. The wait ends with ctx. Errors are those of the file
-// system, such as that of a cache that cannot be written.
+// Begin waits for the lock of a blob and returns its place. waiting is called once if another
+// process has the lock. The wait ends with ctx. Errors are those of the file system, such as for a
+// read-only cache.
 func (c Cache) Begin(ctx context.Context, e Entry, waiting func()) (*Slot, error) {
 	folder, err := c.check(e.File)
 	switch {
@@ -82,10 +82,10 @@ func partialOf(folder string, e Entry) string {
 	return filepath.Join(folder, "blobs", e.ETag+"."+hex.EncodeToString(sum[:4])+incomplete)
 }
 
-// IsPartial is true for a path that Slot.Partial gave.
+// IsPartial reports whether at is a path that Slot.Partial returned.
 func IsPartial(at string) bool { return strings.HasSuffix(at, incomplete) }
 
-// Left is how many bytes of a file an earlier transfer has left to go on from.
+// Left returns the number of bytes of an earlier transfer of the file that can be resumed.
 func (c Cache) Left(e Entry) int64 {
 	folder, err := c.check(e.File)
 	if err != nil || !e.Sum || !IsSum(e.ETag) {
@@ -98,10 +98,11 @@ func (c Cache) Left(e Entry) int64 {
 	return info.Size()
 }
 
-// Partial is the file to write, which may have the beginning of the bytes already.
+// Partial returns the path of the file to write, which may already contain the beginning of the
+// bytes.
 func (s *Slot) Partial() string { return s.partial }
 
-// Ready returns the blob if somebody has brought it meanwhile; else it is empty.
+// Ready returns the path of the blob if another process has finished it meanwhile, or else "".
 func (s *Slot) Ready() string {
 	for _, at := range []string{s.blob(), s.pointer()} {
 		if regular(at) {
@@ -114,8 +115,8 @@ func (s *Slot) Ready() string {
 func (s *Slot) blob() string    { return filepath.Join(s.folder, "blobs", s.entry.ETag) }
 func (s *Slot) pointer() string { return pointer(s.folder, s.entry.Commit, s.entry.Path) }
 
-// Finish gives what Partial holds its name, if fresh, and has the snapshot and the ref
-// point to it. It returns where the bytes are.
+// Finish renames the partial file, if fresh, to the blob, and sets the snapshot and the ref. Finish
+// returns the path of the bytes.
 func (s *Slot) Finish(fresh bool) (string, error) {
 	if fresh {
 		if err := settle(s.partial, s.blob()); err != nil {
@@ -153,7 +154,8 @@ func (s *Slot) point(fresh bool) (string, error) {
 	return s.pointer(), rename(beside, s.pointer())
 }
 
-// Close lets go of the blob. What came of one with a sum stays, to go on from.
+// Close releases the lock. The partial file of a blob with Sum is kept, so that the transfer can be
+// resumed.
 func (s *Slot) Close() {
 	if !s.keep {
 		_ = os.Remove(s.partial)
@@ -161,7 +163,7 @@ func (s *Slot) Close() {
 	s.unlock()
 }
 
-// NoteAbsent notes that a commit has no such file, and what its revision meant.
+// NoteAbsent records that a commit has no such file, and the commit of the revision.
 func (c Cache) NoteAbsent(f File, commit string) error {
 	folder, err := c.check(f)
 	if err != nil {
@@ -180,7 +182,7 @@ func (c Cache) NoteAbsent(f File, commit string) error {
 	return c.ref(folder, f.Revision, commit)
 }
 
-// NoteRevision notes what a revision means now.
+// NoteRevision records the current commit of a revision.
 func (c Cache) NoteRevision(f File, commit string) error {
 	folder, err := c.check(f)
 	if err != nil || !IsCommit(commit) {

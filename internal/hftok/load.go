@@ -22,7 +22,7 @@ const (
 	maxMembers = 64        // members of a sequence
 )
 
-// Load reads the tokenizer.json at path. Errors name the place in the file.
+// Load reads the tokenizer.json at path. Errors contain the place in the file.
 func Load(path string) (*Tokenizer, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -24,7 +24,7 @@ const maxText = 4 << 20
 // maxNormalized bounds what a normaliser may make of a text, in bytes.
 const maxNormalized = 16 << 20
 
-// Tokenizer is one tokenizer.json, ready for use from many goroutines.
+// Tokenizer is a loaded tokenizer.json. It is safe for concurrent use.
 type Tokenizer struct {
 	raw, normalized *addedMatcher // added tokens matched before and after the normaliser
 	norm            normalizer    // nil: none
@@ -41,11 +41,11 @@ type Tokenizer struct {
 	scratch sync.Pool // of *scratch
 }
 
-// Encoding is what a text or a pair of texts becomes: three lists of one length.
+// Encoding is the encoding of a text or of a pair of texts: three slices of the same length.
 type Encoding struct {
 	IDs   []int64
-	Types []int64 // token type ids: mostly 0 for the first text and 1 for the second
-	Mask  []int64 // attention mask: 1 everywhere, as nothing is padded here
+	Types []int64 // token type ids: usually 0 for the first text and 1 for the second
+	Mask  []int64 // attention mask: 1 everywhere, because nothing is padded
 }
 
 // scratch is what one call needs and the next one can use again.
@@ -58,11 +58,11 @@ type scratch struct {
 	ends          []int32
 }
 
-// Encode returns the ids of the text. special adds the tokens of the post-processor, such as CLS and
-// SEP; special tokens written in the text itself are found either way, as in the library. Nothing is
-// truncated or padded, whatever the file says. An error is the text's fault: not UTF-8, longer than 4 MiB,
-// without a token for a character where there is none for the unknown, or too costly for a regular
-// expression of the file.
+// Encode returns the ids of the text. special adds the tokens of the post-processor, such as CLS
+// and SEP; special tokens written in the text itself are always found, as in the library. Nothing
+// is truncated or padded, whatever the file contains. An error means that the text cannot be
+// encoded: it is not UTF-8, is longer than 4 MiB, has a character without a token while there is no
+// token for the unknown, or is too costly for a regular expression of the file.
 func (t *Tokenizer) Encode(text string, special bool) ([]int64, error) {
 	ids, err := t.encode(text)
 	if err != nil {
@@ -74,7 +74,7 @@ func (t *Tokenizer) Encode(text string, special bool) ([]int64, error) {
 	return t.post.single(ids).IDs, nil
 }
 
-// EncodePair returns the encoding of two texts as one input, the way the post-processor joins them.
+// EncodePair returns the encoding of two texts as one input, joined by the post-processor.
 func (t *Tokenizer) EncodePair(a, b string, special bool) (Encoding, error) {
 	first, second, err := t.encodeBoth(a, b)
 	if err != nil {
@@ -83,9 +83,10 @@ func (t *Tokenizer) EncodePair(a, b string, special bool) (Encoding, error) {
 	return t.post.pair(first, second, special), nil
 }
 
-// EncodeMax is Encode cut to at most limit ids as the library cuts on the right: the text loses its last
-// ids, the post-processor's tokens stay, so that CLIP's end of text is the last id of a long prompt. It
-// fails where limit has no room for these tokens.
+// EncodeMax is like Encode, truncated on the right to at most limit ids like in the library: the
+// last ids of the text are removed, and the tokens of the post-processor are kept, so that CLIP's
+// end of text is the last id of a long prompt. EncodeMax fails if limit is too small for these
+// tokens.
 func (t *Tokenizer) EncodeMax(text string, special bool, limit int) ([]int64, error) {
 	ids, err := t.encode(text)
 	if err != nil {
@@ -102,8 +103,8 @@ func (t *Tokenizer) EncodeMax(text string, special bool, limit int) ([]int64, er
 	return t.post.single(ids).IDs, nil
 }
 
-// EncodePairMax is EncodePair cut to at most limit ids by the library's strategy "longest_first" on the
-// right.
+// EncodePairMax is like EncodePair, truncated on the right to at most limit ids with the strategy
+// "longest_first" of the library.
 func (t *Tokenizer) EncodePairMax(a, b string, special bool, limit int) (Encoding, error) {
 	first, second, err := t.encodeBoth(a, b)
 	if err != nil {
@@ -253,8 +254,8 @@ func (t *Tokenizer) encodePieces(sc *scratch, ids []int64, part string, first bo
 	return ids, nil
 }
 
-// Decode returns the text of the ids. Ids without a token are left out, as in the library; skipSpecial
-// also leaves out the special added tokens.
+// Decode returns the text of the ids. Ids without a token are ignored, as in the library;
+// skipSpecial also ignores the special added tokens.
 func (t *Tokenizer) Decode(ids []int64, skipSpecial bool) (string, error) {
 	tokens := make([]string, 0, len(ids))
 	size := 0
@@ -271,12 +272,12 @@ func (t *Tokenizer) Decode(ids []int64, skipSpecial bool) (string, error) {
 	return decodeTokens(t.decode, tokens)
 }
 
-// ID returns the id of a token as the vocabulary writes it (a byte-level vocabulary writes " Yes" as
-// "ĠYes").
+// ID returns the id of a token as it is written in the vocabulary (" Yes" is "ĠYes" in a byte-level
+// vocabulary).
 func (t *Tokenizer) ID(token string) (int64, bool) {
 	id, ok := t.ids[token]
 	return id, ok
 }
 
-// Size is the highest id plus one, added tokens included.
+// Size returns the highest id plus one, including added tokens.
 func (t *Tokenizer) Size() int { return t.size }

@@ -16,34 +16,33 @@ import (
 	"github.com/rewardloop/rewardloop/internal/distribution"
 )
 
-// Report is what a report shows. What is empty is left out.
+// Report is the content of a report. Empty fields are omitted.
 type Report struct {
 	Title string
-	// Lead says in a sentence what was scored and with what.
+	// Lead is a sentence about what was scored and with which reward.
 	Lead string
-	// Notes are what a reader has to know before anything else, such as that the run was
-	// interrupted.
+	// Notes are important remarks for the reader, such as that the run was interrupted.
 	Notes []string
 	Facts []Fact
-	// Reward is how the rewards are spread; nil: nothing was scored.
+	// Reward is the distribution of the rewards; nil: nothing was scored.
 	Reward *distribution.Column
-	// Components are the parts of the reward, and Pairs how two of them go together.
+	// Components are the parts of the reward, and Pairs the correlations of two of them.
 	Components []Component
 	Pairs      []Pair
-	// Best and Worst are samples with a reward, each from the outermost on.
+	// Best and Worst are samples with a reward, the best and the worst first.
 	Best, Worst []Sample
-	// Failures are why samples have none, the most frequent first.
+	// Failures are the reasons why samples have no reward, the most frequent first.
 	Failures []Failure
 	Groups   []Group
-	// MoreGroups is how many groups there are beside those.
+	// MoreGroups is the number of groups that are not listed.
 	MoreGroups int
-	// Steps are drawn on one scale of time, one below the other.
+	// Steps are drawn below one another with the same time scale.
 	Steps []Step
-	// Foot says what made the report.
+	// Foot describes the program that made the report.
 	Foot string
 }
 
-// Fact is a figure and what it is of.
+// Fact is a figure with its name.
 type Fact struct{ Value, Name string }
 
 // Component is a part of the reward.
@@ -52,38 +51,38 @@ type Component struct {
 	Column *distribution.Column
 }
 
-// Pair is how two components go together.
+// Pair is the correlation of two components.
 type Pair struct {
 	A, B        string
 	Correlation *distribution.Correlation
 }
 
-// Sample is one sample with what is known of it.
+// Sample is a sample with its data.
 type Sample struct {
 	ID, Group string
 	Reward    float64
-	// Values are its components', by name.
+	// Values are the values of the sample's components by name.
 	Values []Value
-	// Texts are its prompt, response and the like, those that are there.
+	// Texts are the prompt, the response and similar texts of the sample.
 	Texts    []Text
 	Pictures Strip
 }
 
-// Value is a number by its name.
+// Value is a number with a name.
 type Value struct {
 	Name  string
 	Value float64
 }
 
-// Text is a text by its name.
+// Text is a text with a name.
 type Text struct{ Name, Text string }
 
 // Failure is a reason why samples have no reward.
 type Failure struct {
-	// Outcome is what became of the samples, Class the class of their first error.
+	// Outcome is the outcome of the samples, Class the class of their first error.
 	Outcome, Class string
 	Count          int
-	// Message and IDs are those of the first few of them.
+	// Message and IDs are the message and the ids of the first few samples.
 	Message string
 	IDs     []string
 }
@@ -92,7 +91,7 @@ type Failure struct {
 type Group struct {
 	Name, Text string
 	Dots       []Dot
-	// Failed is how many members have no reward.
+	// Failed is the number of members without a reward.
 	Failed int
 }
 
@@ -102,22 +101,22 @@ type Dot struct {
 	Reward float64
 }
 
-// Step is who did what when.
+// Step is a timeline of a step.
 type Step struct {
 	Title, Text string
 	Tracks      []Track
-	// Marks are moments, such as the end of the rollout.
+	// Marks are points in time, such as the end of the rollout.
 	Marks []Mark
 }
 
-// Track is what one GPU or one worker did.
+// Track is the timeline of one GPU or one worker.
 type Track struct {
 	Name  string
 	Kind  Kind
 	Spans []Span
 }
 
-// Kind tells tracks apart by their colour.
+// Kind selects the colour of a track.
 type Kind string
 
 // The kinds of tracks.
@@ -126,13 +125,13 @@ const (
 	Scoring Kind = "scoring"
 )
 
-// Span is one thing that was done, in seconds from the beginning of the step.
+// Span is a span of a track, in seconds from the beginning of the step.
 type Span struct {
 	ID       string
 	From, To float64
 }
 
-// Mark is a moment of a step, in seconds from its beginning.
+// Mark is a point in time of a step, in seconds from its beginning.
 type Mark struct {
 	Name string
 	At   float64
@@ -165,7 +164,7 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"left": func(v float64) string { return fmt.Sprintf("%.2f", 100*min(max(v, 0), 1)) },
 }).Parse(page))
 
-// Write writes the report.
+// Write writes the report as HTML.
 func (r *Report) Write(w io.Writer) error {
 	v := view{
 		Report: r, Best: r.Best[:min(len(r.Best), maxSamples)], Worst: r.Worst[:min(len(r.Worst), maxSamples)],

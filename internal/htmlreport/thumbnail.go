@@ -10,13 +10,14 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Strip is the pictures of a sample, or some frames of its video, as small JPEG files.
+// Strip contains the pictures of a sample, or some frames of its video, as small JPEG files.
 type Strip struct {
 	JPEGs [][]byte
-	// Video: they are frames. Of is how many pictures or frames there are in all.
+	// Video means that the pictures are frames of a video. Of is the total number of pictures or
+	// frames.
 	Video bool
 	Of    int
-	// Lost says why there are none.
+	// Lost is the reason why there are no pictures.
 	Lost string
 }
 
@@ -28,8 +29,8 @@ const (
 	quality    = 80
 )
 
-// Pictures makes a strip of a sample's media: of a video some frames from the first to the
-// last. What cannot be decoded is said in the strip.
+// Pictures returns a strip of the media of a sample, with some frames from the first to the last
+// for a video. If a medium cannot be decoded, the strip contains the reason.
 func Pictures(ctx context.Context, decoder rewards.Decoder, all []*rewards.Media) Strip {
 	var s Strip
 	var shown []*rewards.Media

@@ -7,9 +7,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Apply runs the steps of a valid recipe on frame i of px. Errors are of class BadInput:
-// no such frame, a side of more than 65,535 pixels, a step that would make one of 0 or of more
-// than 8192, or a picture larger than its padding.
+// Apply runs the steps of a valid recipe on frame i of px. Errors are of class BadInput: there is
+// no such frame, a side has more than 65,535 pixels, a step would result in a side of 0 or of more
+// than 8192 pixels, or a picture is larger than its padding.
 func (r Recipe) Apply(px *rewards.Pixels, i int) (*Picture, error) {
 	p, err := frameOf(px, i)
 	if err != nil {

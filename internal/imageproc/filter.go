@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Filter names how a picture is resized, by PIL's names. All but Nearest widen with the
-// factor when a picture shrinks (antialiasing).
+// Filter is a resampling filter, with PIL's names. When a picture shrinks, the support of all
+// filters except Nearest grows with the factor (antialiasing).
 type Filter string
 
 // The filters. The numbers are PIL's, which preprocessor_config.json calls "resample".

@@ -13,27 +13,27 @@ import (
 // maxLongest is the longest side that Idefics3 resizes to, whatever its file says.
 const maxLongest = 4096
 
-// Idefics3 is the image processor of Idefics3 and SmolVLM, as transformers 4.57.6 has it
-// (the one on PIL; its "Fast" one replaces Lanczos by bicubic).
+// Idefics3 is the image processor of Idefics3 and SmolVLM in transformers 4.57.6 (the version that
+// uses PIL; the "Fast" version replaces Lanczos by bicubic).
 type Idefics3 struct {
-	// NoResize leaves out the first resize, to LongestEdge (do_resize false).
+	// NoResize omits the first resize, to LongestEdge (do_resize false).
 	NoResize bool
-	// LongestEdge is what the longer side becomes first, by enlarging too. 1 to 8192;
-	// beyond 4096 the picture is then brought back to 4096.
+	// LongestEdge is the length of the longer side after the first resize, which may enlarge the
+	// picture. 1 to 8192; a picture beyond 4096 is then reduced to 4096.
 	LongestEdge int
 	// Size is the side of a tile (max_image_size.longest_edge), 1 to 4096.
 	Size int
-	// Filter is that of all resizes.
+	// Filter is the filter of all resizes.
 	Filter Filter
-	// SeqLen is the number of tokens of one tile (image_seq_len), 0 if no file says it.
+	// SeqLen is the number of tokens of one tile (image_seq_len), or 0 if no file contains it.
 	SeqLen int
 	// Rescale, Mean and Std are as in Recipe.
 	Rescale   float64
 	Mean, Std []float32
 }
 
-// ParseIdefics3 reads preprocessor_config.json and, unless it is empty, the image_seq_len
-// of processor_config.json.
+// ParseIdefics3 reads preprocessor_config.json and, if processor is not empty, the image_seq_len of
+// processor_config.json.
 func ParseIdefics3(preprocessor, processor []byte) (Idefics3, error) {
 	c, err := openConfig(preprocessor)
 	if err != nil {
@@ -90,20 +90,21 @@ func (p Idefics3) validate() error {
 	return nil
 }
 
-// Tiles are the parts of one picture that go through the vision encoder.
+// Tiles are the parts of one picture that are inputs of the vision encoder.
 type Tiles struct {
-	// Rows and Cols are how often the picture was split, 0 and 0 if it was not.
+	// Rows and Cols are the numbers of rows and columns of the split, both 0 if the picture was not
+	// split.
 	Rows, Cols int
-	// Count is Rows·Cols and one more, the whole picture, which comes last; 1 if it was
-	// not split.
+	// Count is Rows·Cols plus one for the whole picture, which is last; 1 if the picture was not
+	// split.
 	Count int
 	// Size is the side of a tile.
 	Size int
-	// CHW has Count tiles of [3, Size, Size], row by row from the upper left.
+	// CHW contains Count tiles of [3, Size, Size], row by row from the upper left.
 	CHW []byte
 }
 
-// Tiles makes the tiles of frame i of px. Errors are of class BadInput.
+// Tiles returns the tiles of frame i of px. Errors are of class BadInput.
 func (p Idefics3) Tiles(px *rewards.Pixels, i int, split bool) (Tiles, error) {
 	src, err := frameOf(px, i)
 	if err != nil {
@@ -180,7 +181,7 @@ func (p Idefics3) grid(w, h int) (int, int) {
 	return up(int(float64(h) * aspect)), h
 }
 
-// Tensor is t as the input called name: U8 [Count, 3, Size, Size] with Norm set.
+// Tensor returns t as the input called name: U8 [Count, 3, Size, Size] with Norm set.
 func (p Idefics3) Tensor(name string, t Tiles) infer.Tensor {
 	return infer.Tensor{
 		Name: name, DType: infer.U8, Shape: []int{t.Count, 3, t.Size, t.Size}, U8: t.CHW,

@@ -15,11 +15,11 @@ const (
 	maxSource = 1<<16 - 1
 )
 
-// Picture is one RGB picture of 8 bits. It may share its bytes with the pixels it was made
-// of: they are not written to.
+// Picture is one RGB picture with 8 bits per channel. It may share its bytes with the pixels from
+// which it was made; these bytes are never modified.
 type Picture struct {
 	Width, Height int
-	// RGB has Height·Width·3 bytes, row by row, the channels of a pixel together (HWC).
+	// RGB has Height·Width·3 bytes, row by row, with the channels of a pixel together (HWC).
 	RGB []byte
 }
 

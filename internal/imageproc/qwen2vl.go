@@ -12,13 +12,12 @@ import (
 // maxAspect is how much longer than the other one side of a picture for Qwen2-VL may be.
 const maxAspect = 200
 
-// Qwen2VL is the image processor of Qwen2-VL and Qwen2.5-VL, as transformers 4.57.6 has
-// it.
+// Qwen2VL is the image processor of Qwen2-VL and Qwen2.5-VL in transformers 4.57.6.
 type Qwen2VL struct {
-	// MinPixels and MaxPixels bound width·height after the resize.
+	// MinPixels and MaxPixels limit width·height after the resize.
 	MinPixels, MaxPixels int
-	// Patch is the side of a patch, Merge how many patches a side become one token,
-	// Temporal how often a still picture is repeated in time.
+	// Patch is the side of a patch in pixels, Merge the number of patches per side that become one
+	// token, and Temporal the number of times that a picture is repeated in time.
 	Patch, Merge, Temporal int
 	Filter                 Filter
 	// Rescale, Mean and Std are as in Recipe.
@@ -26,9 +25,9 @@ type Qwen2VL struct {
 	Mean, Std []float32
 }
 
-// ParseQwen2VL reads preprocessor_config.json. The bounds are min_pixels and max_pixels,
-// or else size's shortest_edge and longest_edge (which are numbers of pixels in all there,
-// in spite of their names; the processor on PIL forgets them, the "Fast" one does not).
+// ParseQwen2VL reads preprocessor_config.json. The limits are min_pixels and max_pixels, or else
+// shortest_edge and longest_edge of size, which are total numbers of pixels in spite of their names
+// (the processor that uses PIL ignores them, the "Fast" one does not).
 func ParseQwen2VL(preprocessor []byte) (Qwen2VL, error) {
 	c, err := openConfig(preprocessor)
 	if err != nil {
@@ -107,18 +106,17 @@ func smartResize(h, w, factor, minPixels, maxPixels int) (height, width int, err
 	return height, width, nil
 }
 
-// Patches are the parts of one picture that go through the vision encoder.
+// Patches are the parts of one picture that are inputs of the vision encoder.
 type Patches struct {
-	// GridT, GridH and GridW are the number of patches in time, which is 1, downwards and
-	// across: a row of image_grid_thw.
+	// GridT, GridH and GridW are the numbers of patches in time (1), down and across: a row of
+	// image_grid_thw.
 	GridT, GridH, GridW int
-	// Data is [GridH·GridW, 3·Temporal·Patch·Patch]. The patches of one token are
-	// neighbours: (block row, block column, row in block, column in block); a patch has
-	// (channel, time, row, column).
+	// Data is [GridH·GridW, 3·Temporal·Patch·Patch]. The patches of one token are adjacent: (block
+	// row, block column, row in block, column in block); a patch has (channel, time, row, column).
 	Data []byte
 }
 
-// Patches makes the patches of frame i of px. Errors are of class BadInput.
+// Patches returns the patches of frame i of px. Errors are of class BadInput.
 func (p Qwen2VL) Patches(px *rewards.Pixels, i int) (Patches, error) {
 	src, err := frameOf(px, i)
 	if err != nil {
@@ -166,7 +164,7 @@ func (p Qwen2VL) patch(dst []byte, src *Picture, y, x int) []byte {
 	return dst
 }
 
-// Tensor is the patches as the input called name: U8 [GridH·GridW, 3·Temporal·Patch·Patch]
+// Tensor returns the patches as the input called name: U8 [GridH·GridW, 3·Temporal·Patch·Patch]
 // with Norm set.
 func (p Qwen2VL) Tensor(name string, q Patches) infer.Tensor {
 	return infer.Tensor{

@@ -41,35 +41,34 @@ const (
 // maxSteps is the most steps of a recipe.
 const maxSteps = 16
 
-// Step is one operation. Fields that its operation does not take must be zero.
+// Step is one operation on a picture. Fields that the operation does not use must be zero.
 type Step struct {
 	Op string `json:"op"`
-	// Size is the side that resize_shortest and resize_longest speak of, 1 to 8192.
+	// Size is the side for resize_shortest and resize_longest, 1 to 8192.
 	Size int `json:"size,omitempty"`
-	// Width and Height are those after resize, center_crop and pad, 1 to 8192.
+	// Width and Height are the size after resize, center_crop and pad, 1 to 8192.
 	Width  int `json:"width,omitempty"`
 	Height int `json:"height,omitempty"`
-	// Filter is that of the three resizes.
+	// Filter is the filter of the three resizes.
 	Filter Filter `json:"filter,omitempty"`
-	// Value is the grey that pad pads with, 0 to 255.
+	// Value is the grey value of pad, 0 to 255.
 	Value int `json:"value,omitempty"`
-	// Position is Center, the default, or TopLeft.
+	// Position is the position of the picture for pad: "center", the default, or "top_left".
 	Position string `json:"position,omitempty"`
 }
 
-// Recipe is how a picture becomes a model's input: steps on its bytes, and then
-// (v·Rescale − Mean) / Std for each channel where the model runs.
+// Recipe describes how a picture is converted to a model's input: steps on its bytes, and then
+// (v·Rescale − Mean) / Std for each channel, computed by the process that runs the model.
 type Recipe struct {
 	Steps []Step `json:"steps"`
-	// Rescale is mostly 1/255.
+	// Rescale is usually 1/255.
 	Rescale float64 `json:"rescale"`
 	// Mean and Std have three entries: red, green, blue.
 	Mean []float32 `json:"mean"`
 	Std  []float32 `json:"std"`
 }
 
-// UnmarshalJSON reads a recipe strictly: unknown keys and every fault of its fields
-// are errors.
+// UnmarshalJSON reads a recipe strictly: unknown keys and invalid fields are errors.
 func (r *Recipe) UnmarshalJSON(data []byte) error {
 	type plain Recipe
 	var p plain
@@ -172,7 +171,7 @@ func side(name string, n int, taken bool) error {
 	return nil
 }
 
-// Tensor is p as the input called name: U8 [3, Height, Width] with Norm set.
+// Tensor returns p as the input called name: U8 [3, Height, Width] with Norm set.
 func (r Recipe) Tensor(name string, p *Picture) infer.Tensor {
 	return infer.Tensor{
 		Name: name, DType: infer.U8, Shape: []int{3, p.Height, p.Width},

@@ -1,9 +1,8 @@
 // Package infer defines the interface between scorers, the pool and the runtime of models: tensors,
-// items and batches, descriptions of models, and errors of inference. It holds types only.
+// items and batches, descriptions of models, and errors of inference. It contains only types and
+// functions of these types.
 //
-// The life of an item: a scorer makes a [Request] of tensors without a batch
-// axis and calls the one-method interface it declares itself; the pool puts
-// items of equal shape into a [Batch], whose tensors have the batch axis first,
-// and hands it to a runner, which answers with tensors that have it too; the
-// pool takes each item's rows out again.
+// A scorer makes a [Request] of tensors without a batch axis and passes it to a [Net]. The pool
+// joins items of equal shape into a [Batch], whose tensors have the batch axis first. A runner
+// returns output tensors with a batch axis, and the pool splits them into the rows of the items.
 package infer

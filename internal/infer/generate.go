@@ -6,30 +6,28 @@ import (
 	"strconv"
 )
 
-// Generate is what a language model does with one item, whose inputs are
+// Generate selects what a language model computes for one item. The inputs of the item are
 //
 //   - "input_ids" I64 [L], the prompt;
-//   - "image_features" F32 [N, D], which replace, in order, the embeddings of the N
-//     tokens ImageToken in the prompt; absent where there are none;
-//   - "position_ids" I64 [L], or [3, L] for models with three axes of positions; absent:
-//     0 to L-1.
+//   - "image_features" F32 [N, D], which replace, in order, the embeddings of the N tokens ImageToken
+//     in the prompt; absent if there are none;
+//   - "position_ids" I64 [L], or [3, L] for models with three axes of positions; if absent, 0 to L-1.
 //
-// With MaxNew 0 the answer is the prompt's own logits:
+// If MaxNew is 0, the outputs are the logits of the prompt:
 //
-//   - "logits" F32 [Keep, V], or with Pick [Keep, len(Pick)]: those of the last Keep
-//     positions, the last position last;
-//   - with Pick, "logsumexp" F32 [Keep]: log Σ exp over the whole vocabulary, so that
-//     exp(logit − logsumexp) is a probability.
+//   - "logits" F32 [Keep, V], or with Pick [Keep, len(Pick)]: the logits of the last Keep positions,
+//     the last position last;
+//   - with Pick, "logsumexp" F32 [Keep]: log Σ exp over the whole vocabulary, so that exp(logit −
+//     logsumexp) is a probability.
 //
-// With MaxNew above 0 the model goes on greedily, the token of the largest logit each
-// time (the first of several), until it has said one of Stop, which is not part of the
-// answer:
+// If MaxNew is above 0, the model generates greedily, always the token with the largest logit (the
+// first of several), until it generates one of Stop, which is not part of the output:
 //
-//   - "tokens" I64 [MaxNew], -1 behind the end;
-//   - "logprobs" F32 [MaxNew], their log probabilities, 0 behind the end;
-//   - "stopped" I64 [1]: 1 if one of Stop was said, 0 if MaxNew came first;
-//   - with Top, "top_ids" I64 and "top_logprobs" F32 [MaxNew, Top]: the likeliest tokens
-//     of every place, likeliest first, -1 and 0 behind the end.
+//   - "tokens" I64 [MaxNew], -1 after the end;
+//   - "logprobs" F32 [MaxNew], the log probabilities of the tokens, 0 after the end;
+//   - "stopped" I64 [1]: 1 if one of Stop was generated, 0 if MaxNew tokens were generated first;
+//   - with Top, "top_ids" I64 and "top_logprobs" F32 [MaxNew, Top]: the most likely tokens of every
+//     position, the most likely first, -1 and 0 after the end.
 type Generate struct {
 	ImageToken int64   `json:"image_token"`
 	Keep       int     `json:"keep,omitempty"`
@@ -39,7 +37,7 @@ type Generate struct {
 	Top        int     `json:"top,omitempty"`
 }
 
-// Bounds of a Generate.
+// Limits of a Generate.
 const (
 	MaxKeep = 512
 	MaxNew  = 8192
@@ -48,7 +46,8 @@ const (
 	maxIDs = 4096
 )
 
-// Check says what is wrong with it, wrapping ErrInput.
+// Check returns an error that wraps ErrInput if a field is out of its range. A nil Generate is
+// valid.
 func (g *Generate) Check() error {
 	switch {
 	case g == nil:
@@ -83,12 +82,12 @@ func (g *Generate) append(b []byte) []byte {
 	return b
 }
 
-// Net is a model that can be asked. *pool.Model is one.
+// Net is a model. *pool.Model implements Net.
 type Net interface {
-	// Info loads the model if nobody did before, and says what it is.
+	// Info returns the description of the model, and loads the model if it is not loaded yet.
 	Info(ctx context.Context) (Info, error)
-	// Infer runs it on one item, together with others of the same Key, and returns the
-	// item's outputs without a batch axis, which are the caller's own.
+	// Infer runs the model on one item, in one batch with other items of the same Key, and returns
+	// the item's outputs without a batch axis. The caller owns the outputs.
 	Infer(ctx context.Context, req Request) ([]Tensor, error)
 }
 
@@ -99,7 +98,9 @@ type enterer interface {
 	Enter(ctx context.Context) (leave func(), err error)
 }
 
-// Enter asks a model for leave to make an item ready for it. One that is no Enterer has it.
+// Enter waits until the model admits another item that is prepared for it, such as a picture to be
+// decoded. The caller calls leave when it has the last output for the item. A model without a limit
+// admits every item at once.
 func Enter(ctx context.Context, model any) (leave func(), err error) {
 	if e, ok := model.(enterer); ok {
 		return e.Enter(ctx)
@@ -109,6 +110,6 @@ func Enter(ctx context.Context, model any) (leave func(), err error) {
 
 // Nets opens models. Two equal Models are the same Net.
 type Nets interface {
-	// Net loads nothing yet. Its errors wrap those of this package.
+	// Net returns the Net of m without loading it. The errors wrap those of this package.
 	Net(m Model) (Net, error)
 }

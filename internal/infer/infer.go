@@ -10,47 +10,48 @@ import (
 	"strings"
 )
 
-// The ways in which a model fails, beside the end of the caller's context.
+// The errors of models, besides the error of the caller's context.
 var (
-	// ErrModel: the model cannot be loaded, or does not have the inputs and outputs
-	// that were asked for. Trying again does not help.
+	// ErrModel means that the model cannot be loaded, or does not have the requested inputs and
+	// outputs. A retry does not help.
 	ErrModel = errors.New("model unusable")
-	// ErrInput: the model refuses this item: wrong shape, wrong type. The fault is
-	// the item's.
+	// ErrInput means that the model refuses the item, such as for a wrong shape or type. The item
+	// is the cause.
 	ErrInput = errors.New("model input refused")
-	// ErrMemory: the device had no memory for the batch. A smaller one may fit.
+	// ErrMemory means that the device had no memory for the batch. A smaller batch may fit.
 	ErrMemory = errors.New("out of device memory")
-	// ErrFault: the runtime failed or answered with NaN or an infinity: a fault of
-	// the replica, not a value.
+	// ErrFault means that the runtime failed or returned NaN or an infinity, which is a fault of
+	// the replica and not a value.
 	ErrFault = errors.New("model replica at fault")
-	// ErrCrashed: the process that ran the batch died, twice.
+	// ErrCrashed means that the process that ran the batch crashed twice.
 	ErrCrashed = errors.New("model process crashed")
-	// ErrTimeout: the deadline passed first; the run was ended.
+	// ErrTimeout means that the deadline passed before the run ended; the run was stopped.
 	ErrTimeout = errors.New("model deadline passed")
-	// ErrUnavailable: no replica can be had: none starts, or the pool is closed.
+	// ErrUnavailable means that there is no replica, because none starts or the pool is closed.
 	ErrUnavailable = errors.New("model unavailable")
-	// ErrNumbers is the ErrFault of an answer with NaN or an infinity.
+	// ErrNumbers is the ErrFault for outputs with NaN or an infinity.
 	ErrNumbers = fmt.Errorf("%w: not a number", ErrFault)
 )
 
-// Marks are beside the errors above and say more of whose fault they are.
+// Marks are wrapped together with the errors above, and give more details about the cause.
 var (
-	// ErrWaiting, of ErrTimeout: the deadline passed before the item's run began.
+	// ErrWaiting marks an ErrTimeout whose deadline passed before the run of the item began.
 	ErrWaiting = errors.New("the deadline passed before the run of the item began")
-	// ErrHung, of ErrTimeout: the run did not end at its deadline, and its process was killed.
+	// ErrHung marks an ErrTimeout whose run did not end at its deadline, so that its process was
+	// killed.
 	ErrHung = errors.New("the process hung")
-	// ErrHost, of ErrCrashed, ErrFault, ErrMemory or ErrTimeout: the machine or its device is
-	// at fault, not the item.
+	// ErrHost marks an ErrCrashed, ErrFault, ErrMemory or ErrTimeout that is caused by the machine
+	// or its device, not by the item.
 	ErrHost = errors.New("the machine is at fault")
-	// ErrMissing, of ErrUnavailable: a library, provider or device is not there, and will
-	// not be before somebody installs it.
+	// ErrMissing marks an ErrUnavailable because of a library, provider or device that is not
+	// installed.
 	ErrMissing = errors.New("not installed")
-	// ErrLoad: it happened when a device was opened, or a model loaded or held to its
-	// self-test, and has nothing to do with any item.
+	// ErrLoad marks an error while a device was opened or a model was loaded or self-tested. No
+	// item is the cause.
 	ErrLoad = errors.New("while loading")
 )
 
-// Marked returns err with a mark that is not in its text. Nil stays nil.
+// Marked returns err with a mark that is not in its text. Marked returns nil if err is nil.
 func Marked(mark, err error) error {
 	if err == nil {
 		return nil
@@ -66,25 +67,25 @@ func (m *marked) Error() string { return m.err.Error() }
 // Unwrap returns both, the mark first.
 func (m *marked) Unwrap() []error { return []error{m.mark, m.err} }
 
-// DType is the type of a tensor's elements, by its safetensors name.
+// DType is the type of a tensor's elements, with the type names of safetensors.
 type DType string
 
-// The types that models here take and give.
+// The types of the inputs and outputs of models.
 const (
 	F32 DType = "F32"
 	I64 DType = "I64"
 	I32 DType = "I32"
 	U8  DType = "U8"
-	// Bool elements are bytes, 0 or 1, in the slice of U8.
+	// Bool elements are bytes, 0 or 1, in the slice U8.
 	Bool DType = "BOOL"
-	// F16 is a type of ports alone: tensors of F32 go in and come out, and are converted
-	// where the model runs.
+	// F16 is a type of ports only: the tensors of such a port are F32, and are converted by the
+	// process that runs the model.
 	F16 DType = "F16"
-	// Text elements are strings, of any length: what a model in Python answers.
+	// Text elements are strings of any length: the output of a model in Python.
 	Text DType = "TEXT"
 )
 
-// Size is the number of bytes of an element; 0 for an unknown type, and for Text.
+// Size returns the number of bytes of an element, or 0 for an unknown type and for Text.
 func (d DType) Size() int {
 	switch d {
 	case F32, I32:
@@ -99,12 +100,12 @@ func (d DType) Size() int {
 	return 0
 }
 
-// Tensor is a dense array, row major. The one slice that DType names is set.
+// Tensor is a dense array in row-major order. Only the slice for its DType is set.
 type Tensor struct {
-	// Name of the model's input or output; "" is allowed where there is only one.
+	// Name is the name of the model's input or output; "" is allowed if there is only one.
 	Name  string
 	DType DType
-	// Shape holds the sizes of the axes, slowest first. Empty is a scalar.
+	// Shape contains the sizes of the axes, the slowest first. An empty Shape is a scalar.
 	Shape []int
 
 	F32 []float32
@@ -114,18 +115,19 @@ type Tensor struct {
 	// Texts are the elements of a Text tensor.
 	Texts []string
 
-	// Norm makes an F32 or F16 input of a U8 tensor where the model runs, so that a quarter
-	// of the bytes travel. Nil: the tensor goes in as it is.
+	// Norm, for a U8 tensor, is applied by the process that runs the model, and results in an F32
+	// or F16 input, so that only a quarter of the bytes is transferred. nil: the tensor is used
+	// unchanged.
 	Norm *Normalize
 }
 
-// Floats makes an F32 tensor of data, which it does not copy.
+// Floats returns an F32 tensor that uses data without copying it.
 func Floats(name string, data []float32, shape ...int) Tensor {
 	return Tensor{Name: name, DType: F32, Shape: shape, F32: data}
 }
 
-// Elements is the product of a shape's sizes: 1 for a scalar, -1 if a size is
-// negative or the product passes 2^31-1, which no model here needs.
+// Elements returns the product of the sizes in shape: 1 for a scalar, and -1 if a size is negative
+// or if the product is larger than 2^31-1.
 func Elements(shape []int) int {
 	n := int64(1)
 	for _, s := range shape {
@@ -139,7 +141,7 @@ func Elements(shape []int) int {
 	return int(n)
 }
 
-// Len is the number of elements in the tensor's data.
+// Len returns the number of elements of the tensor's data.
 func (t Tensor) Len() int {
 	switch t.DType {
 	case F32:
@@ -156,8 +158,8 @@ func (t Tensor) Len() int {
 	return 0
 }
 
-// Check says what is wrong with the tensor itself: unknown type, or data that is
-// not as long as the shape says. It wraps ErrInput.
+// Check returns an error that wraps ErrInput if the tensor is invalid: an unknown type, or data of
+// another length than its shape.
 func (t Tensor) Check() error {
 	if t.DType.Size() == 0 || t.DType == F16 {
 		return fmt.Errorf("%w: tensor %q has type %q, want F32, I64, I32, U8 or BOOL", ErrInput, t.Name, t.DType)
@@ -185,58 +187,57 @@ func (t Tensor) Check() error {
 	return nil
 }
 
-// Reduction is what is done with an output where it was computed, so that less of
-// it has to travel.
+// Reduction is applied to outputs by the process that computes them, so that less data is
+// transferred.
 type Reduction string
 
 // The reductions.
 const (
-	// AsIs returns outputs as they are.
+	// AsIs returns outputs unchanged.
 	AsIs Reduction = ""
-	// ArgMax replaces an F32 output by two over its last axis: an I32 one with the
-	// index of the largest element (the first, if several) and, under the same name
-	// with ".max" appended, an F32 one with its value. A CTC recogniser's answer
-	// shrinks by the size of its alphabet, 6,625 and more.
+	// ArgMax replaces an F32 output by two outputs over its last axis: an I32 output with the index
+	// of the largest element (the first of several), and an F32 output with its value, whose name
+	// has ".max" appended. The output of a CTC recogniser shrinks by the size of its alphabet,
+	// 6,625 and more.
 	ArgMax Reduction = "argmax"
 )
 
 // Request is one item for a model.
 type Request struct {
-	// Name stands for the item in errors, such as a sample's id.
+	// Name identifies the item in errors, such as by a sample's id.
 	Name string
 	// Inputs have no batch axis.
 	Inputs []Tensor
-	// Outputs are the names of those that are wanted, in the order in which they are
-	// answered; the others stay where they were computed. Empty: all, in the model's
-	// order.
+	// Outputs are the names of the requested outputs, in the order in which they are returned;
+	// other outputs are not transferred. Empty: all outputs in the model's order.
 	Outputs []string
 	// Reduce is applied to every output.
 	Reduce Reduction
-	// Whole says that the item is a batch by itself, for graphs without a batch axis
-	// (Qwen2-VL's vision encoder): its tensors go in as they are, and the outputs come
-	// back as they are. It shares a run with nothing.
+	// Whole makes the item a batch by itself, for graphs without a batch axis (Qwen2-VL's vision
+	// encoder): its inputs and outputs are passed unchanged, and it shares its run with no other
+	// item.
 	Whole bool
-	// Generate is what a language model does with the item (Model.Embed is set); nil
-	// for every other model.
+	// Generate selects what a language model (Model.Embed is set) computes for the item; nil for
+	// other models.
 	Generate *Generate
-	// Message is the item of a model in Python (Model.Entry is set), which has no Inputs; nil
-	// for every other model. The answer is one Text tensor "reply" without axes.
+	// Message is the item of a model in Python (Model.Entry is set), which has no Inputs; nil for
+	// other models. The output is one Text tensor "reply" without axes.
 	Message *Message
 }
 
 // Message is an item for a model in Python.
 type Message struct {
-	// Head is a JSON object that says what the item is, and what its blobs are.
+	// Head is a JSON object that describes the item and its blobs.
 	Head []byte
-	// Blobs are tensors' bytes. What runs the batch puts them into shared memory one after
-	// the other.
+	// Blobs are the bytes of tensors. The runner of the batch copies them into shared memory one
+	// after another.
 	Blobs [][]byte
-	// Release, if set, is called once when nothing reads the message any more. That may be after
-	// Infer has returned: a caller that leaves does not wait for the end of its batch.
+	// Release, if set, is called once when the message is no longer read. This may be after Infer
+	// has returned, because a caller that cancels does not wait for the end of its batch.
 	Release func()
 }
 
-// Size is how many bytes the head and the blobs have.
+// Size returns the number of bytes of the head and the blobs.
 func (m *Message) Size() int {
 	n := len(m.Head)
 	for _, b := range m.Blobs {
@@ -245,8 +246,8 @@ func (m *Message) Size() int {
 	return n
 }
 
-// Key is what items have in common that may share a batch: names, types and shapes of
-// the inputs, the outputs that are wanted, the reduction, and what is generated.
+// Key returns a key that is equal for items that may share a batch: names, types and shapes of the
+// inputs, the requested outputs, the reduction, and the Generate are the same.
 func (r Request) Key() string {
 	if r.Message != nil {
 		return messages
@@ -273,7 +274,7 @@ func (r Request) Key() string {
 // model's own affair.
 const messages = "{"
 
-// Bytes is the size of the item's inputs or of its message.
+// Bytes returns the size of the item's inputs or of its message in bytes.
 func (r Request) Bytes() int {
 	n := 0
 	if r.Message != nil {
@@ -285,44 +286,44 @@ func (r Request) Bytes() int {
 	return n
 }
 
-// Batch is items of one Key, stacked.
+// Batch is several items of one Key in one set of tensors.
 type Batch struct {
-	// Names of the items, in their order.
+	// Names are the names of the items, in their order.
 	Names []string
-	// Inputs have the batch axis first. A part of an input that belongs to one item
-	// is contiguous.
+	// Inputs have the batch axis first. The part of an input that belongs to one item is
+	// contiguous.
 	Inputs []Tensor
-	// Outputs are those of the items.
+	// Outputs are the Outputs of the items.
 	Outputs []string
 	Reduce  Reduction
-	// Whole is that of its one item: there is no batch axis.
+	// Whole is the Whole of its only item: the batch has no batch axis.
 	Whole bool
-	// Generate is that of the items.
+	// Generate is the Generate of the items.
 	Generate *Generate
-	// Messages are those of the items of a model in Python, which have no Inputs.
+	// Messages are the items of a model in Python, which have no Inputs.
 	Messages []*Message
-	// Began is called by what runs the batch, when it begins; it may be called again, and
-	// may be nil.
+	// Began, if not nil, is called by the runner when it begins with the batch. It may be called
+	// more than once.
 	Began func()
 }
 
-// Port is one input or output of a model as it describes itself.
+// Port is an input or output in the description of a model.
 type Port struct {
 	Name string `json:"name"`
-	// DType is the type that the model has, F16 too; Carries says which tensors pass.
+	// DType is the type in the model, which may be F16; Carries reports which tensors are accepted.
 	DType string `json:"dtype"`
-	// Shape has -1 for sizes that are free.
+	// Shape has -1 for sizes that are not fixed.
 	Shape []int `json:"shape"`
 }
 
-// Carries reports whether tensors of type d go in or come out there: those of the port's
-// own type, and F32 where it is F16.
+// Carries reports whether the port accepts or returns tensors of type d: the type of the port, or
+// F32 if the type of the port is F16.
 func (p Port) Carries(d DType) bool {
 	return p.DType == string(d) && d != F16 || p.DType == string(F16) && d == F32
 }
 
-// Types lists ports by name and type for people. Those whose names differ behind the first dot
-// alone, as those of layers do, are there once: "logits F32, present F16".
+// Types returns a list of ports by name and type, for people. Ports whose names differ only after
+// the first dot, such as those of layers, are listed once: "logits F32, present F16".
 func Types(ports []Port) string {
 	var out []string
 	for _, p := range ports {
@@ -334,42 +335,43 @@ func Types(ports []Port) string {
 	return strings.Join(out, ", ")
 }
 
-// Info is what a model says about itself.
+// Info is the description of a model.
 type Info struct {
 	Inputs  []Port `json:"inputs"`
 	Outputs []Port `json:"outputs"`
-	// Metadata are the custom entries of the file, such as "character".
+	// Metadata are the custom entries of the model file, such as "character".
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Provider is what runs it: "CPUExecutionProvider" or "CUDAExecutionProvider".
+	// Provider is the execution provider: "CPUExecutionProvider" or "CUDAExecutionProvider".
 	Provider string `json:"provider"`
-	// MaxBatch is the largest batch for which the device had memory when the model was loaded; 0
-	// where it lacked none, or was not tried.
+	// MaxBatch is the largest batch for which the device had memory when the model was loaded; 0:
+	// the memory sufficed for all batches, or was not tested.
 	MaxBatch int `json:"max_batch,omitempty"`
-	// Bytes is what one process with the model takes of the device's memory for it; 0: not known.
+	// Bytes is the memory of the device that one process with the model uses for it, in bytes; 0:
+	// unknown.
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
-// Model names a model and where it runs. Two equal Models are the same one.
+// Model is a model file and the device that runs it. Two equal Models are the same model.
 type Model struct {
-	// Name in errors, metrics and the log.
+	// Name is the name of the model in errors, metrics and the log.
 	Name string `json:"name"`
-	// Path of the file.
+	// Path is the path of the model file.
 	Path string `json:"path"`
-	// SHA256 of the file in lower-case hexadecimal; "" is not checked.
+	// SHA256 is the checksum of the file in lower-case hexadecimal; "": the file is not checked.
 	SHA256 string `json:"sha256,omitempty"`
-	// Embed makes the model a language model: Path is its decoder with a cache of keys
-	// and values (decoder_model_merged.onnx), Embed the file that makes embeddings of
-	// token ids (embed_tokens.onnx). Items then have a Generate. "": a plain graph.
+	// Embed makes the model a language model: Path is then its decoder with a cache of keys and
+	// values (decoder_model_merged.onnx), and Embed the file that computes embeddings of token ids
+	// (embed_tokens.onnx). Items then have a Generate. "": an ordinary graph.
 	Embed string `json:"embed,omitempty"`
-	// Entry makes it a model in Python: what tells its entry in the configuration from all
-	// others. Path is its file or module, and items have a Message. "": an ONNX model.
+	// Entry makes the model a model in Python. Entry identifies the model's entry in the
+	// configuration; Path is the file or module, and items have a Message. "": an ONNX model.
 	Entry string `json:"entry,omitempty"`
-	// Device is "cpu", "cuda" for every card of the reward pool, or "cuda:<n>".
+	// Device is "cpu", "cuda" for every GPU of the reward pool, or "cuda:<n>".
 	Device string `json:"device"`
 }
 
-// Row returns the part of a batched tensor that belongs to item i, without the
-// batch axis. It aliases the tensor.
+// Row returns the part of a batched tensor that belongs to item i, without the batch axis. The
+// result shares the memory of the tensor. The error wraps ErrFault.
 func (t Tensor) Row(i int) (Tensor, error) {
 	if len(t.Shape) == 0 || i < 0 || i >= t.Shape[0] {
 		return Tensor{}, fmt.Errorf("%w: no item %d in tensor %q of shape %v", ErrFault, i, t.Name, t.Shape)
@@ -394,8 +396,8 @@ func (t Tensor) Row(i int) (Tensor, error) {
 	return row, nil
 }
 
-// Stack joins the items' inputs into a batch. All must have the same Key; it wraps
-// ErrInput otherwise, naming the item.
+// Stack joins the inputs of the items into a batch. All items must have the same Key; otherwise the
+// error wraps ErrInput and contains the name of the item.
 func Stack(items []Request) (Batch, error) {
 	if len(items) == 0 {
 		return Batch{}, fmt.Errorf("%w: a batch without items", ErrInput)
@@ -460,18 +462,18 @@ func (t Tensor) grow(n int) Tensor {
 	return t
 }
 
-// The devices of a model beside cuda:<n>, which is the nth card that the process sees.
+// The devices of a model besides cuda:<n>, which is the GPU number n that the process can use.
 const (
 	CPU = "cpu"
-	// Pool is every card of the process's reward pool.
+	// Pool means every GPU of the process's reward pool.
 	Pool = "cuda"
 )
 
-// DeviceForm says for people what names a device.
+// DeviceForm describes the names of devices for people.
 const DeviceForm = "cpu, cuda (every card of the reward pool) or cuda:<n>"
 
 var deviceForm = regexp.MustCompile(`^(cpu|cuda|cuda:(0|[1-9][0-9]{0,2}))$`)
 
-// ValidDevice reports whether a text names a device. Each has one name only, because models
-// are shared by it.
+// ValidDevice reports whether device is the name of a device. Each device has only one valid name,
+// because models are shared by device.
 func ValidDevice(device string) bool { return deviceForm.MatchString(device) }

@@ -6,22 +6,21 @@ import (
 	"strconv"
 )
 
-// Normalize makes numbers of bytes: a value v of channel c becomes
-// (float32(v·Rescale) − Mean[c]) / Std[c], in float32 and in this order, as Hugging
-// Face's image processors compute it.
+// Normalize converts bytes to numbers: a value v of channel c becomes (float32(v·Rescale) −
+// Mean[c]) / Std[c], in float32 and in this order, like the image processors of Hugging Face.
 type Normalize struct {
-	// Rescale is mostly 1/255.
+	// Rescale is usually 1/255.
 	Rescale float64 `json:"rescale"`
-	// Mean and Std have one entry per channel.
+	// Mean and Std have one entry for each channel.
 	Mean []float32 `json:"mean"`
 	Std  []float32 `json:"std"`
-	// Inner is how many elements in a row belong to one channel: the channel of element i
-	// is (i / Inner) mod len(Mean). It is height·width for CHW, 1 for HWC, and 2·14·14
-	// for the patches of Qwen2-VL.
+	// Inner is the number of consecutive elements of one channel: the channel of element i is (i /
+	// Inner) mod len(Mean). Inner is height·width for CHW, 1 for HWC, and 2·14·14 for the patches
+	// of Qwen2-VL.
 	Inner int `json:"inner"`
 }
 
-// Check says what is wrong with it, wrapping ErrInput.
+// Check returns an error that wraps ErrInput if a field is invalid.
 func (n *Normalize) Check() error {
 	if n == nil {
 		return nil
@@ -42,7 +41,7 @@ func (n *Normalize) Check() error {
 	return nil
 }
 
-// Table is what each of the 256 bytes becomes, channel after channel.
+// Table returns the number for each of the 256 byte values, for each channel.
 func (n *Normalize) Table() [][256]float32 {
 	out := make([][256]float32, len(n.Mean))
 	for c := range out {
@@ -53,12 +52,12 @@ func (n *Normalize) Table() [][256]float32 {
 	return out
 }
 
-// Into writes to dst what src becomes, which is as long: one byte is one number. src
-// begins with the first channel.
+// Into writes the normalised src to dst, one number for each byte. dst must be as long as src, and
+// src must begin with the first channel.
 func (n *Normalize) Into(dst []float32, src []byte) { lookUp(dst, src, n.Table(), n.Inner) }
 
-// IntoHalves is Into in half precision, see ToHalf. It wraps ErrInput where the
-// normalisation gives a number beyond MaxHalf for some byte.
+// IntoHalves is like Into, with half-precision numbers as in ToHalf. The error wraps ErrInput if
+// the normalisation results in a number beyond MaxHalf for some byte.
 func (n *Normalize) IntoHalves(dst []uint16, src []byte) error {
 	floats := n.Table()
 	table := make([][256]uint16, len(floats))
@@ -104,13 +103,12 @@ func (n *Normalize) append(b []byte) []byte {
 	return strconv.AppendInt(append(b, '*'), int64(n.Inner), 10)
 }
 
-// MaxHalf is the largest number of F16 (IEEE 754 binary16).
+// MaxHalf is the largest F16 number (IEEE 754 binary16).
 const MaxHalf = 65504
 
-// ToHalf writes src to dst, which is as long, in half precision: the nearest number of
-// F16, of two that are as near the even one. NaN and infinities stay what they are. It
-// returns the first place of a finite number that becomes an infinity, those of 65,520
-// and more, or -1.
+// ToHalf writes src to dst, which must be as long, in half precision, rounded to the nearest F16
+// number, ties to even. NaN and infinities are preserved. ToHalf returns the index of the first
+// finite number that becomes an infinity (65,520 and more), or -1.
 func ToHalf(dst []uint16, src []float32) (overflow int) {
 	overflow = -1
 	dst = dst[:len(src)]

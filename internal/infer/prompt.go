@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// Names of the inputs of an item for a language model, see Generate.
+// The names of the inputs of an item for a language model; see Generate.
 const (
 	InputIDs      = "input_ids"
 	ImageFeatures = "image_features"
 	PositionIDs   = "position_ids"
 )
 
-// What Info.Metadata says of a language model beside the entries of its file, as
-// decimal numbers.
+// The keys of Info.Metadata for a language model, in addition to the entries of its file. The
+// values are decimal numbers.
 const (
-	MetaVocabulary = "language.vocabulary" // tokens that logits are of
-	MetaLayers     = "language.layers"     // pairs of keys and values in the cache
+	MetaVocabulary = "language.vocabulary" // size of the vocabulary: number of logits
+	MetaLayers     = "language.layers"     // number of pairs of keys and values in the cache
 	MetaWidth      = "language.width"      // D of image_features and inputs_embeds
-	MetaAxes       = "language.positions"  // axes of position_ids: 3, 1, or 0 where it takes none
-	MetaLongest    = "language.longest"    // tokens that prompt and answer may have together
+	MetaAxes       = "language.positions"  // number of axes of position_ids: 3, 1, or 0 if the model has no such input
+	MetaLongest    = "language.longest"    // maximum number of tokens of prompt and answer together
 )
 
-// Check says everything that is wrong with the item itself, whatever the model,
-// wrapping ErrInput.
+// Check returns an error that wraps ErrInput and lists everything that is wrong with the item, for
+// any model.
 func (r Request) Check() error {
 	if r.Message != nil {
 		return r.Message.check(r)
@@ -114,7 +114,7 @@ func (r Request) checkImages(ids []int64, bad func(string, ...any) error) error 
 	return nil
 }
 
-// Input finds an input by its name.
+// Input returns the input with that name.
 func (r Request) Input(name string) (Tensor, bool) {
 	i := slices.IndexFunc(r.Inputs, func(t Tensor) bool { return t.Name == name })
 	if i < 0 {

@@ -5,29 +5,29 @@ import (
 	"context"
 )
 
-// Cache keeps what was made for a key, within bounds: the least recently used goes
-// first. It is safe for concurrent use.
+// Cache keeps values by key within limits; the least recently used value is removed first. It is
+// safe for concurrent use.
 type Cache[V any] struct {
 	group *group[V]
 	kept  *lru[V]
 }
 
-// NewCache makes an empty cache of at most so many entries, which together have at most
-// so many bytes. Size is about how many a value has; its key is counted too.
+// NewCache returns an empty cache with that maximum number of entries and maximum total size in
+// bytes. size returns the approximate size of a value; the key is counted too.
 func NewCache[V any](entries, bytes int, size func(v V) int) *Cache[V] {
 	kept := &lru[V]{entries: entries, bytes: bytes, size: size, at: make(map[string]*list.Element)}
 	return &Cache[V]{newGroup(kept, false), kept}
 }
 
-// Get returns what is kept for the key, or what work makes of it, which is kept then.
-// Work runs once for all who ask at the same time: its context has the values of the
-// first one's, and ends when nobody waits any more. An error is work's, or wraps that of
-// ctx, and is not kept; a panic is of class rewards.Panicked.
+// Get returns the cached value of the key, or calls work and caches its result. Concurrent calls
+// for the same key share one call of work, whose context has the values of the first caller's
+// context, and ends when no caller waits any more. An error is that of work, or wraps that of ctx,
+// and is not cached; a panic becomes an error of class rewards.Panicked.
 func (c *Cache[V]) Get(ctx context.Context, key string, work func(ctx context.Context) (V, error)) (V, error) {
 	return c.group.do(ctx, key, work)
 }
 
-// Peek returns what is kept for the key, if anything is.
+// Peek returns the cached value of the key, if there is one.
 func (c *Cache[V]) Peek(key string) (V, bool) {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()
@@ -35,7 +35,7 @@ func (c *Cache[V]) Peek(key string) (V, bool) {
 	return v, ok
 }
 
-// Put keeps a value, in place of the one that the key had.
+// Put stores a value, and replaces the key's previous value.
 func (c *Cache[V]) Put(key string, v V) {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()

@@ -1,13 +1,10 @@
-// Package localmodel has what all scorers with models in this process share: rewards/preference,
-// rewards/vlm and rewards/ocr/ppocr.
+// Package localmodel contains the parts that all scorers with models in this process share:
+// rewards/preference, rewards/vlm and rewards/ocr/ppocr.
 //
-// A scorer's work with its model goes through four hands:
-//
-//  1. [Once] loads the model, however many samples ask for it at the same time
-//     (once.go).
-//  2. [Cache] computes what several samples need, such as the embedding of a group's
-//     prompt, once, and keeps it within bounds (cache.go).
-//  3. Both go on as long as one of those who wait does, whoever came first (flight.go).
-//  4. [Classify] gives an error of the model its class among those of package rewards
-//     (errors.go).
+//  1. [Once] loads the model once, for any number of concurrent samples (once.go).
+//  2. [Cache] computes values that several samples need, such as the embedding of a group's prompt,
+//     once, and keeps them within limits (cache.go).
+//  3. Both continue as long as one of the waiting callers waits, even if the first one has left
+//     (flight.go).
+//  4. [Classify] assigns a class of package rewards to an error of the model (errors.go).
 package localmodel

@@ -9,9 +9,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Classify gives an error of a model its class, and keeps the one it has, and says whose
-// failure it is. The end of the caller's own context, which ctx is, is no fault of the
-// model and gets no class.
+// Classify returns err with a class, unless it has one already, and with the party to blame. If err
+// is the cancellation of ctx, the caller's context, Classify returns it unchanged.
 func Classify(ctx context.Context, err error) error {
 	var has rewards.Class
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil && !errors.As(err, &has) {

@@ -8,13 +8,13 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Once makes one value, such as a loaded model, and keeps it for good. It is safe for
-// concurrent use.
+// Once makes one value, such as a loaded model, and keeps it forever. It is safe for concurrent
+// use.
 type Once[V any] struct{ group *group[V] }
 
-// NewOnce makes one that has made nothing yet. A failure is answered from memory for as
-// long as remember says of it, so that a wrong folder costs a reading every few seconds
-// and not one for each sample; 0, or a nil remember: whoever asks next tries again.
+// NewOnce returns an empty Once. An error is returned again without calling work for the time that
+// remember returns for it, so that a wrong folder is read every few seconds and not for each
+// sample. With 0 or a nil remember, the next call tries again.
 func NewOnce[V any](remember func(err error) time.Duration) *Once[V] {
 	if remember == nil {
 		remember = func(error) time.Duration { return 0 }
@@ -22,10 +22,10 @@ func NewOnce[V any](remember func(err error) time.Duration) *Once[V] {
 	return &Once[V]{newGroup(&single[V]{remember: remember}, true)}
 }
 
-// Get returns the value, or what work makes of it. Work runs once for all who ask at the
-// same time: its context has the values of the first one's, and ends when nobody waits
-// any more. An error is work's, marked infer.ErrLoad, or wraps that of ctx; a panic is of class
-// rewards.Panicked.
+// Get returns the value, or calls work to make it. Concurrent calls share one call of work, whose
+// context has the values of the first caller's context, and ends when no caller waits any more. An
+// error is that of work, marked infer.ErrLoad, or wraps that of ctx; a panic becomes an error of
+// class rewards.Panicked.
 func (o *Once[V]) Get(ctx context.Context, work func(ctx context.Context) (V, error)) (V, error) {
 	return o.group.do(ctx, "", func(ctx context.Context) (V, error) {
 		v, err := work(ctx)
@@ -66,19 +66,20 @@ func (s *single[V]) put(_ string, v V, err error) {
 	s.err, s.until = err, time.Now().Add(s.remember(err))
 }
 
-// Foreseer is implemented by Nets that know what a device has before a model is loaded.
+// Foreseer is implemented by Nets that can describe a device before a model is loaded.
 type Foreseer interface {
-	// On is a rewards.Concurrent: the calls of any model that the device executes at a time.
+	// On returns a rewards.Concurrent for the device: the number of calls of a model that the
+	// device executes at the same time.
 	On(device string) any
 }
 
-// Concurrency says of a scorer that runs models here what decides how many of its calls
-// are executed at a time, for people.
+// Concurrency describes, for people, what limits the number of concurrent calls of a scorer with
+// models in this process.
 const Concurrency = "on the CPU one call for each session (pool.onnx.slots, one for each CPU), on a GPU twice the largest batch (pool.onnx.max_batch, 32)"
 
-// Executors is what executes the calls of a scorer with several models on one device: that
-// of the model with the fewest calls at a time, or where none is loaded yet what the
-// device will have. rewards.ConcurrencyOf says how many calls that are.
+// Executors returns the value whose rewards.ConcurrencyOf is the number of concurrent calls of a
+// scorer with several models on one device: the loaded model with the fewest concurrent calls, or
+// what the device will have if no model is loaded yet.
 func Executors(nets infer.Nets, device string, loaded ...infer.Net) any {
 	if len(loaded) > 0 {
 		return rewards.Narrowest(loaded...)

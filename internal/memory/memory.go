@@ -4,8 +4,8 @@ package memory
 // unknown is what a process is taken to have where nobody says.
 const unknown = 4 << 30
 
-// Limit is how many bytes this process may have: by its control group, else all that the
-// machine has.
+// Limit returns how many bytes of memory this process may use: the limit of its control group, or
+// else the memory of the machine. If both are unknown, Limit returns 4 GiB.
 func Limit() int64 {
 	total, _, limit := Read()
 	switch {

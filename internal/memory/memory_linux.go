@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Read returns bytes; 0 means unknown, of limit also that there is none.
+// Read returns the total and the available memory of the machine and the limit of the control
+// group, in bytes. 0 means unknown; a limit of 0 also means no limit.
 func Read() (total, available, limit int64) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -11,7 +11,7 @@ type number interface {
 	int | int64 | uint64 | float64 | bool | *float64
 }
 
-// Row is one number of things of a kind.
+// Row is one metric of the things in a Table.
 type Row[T any] struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -19,22 +19,24 @@ type Row[T any] struct {
 	values     func(thing T, put func(n float64, values ...string))
 }
 
-// Gauge is a number of each thing that goes up and down.
+// Gauge returns a row with a number of each thing that goes up and down.
 func Gauge[T any, N number](name, help string, value func(T) N) Row[T] {
 	return single(name, help, prometheus.GaugeValue, value)
 }
 
-// Count is a number of each thing that only grows; its name ends with _total.
+// Count returns a row with a number of each thing that only increases; name must end with _total.
 func Count[T any, N number](name, help string, value func(T) N) Row[T] {
 	return single(name, help, prometheus.CounterValue, value)
 }
 
-// Gauges are several numbers of each thing, which a further label tells apart.
+// Gauges returns a row with several numbers of each thing that go up and down, distinguished by an
+// additional label.
 func Gauges[T any](name, help, label string, values func(thing T, put func(n float64, values ...string))) Row[T] {
 	return Row[T]{name, help, prometheus.GaugeValue, []string{label}, values}
 }
 
-// Counts are several numbers of each thing that only grow, which a further label tells apart.
+// Counts returns a row with several numbers of each thing that only increase, distinguished by an
+// additional label.
 func Counts[T any](name, help, label string, values func(thing T, put func(n float64, values ...string))) Row[T] {
 	return Row[T]{name, help, prometheus.CounterValue, []string{label}, values}
 }
@@ -64,8 +66,8 @@ func single[T any, N number](name, help string, kind prometheus.ValueType, value
 	}}
 }
 
-// Table registers metrics of things that come and go. things is called at each scrape, from
-// any goroutine, and yields each thing with its values of the labels.
+// Table registers metrics of things that come and go. things is called at each scrape, from any
+// goroutine, and yields each thing with its label values.
 func Table[T any](s Set, labels []string, things func(yield func(thing T, values ...string)), rows ...Row[T]) {
 	t := &table[T]{things: things, rows: rows}
 	for _, r := range rows {

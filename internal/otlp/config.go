@@ -15,7 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/outbound"
 )
 
-// Config says where spans go; Keys says what each field means.
+// Config selects the collector for spans. Keys documents the fields.
 type Config struct {
 	Endpoint    string
 	SampleRatio float64
@@ -23,7 +23,7 @@ type Config struct {
 	ServiceName string
 }
 
-// Keys implements keys.Described: the section telemetry.
+// Keys implements keys.Described for the section telemetry.
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Endpoint, "otlp_endpoint", "", "Collector of traces by OTLP over HTTP, such as http://collector:4318; /v1/traces is added. Empty: no traces. Write ${oc.env:OTEL_EXPORTER_OTLP_ENDPOINT} to use that variable.")
 	k.Float(&c.SampleRatio, "sample_ratio", 1, "Fraction of samples without a traceparent that are traced. A sample with a traceparent is traced if its trainer records the trace. The gateway decides for all workers.").Between(0, 1)

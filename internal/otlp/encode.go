@@ -13,9 +13,9 @@ import (
 	"github.com/rewardloop/rewardloop/internal/tracing"
 )
 
-// Process is who sends the spans.
+// Process describes the process that sends the spans.
 type Process struct {
-	// Instance names the process among all of the service; Host is its machine.
+	// Instance is the name of the process, unique within the service; Host is its machine.
 	Instance, Host, Version string
 }
 

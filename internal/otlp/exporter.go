@@ -26,18 +26,18 @@ const (
 	sendWithin = 10 * time.Second
 )
 
-// Options are what an Exporter needs from outside.
+// Options are the dependencies of an Exporter.
 type Options struct {
 	Config
 	Process
 
-	// Outbound says which addresses may be reached.
+	// Outbound is the policy for addresses.
 	Outbound outbound.Policy
 	Log      *slog.Logger
 	Metrics  prometheus.Registerer
 }
 
-// Exporter sends spans to a collector. A nil Exporter is that of a process that traces nothing.
+// Exporter sends spans to a collector. A nil *Exporter traces nothing.
 type Exporter struct {
 	// Immutable after Start.
 	tracer    *tracing.Tracer
@@ -70,8 +70,8 @@ const (
 	reasonStopped     = "stopped"     // the process ended first
 )
 
-// Start makes an exporter and sets it going; nil where the configuration names no collector. It connects to nothing
-// before there is a span.
+// Start starts an exporter, or returns nil if the configuration has no collector. It opens no
+// connection before there is a span.
 func Start(o Options) (*Exporter, error) {
 	if o.Endpoint == "" {
 		return nil, nil
@@ -109,7 +109,7 @@ func Start(o Options) (*Exporter, error) {
 	return e, nil
 }
 
-// Tracer takes the spans that are to be sent; nil: nothing is traced.
+// Tracer returns the Tracer whose spans are sent; nil: nothing is traced.
 func (e *Exporter) Tracer() *tracing.Tracer {
 	if e == nil {
 		return nil
@@ -211,7 +211,7 @@ func (e *Exporter) drop(reason string, spans int, err error) {
 	}
 }
 
-// Close sends what is left until ctx ends; spans that come later are dropped.
+// Close sends the remaining spans until ctx ends. Later spans are dropped.
 func (e *Exporter) Close(ctx context.Context) {
 	if e == nil {
 		return

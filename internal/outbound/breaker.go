@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// State is that of an endpoint's breaker.
+// State is the state of an endpoint's breaker.
 type State string
 
-// The states.
+// The states of a breaker.
 const (
-	// Closed: the endpoint is in service.
+	// Closed means that the endpoint is in service.
 	Closed State = "closed"
-	// Open: it is left alone until a probe is due.
+	// Open means that the endpoint gets no requests until a probe is due.
 	Open State = "open"
-	// HalfOpen: one request is under way to find out.
+	// HalfOpen means that a probe, one request, is in flight.
 	HalfOpen State = "half_open"
 )
 

@@ -15,12 +15,12 @@ var (
 	_ rewards.ConcurrencyReasoner = (*Upstream)(nil)
 )
 
-// Concurrency is how many requests this process may have in flight now: UpstreamConfig's
-// Concurrency, or of a fleet this process's share of it.
+// Concurrency returns the maximum number of requests that this process may have in flight now:
+// UpstreamConfig.Concurrency, or in a fleet the share of this process.
 func (g *Upstream) Concurrency() int { return g.underWay.bound() }
 
-// ConcurrencyReason names the upstream, whom it shares its limits with, and the rates that
-// hold besides.
+// ConcurrencyReason returns a description of the upstream, the processes that share its limits, and
+// its rate limits.
 func (g *Upstream) ConcurrencyReason() string {
 	why := rewards.Count(g.cfg.Concurrency, "request") + " at a time to " + g.cfg.Name
 	if m := g.member.Load(); m != nil {
@@ -36,13 +36,13 @@ func (g *Upstream) ConcurrencyReason() string {
 	return why
 }
 
-// Breadth is how many requests one call of a scorer has in flight: that of a judge asks
-// about every rubric and frame, that of a comparison about many pairs. Of 256 requests at
-// a time a scorer whose calls have 16 each executes 16 calls. More would not be faster, but
-// each of them would take longer, up to its timeout.
+// Breadth estimates how many requests one call of a scorer has in flight: a judge sends requests
+// for every rubric and frame, a comparison for many pairs. With 256 requests in flight, a scorer
+// whose calls have 16 requests each executes 16 calls. More calls at the same time would not be
+// faster, but each of them would take longer, up to its timeout.
 //
-// It is the mean over the latest calls. The zero value knows of none, and counts one
-// request a call.
+// Breadth is the mean over the latest calls. The zero value has no calls and a mean of one request
+// for each call.
 type Breadth struct {
 	mean atomic.Uint64 // the bits of a float64; 0: no call was seen
 }
@@ -50,7 +50,7 @@ type Breadth struct {
 // breadthFade is the weight of the latest call in the mean: 16 calls decide.
 const breadthFade = 1.0 / 16
 
-// Saw notes a call that has n requests in flight.
+// Saw records a call that has n requests in flight.
 func (b *Breadth) Saw(n int) {
 	for {
 		bits := b.mean.Load()
@@ -65,7 +65,7 @@ func (b *Breadth) Saw(n int) {
 	}
 }
 
-// Mean is the number of requests of a call, 1 or more.
+// Mean returns the mean number of requests of a call, at least 1.
 func (b *Breadth) Mean() float64 {
 	if bits := b.mean.Load(); bits != 0 {
 		return math.Float64frombits(bits)
@@ -73,11 +73,12 @@ func (b *Breadth) Mean() float64 {
 	return 1
 }
 
-// Calls is how many calls requests at a time are enough for, rounded up: a call's last
-// requests leave room.
+// Calls returns how many calls use that many requests at the same time, rounded up, because the
+// last requests of a call leave room.
 func (b *Breadth) Calls(requests int) int { return int(math.Ceil(float64(requests)/b.Mean() - slack)) }
 
-// Reason adds to why there are so many requests how many of them a call has.
+// Reason returns why, a reason for the number of requests, with the mean number of requests of a
+// call appended if it is above 1.
 func (b *Breadth) Reason(why string) string {
 	if mean := b.Mean(); mean > 1 {
 		return fmt.Sprintf("%s, and a call has about %.1f in flight", why, mean)

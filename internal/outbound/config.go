@@ -15,55 +15,56 @@ import (
 	"github.com/rewardloop/rewardloop/config/keys"
 )
 
-// UpstreamConfig is what a Upstream is made from. The zero value of a field means its
-// default.
+// UpstreamConfig configures an Upstream. A field with the zero value gets its default.
 type UpstreamConfig struct {
-	// Name stands for the upstream in errors and metrics; default: the first URL's host.
+	// Name is the name of the upstream in errors and metrics. The default is the host of the first
+	// URL.
 	Name string
-	// URLs are those of endpoints that do equal work. One may carry a user and a
-	// password, which are sent as basic authentication, and a query.
+	// URLs are the URLs of equivalent endpoints. A URL may contain a user and a password, which are
+	// sent as basic authentication, and a query.
 	URLs []string
 
-	// Keys says what these mean. RPM is a bucket of RPM that refills all the time, so that a
-	// burst of RPM may come first; TPM likewise. Timeout leaves room for another attempt only
-	// where the caller waits longer.
+	// Keys documents these fields. RPM is a token bucket of size RPM that refills continuously, so
+	// that a burst of RPM requests may come first; the same applies to TPM. Timeout leaves room for
+	// another attempt only if the caller waits longer.
 	KeyFile     string
 	Concurrency int
 	RPM, TPM    float64
 	Timeout     time.Duration
 	Attempts    int
 
-	// MaxWaiting bounds the calls that wait for one of them; default 64 for each, and
-	// 16,384 at least.
+	// MaxWaiting is the maximum number of calls that wait for one of the Concurrency requests. The
+	// default is 64 for each of them, at least 16,384.
 	MaxWaiting int
-	// IdleTimeout closes a connection that nobody uses; default 4 s. It must be less
-	// than the endpoints' own, or a request meets the closing, which is a failed attempt:
-	// uvicorn closes after 5 s. Where they keep connections longer, more spares a burst
-	// of calls that comes once a step the opening of as many connections. An idle
-	// connection costs some 15 KB.
+	// IdleTimeout is the time after which an unused connection is closed. The default is 4 s. It
+	// must be shorter than the timeout of the endpoints (uvicorn: 5 s); otherwise a request may
+	// meet a connection that the endpoint is closing, which is a failed attempt. If the endpoints
+	// keep connections longer, a longer IdleTimeout saves opening many connections for a burst of
+	// calls once a step. An idle connection costs about 15 KB.
 	IdleTimeout time.Duration
-	// BackoffMin and BackoffMax bound the pause before an attempt: a random part of
-	// BackoffMin, then of twice as much, up to BackoffMax; default 0.5 s and 30 s.
+	// BackoffMin and BackoffMax limit the pause before a retry: a random time of up to BackoffMin,
+	// then of up to twice as much, and so on up to BackoffMax. The defaults are 0.5 s and 30 s.
 	BackoffMin, BackoffMax time.Duration
-	// RetryAfterMax cuts what an endpoint asks for with Retry-After; default 30 s.
+	// RetryAfterMax is the maximum wait that an endpoint can request with Retry-After. The default
+	// is 30 s.
 	RetryAfterMax time.Duration
-	// BreakAfter failures in a row take an endpoint out of service; default 5. A body
-	// that is answered with 500 again and again is one of them.
+	// BreakAfter is the number of consecutive failures after which an endpoint is out of service.
+	// The default is 5. Repeated answers 500 to the same body count as one failure.
 	BreakAfter int
-	// BreakMin and BreakMax bound the pause before it is probed, which doubles with
-	// each probe that fails; both default to 1 s: a probe is one request of all processes
-	// together, and what waits for the endpoint waits for the probe.
+	// BreakMin and BreakMax limit the pause before an endpoint that is out of service is probed.
+	// The pause doubles with each failed probe. Both default to 1 s: a probe is one request of all
+	// processes together, and the calls that wait for the endpoint wait for the probe.
 	BreakMin, BreakMax time.Duration
-	// HealthPath is what follows an endpoint's URL where it answers GET with 2xx at once if it
-	// is in service: a probe of one to which nobody could connect asks there first. Empty:
-	// there is none, and a probe is a call.
+	// HealthPath is a path, appended to an endpoint's URL, at which the endpoint answers GET with
+	// 2xx at once if it is in service. The probe of an endpoint that refused connections requests
+	// this path first. Empty: there is no such path, and a probe is a call.
 	HealthPath string
-	// TrustFor is for how long an endpoint is left alone on the report of one other process;
-	// default 60 s, and twice BreakMax where that is set.
+	// TrustFor is the time for which an endpoint gets no requests because of the report of one
+	// other process. The default is 60 s, or twice BreakMax if BreakMax is set.
 	TrustFor time.Duration
 }
 
-// Keys implements keys.Described: how the servers of an engine are asked.
+// Keys implements keys.Described for the settings of requests to the servers of an engine.
 func (c *UpstreamConfig) Keys(k *keys.Set) {
 	k.Text(&c.KeyFile, "key_file", "", "File with the key that is sent as Authorization: Bearer. The file is read again when a server answers 401.")
 	k.Int(&c.Concurrency, "concurrency", 256, "Maximum number of requests in flight, over all servers of the engine and all processes together.").Between(1, 65536)
@@ -73,7 +74,7 @@ func (c *UpstreamConfig) Keys(k *keys.Set) {
 	k.Int(&c.Attempts, "attempts", 3, "Maximum number of attempts for a request that fails with a transient error, the first attempt included.").Between(1, 20)
 }
 
-// WithDefaults fills what is not set.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c UpstreamConfig) WithDefaults() UpstreamConfig {
 	if c.Name == "" && len(c.URLs) > 0 {
 		c.Name = "(unnamed)"
@@ -104,8 +105,8 @@ func def[T comparable](field *T, value T) {
 	}
 }
 
-// Validate names everything that is wrong with a configuration whose defaults are
-// filled. It quotes no URL, because one may hold a password.
+// Validate returns an error that lists all invalid fields of a configuration whose defaults are
+// set. The error quotes no URL, because a URL may contain a password.
 func (c UpstreamConfig) Validate() error {
 	errs := []error{keys.Validate("outbound: upstream "+c.Name, &c)}
 	bad := func(wrong bool, format string, args ...any) {

@@ -9,9 +9,10 @@ import (
 
 var _ rewards.Reliant = (*Upstream)(nil)
 
-// Dependency is what scorers that ask the upstream depend on: it is down while the breakers of
-// all endpoints are open, or nothing may be sent to them. One whose endpoints will never do what is
-// asked is not down: calls fail at once, and nobody is to wait.
+// Dependency returns the state of the upstream as a dependency of scorers. The upstream is down
+// while no endpoint is in service, because the breakers are open or the endpoints are held. An
+// upstream whose endpoints will never be able to serve the requests is not down, because calls fail
+// at once and must not wait.
 func (g *Upstream) Dependency() rewards.Dependency {
 	g.mu.Lock()
 	defer g.mu.Unlock()

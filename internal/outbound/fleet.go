@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// FleetPeriod is how often a Fleet asks its members for a Report, at least.
+	// FleetPeriod is the maximum time between two calls of Member.Report by a Fleet.
 	FleetPeriod = time.Second
 	// shareHold is how long a larger share is known before it is used, and how old the
 	// last report of its own may be that a process has heard back. That both are the same
@@ -30,72 +30,75 @@ const (
 	maxPeers = 4096
 )
 
-// Fleet carries the reports of upstreams between processes that share limits. Nil: the
-// process is alone, and has all of them.
+// Fleet carries the reports of upstreams between the processes that share limits. A nil Fleet means
+// that this process is alone and has all limits for itself.
 //
-// Every process must hear the reports of all, its own included, in the same order. It may
-// miss some as long as it hears later ones.
+// Every process must receive the reports of all processes, including its own, in the same order. A
+// process may miss reports as long as it receives later ones.
 type Fleet interface {
-	// Self names this process; no other has the name, not even its own earlier life.
+	// Self returns the name of this process. The name is unique, even among earlier processes.
 	Self() string
-	// Join makes m one of the processes that share an upstream, until leave is called. From
-	// then on m is asked for its Report each FleetPeriod, and told what is heard of the
-	// upstream, which begins with what is known already.
+	// Join makes m a member of the processes that share an upstream, until leave is called. The
+	// Fleet then calls m.Report every FleetPeriod, and m.Heard with the reports about the upstream,
+	// first those that it has already.
 	Join(upstream string, m Member) (leave func())
-	// Urge asks for a Report soon. It does not block.
+	// Urge requests a call of Report soon. Urge does not block.
 	Urge()
 }
 
 // Member is a process's part in one upstream. Its methods may be called from any goroutine.
 type Member interface {
-	// Report is what the other processes shall know.
+	// Report returns the report for the other processes.
 	Report() Report
-	// Heard is told of a process's report, its own as well; nil: it has left the upstream.
+	// Heard is called with the report of a process, which may be this one. A nil report means that
+	// the process has left the upstream.
 	Heard(from string, r *Report)
 }
 
-// Report is what a process says of its part in an upstream. It replaces what it said before.
+// Report is the report of a process about its part in an upstream. It replaces the process's
+// previous report.
 type Report struct {
-	// Seq numbers a process's reports.
+	// Seq is the sequence number of the report.
 	Seq uint64 `json:"seq"`
-	// Guest: it is there to know what the others know, and seldom asks for anything itself, as
-	// a gateway without workers.
+	// Guest means that the process joined mainly for the reports of the others and rarely sends
+	// requests itself, such as a gateway without workers.
 	Guest bool `json:"guest,omitempty"`
-	// Requests and Tokens are what it wants in a minute, Places how many requests in
-	// flight. They are only compared with each other.
+	// Requests and Tokens are the demand per minute, Places the demand for requests in flight. Only
+	// the ratios between processes matter.
 	Requests float64 `json:"requests,omitempty"`
 	Tokens   float64 `json:"tokens,omitempty"`
 	Places   float64 `json:"places,omitempty"`
-	// Used are the requests that it has in flight, which may be more than its share.
+	// Used is the number of requests in flight, which may exceed the process's share.
 	Used int `json:"used,omitempty"`
-	// Full is for how many milliseconds it has used all places that it may; 0: it does not.
+	// Full is the time in milliseconds for which the process has used all its places; 0: it does
+	// not.
 	Full int64 `json:"full,omitempty"`
-	// Open are the endpoints that it found out of service itself.
+	// Open lists the endpoints that the process itself found out of service.
 	Open []Opening `json:"open,omitempty"`
-	// Alive are endpoints that another process found out of service, but which have
-	// answered this one since.
+	// Alive lists endpoints that another process found out of service, and that have answered this
+	// process since.
 	Alive []string `json:"alive,omitempty"`
 }
 
 // Opening is an endpoint that a process has taken out of service.
 type Opening struct {
-	// Endpoint is a digest of its URL.
+	// Endpoint is a digest of the endpoint's URL.
 	Endpoint string `json:"endpoint"`
-	// Failed counts how often the process's own requests took it out of service or kept
-	// it there; 0: it only relies on the report of others, and is asking for itself now.
+	// Failed is the number of times that the process's own requests took the endpoint out of
+	// service or kept it there. 0 means that the process relies on the report of another process,
+	// and probes the endpoint now.
 	Failed int64 `json:"failed,omitempty"`
-	// Due is in how many milliseconds it will be probed, counted from the report;
-	// negative where nobody has come to do it. Pause is how long it was left alone, in
-	// milliseconds.
+	// Due is the time in milliseconds from the report to the next probe; it is negative if the
+	// probe is overdue because no call has come. Pause is the length of the pause in milliseconds.
 	Due   int64 `json:"due"`
 	Pause int64 `json:"pause"`
-	// Probing: a probe is under way.
+	// Probing means that a probe is in flight.
 	Probing bool `json:"probing,omitempty"`
 }
 
-// Join makes the transport's upstreams, those of later as well, share their limits with the
-// other processes of a fleet. A guest seldom has a call of its own: it has one place while
-// it asks for no more. It may be called once, before Close.
+// Join makes all present and future upstreams of the transport share their limits with the other
+// processes of a fleet. A guest rarely has calls of its own: it has one place as long as it does
+// not need more. Join may be called once, before Close.
 func (t *Transport) Join(f Fleet, guest bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

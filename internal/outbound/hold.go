@@ -1,17 +1,17 @@
 package outbound
 
-// Hold keeps requests from the endpoint with a URL, which somebody here starts, puts to sleep and
-// ends, until Release. why says in the words of a person what is the matter with it. Requests that
-// are under way go on; a call for which no other endpoint is in service waits, or is returned where
-// its context says so. forGood: it will never take requests, and calls fail permanently once that
-// is so of all endpoints. A URL of no endpoint changes nothing.
+// Hold stops new requests to the endpoint with that URL until Release, for endpoints that this
+// program starts and stops. why is the reason, for people. Requests in flight continue. A call for
+// which no other endpoint is in service waits, or is returned if its context requests this
+// (rewards.Returning). forGood means that the endpoint will never accept requests; calls fail
+// permanently once this is true for all endpoints. Hold does nothing if no endpoint has the URL.
 func (g *Upstream) Hold(url, why string, forGood bool) {
 	g.change(url, func(e *endpoint) {
 		e.held, e.unable = why, forGood
 	})
 }
 
-// Release has requests go to an endpoint again, whatever its breaker had found before.
+// Release allows requests to an endpoint again and closes its breaker.
 func (g *Upstream) Release(url string) {
 	g.change(url, func(e *endpoint) {
 		e.held, e.unable, e.unreached = "", false, false
@@ -51,11 +51,11 @@ func (g *Upstream) unable() bool {
 	return true
 }
 
-// Hold is that of Upstream.
+// Hold calls Upstream.Hold.
 func (s *Switch) Hold(url, why string, forGood bool) { s.now.Load().Hold(url, why, forGood) }
 
-// Release is that of Upstream.
+// Release calls Upstream.Release.
 func (s *Switch) Release(url string) { s.now.Load().Release(url) }
 
-// Stats are those of Upstream.
+// Stats calls Upstream.Stats.
 func (s *Switch) Stats() Stats { return s.now.Load().Stats() }

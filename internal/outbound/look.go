@@ -17,21 +17,21 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Finding is what a look at an endpoint of an upstream has found.
+// Finding is the result of checking an endpoint of an upstream.
 type Finding struct {
 	Upstream string
-	// Endpoint is its URL, without secrets.
+	// Endpoint is the URL of the endpoint, without secrets.
 	Endpoint string
-	// Err says why calls to it would fail; nil: it answers.
+	// Err is the reason why calls to the endpoint would fail; nil: the endpoint answers.
 	Err error
-	// Held says that nothing was asked, because whoever starts it holds it (Upstream.Hold).
+	// Held means that no request was sent, because the endpoint is held (Upstream.Hold).
 	Held bool
-	// Unreached says that nobody could connect.
+	// Unreached means that no connection was possible.
 	Unreached bool
 }
 
-// Look finds out whether the endpoints of all upstreams are there, or of those only that are
-// down, and returns what it found in the order of the upstreams' names. It takes 2 s at most.
+// Look checks the endpoints of all upstreams, or with downOnly those of the upstreams that are
+// down, and returns the findings sorted by upstream. Look takes at most 2 s.
 func (t *Transport) Look(ctx context.Context, downOnly bool) []Finding {
 	var mu sync.Mutex
 	var all []Finding
@@ -52,10 +52,10 @@ func (t *Transport) Look(ctx context.Context, downOnly bool) []Finding {
 	return all
 }
 
-// Look asks every endpoint whether it is there: at UpstreamConfig.HealthPath or, where there is
-// none, by connecting alone. An endpoint to which nobody can connect is out of service from
-// then on, and one that is back is in service, as after a call. Whatever else is wrong is
-// found by calls and is only reported: an engine that still loads its model is not down.
+// Look checks every endpoint: with a request to UpstreamConfig.HealthPath or, if there is none,
+// only by connecting. An endpoint that refuses connections is then out of service, and one that
+// accepts them again is in service, as after a call. All other problems are only reported and left
+// to calls: an engine that is still loading its model is not down.
 func (g *Upstream) Look(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()

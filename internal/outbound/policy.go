@@ -13,22 +13,22 @@ import (
 	"github.com/rewardloop/rewardloop/config/keys"
 )
 
-// Policy says which addresses may be reached and how.
+// Policy defines which addresses may be reached, and how.
 //
-// Public and private addresses may, because clusters live on private ones. Link-local
-// addresses, the metadata services of clouds, unspecified, broadcast and multicast
-// addresses never may, in whatever form of IPv6 they are wrapped. Loopback may where a
-// configured URL names it ("localhost", "127.0.0.1", "::1"), because who writes that
-// means it, and where Allow lists it.
+// Public and private addresses are allowed, because clusters use private addresses. Link-local
+// addresses, the metadata services of clouds, and unspecified, broadcast and multicast addresses
+// are never allowed, in any IPv6 form that wraps them. Loopback addresses are allowed if a
+// configured URL contains one literally ("localhost", "127.0.0.1", "::1"), or if Allow lists them.
 type Policy struct {
-	// Proxy resolves the names itself, so that the check of addresses is its duty; addresses
-	// written into URLs are still checked here, and loopback literals are asked without it.
+	// Proxy resolves host names itself, and is therefore responsible for checking the addresses.
+	// Addresses that are written in URLs are still checked by this process, and requests to
+	// loopback literals do not use the proxy.
 	Proxy  string
 	Allow  []string
 	CAFile string
 }
 
-// Keys implements keys.Described: the section outbound.
+// Keys implements keys.Described for the section outbound.
 func (p *Policy) Keys(k *keys.Set) {
 	k.Texts(&p.Allow, "allow", "Host names or networks, such as [judge.local, 127.0.0.0/8], for which loopback addresses of this machine are allowed. localhost in a URL needs no entry. Link-local addresses are always refused.")
 	k.Text(&p.Proxy, "proxy", "", "Proxy for all outgoing HTTP, such as http://proxy:3128. Proxy variables of the environment are not used.")

@@ -7,28 +7,29 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Stats is what an upstream has done since it was made. The counters only rise, except
+// Stats are the statistics of an upstream since its creation. The counters only increase, except
 // Tokens.
 type Stats struct {
 	Name string
-	// Calls counts Do, Waiting those that wait for others to end, for the rate or an endpoint now.
+	// Calls is the number of calls of Do. Waiting is the number of calls that now wait for other
+	// calls to end, for the rate limits or for an endpoint.
 	Calls   int64
 	Waiting int
-	// Unanswered is for how long nothing was answered while requests were there; 0: there
-	// are none.
+	// Unanswered is the time since the last answer while requests are in flight; 0: no requests are
+	// in flight.
 	Unanswered time.Duration
-	// RetriesDenied counts the attempts that the retry budget refused.
+	// RetriesDenied is the number of retries that the retry budget refused.
 	RetriesDenied int64
-	// Tokens is what calls were booked with, corrected by Spent and less what was
-	// given back for attempts that were not served. It may fall.
+	// Tokens is the sum of the tokens booked for calls, corrected by Spent and reduced by the
+	// tokens of attempts that were not served. Tokens may decrease.
 	Tokens    int64
 	Endpoints []EndpointStats
-	// Shares are this process's parts of the limits that there are.
+	// Shares are this process's parts of the configured limits.
 	Shares []Share
-	// Processes are those that share the limits, as far as they have been heard of, this
-	// one included once it has heard itself; 0: the process is alone.
+	// Processes is the number of known processes that share the limits, including this one once it
+	// has received its own report; 0: the process is alone.
 	Processes int
-	// Partitioned: the process hears nothing of the others.
+	// Partitioned means that the process receives no reports of the others.
 	Partitioned bool
 }
 
@@ -36,31 +37,35 @@ type Stats struct {
 type Share struct {
 	// Limit is "concurrency", "requests_per_minute" or "tokens_per_minute".
 	Limit string
-	// Whole is the limit, Part what this process may use of it: the same where it is alone.
+	// Whole is the limit, and Part the part that this process may use. They are equal if the
+	// process is alone.
 	Whole, Part float64
 }
 
-// EndpointStats is the part of one endpoint.
+// EndpointStats are the statistics of one endpoint.
 type EndpointStats struct {
-	// Endpoint is its URL without secrets.
+	// Endpoint is the URL of the endpoint, without secrets.
 	Endpoint string
 	InFlight int
-	// Requests counts all that were sent, Retries those that were not a call's first.
+	// Requests is the number of requests sent, Retries the number of those that were not the first
+	// of their call.
 	Requests, Retries int64
-	// Failures counts the attempts that failed, by class.
+	// Failures is the number of failed attempts by class.
 	Failures map[rewards.Class]int64
 	Breaker  State
-	// Told: it is not closed only because another process says that it fails.
+	// Told means that the breaker is open only because of the report of another process.
 	Told bool
-	// Held: whoever starts it lets nothing be sent to it.
+	// Held means that the endpoint is held (Upstream.Hold).
 	Held bool
-	// FailuresInRow are those since the last answer; BreakAfter of them open the breaker.
+	// FailuresInRow is the number of failures since the last answer; BreakAfter of them open the
+	// breaker.
 	FailuresInRow int
-	// NextProbe is when an open breaker lets a request through; zero for the others.
+	// NextProbe is the time at which an open breaker allows a probe; zero if the breaker is not
+	// open.
 	NextProbe time.Time
 }
 
-// Stats returns the figures of now.
+// Stats returns the current statistics.
 func (g *Upstream) Stats() Stats {
 	s := Stats{
 		Name: g.cfg.Name, Calls: g.calls.Load(), RetriesDenied: g.budget.refused(),

@@ -9,8 +9,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Switch is an upstream that can be replaced by another while it is asked. Calls that are under
-// way go on as they began.
+// Switch is an upstream that can be replaced by another one while it is in use. Calls in flight
+// finish with the old upstream.
 type Switch struct{ now atomic.Pointer[Upstream] }
 
 var (
@@ -19,7 +19,7 @@ var (
 	_ rewards.ConcurrencyReasoner = (*Switch)(nil)
 )
 
-// NewSwitch makes one of an upstream.
+// NewSwitch returns a Switch that uses g.
 func NewSwitch(g *Upstream) *Switch {
 	s := &Switch{}
 	s.now.Store(g)
@@ -38,12 +38,13 @@ func (s *Switch) Concurrency() int { return s.now.Load().Concurrency() }
 // ConcurrencyReason implements rewards.ConcurrencyReasoner.
 func (s *Switch) ConcurrencyReason() string { return s.now.Load().ConcurrencyReason() }
 
-// Spent is that of Upstream.
+// Spent calls Upstream.Spent.
 func (s *Switch) Spent(tokens, booked int) { s.now.Load().Spent(tokens, booked) }
 
-// Replace has later calls go to an upstream of another configuration, which is made as Transport.Upstream
-// makes it. Limits and breakers of the new one begin anew; it fails, and changes nothing, where
-// something else asks the servers of the old one too, because these share its limits.
+// Replace creates an upstream with another configuration, as Transport.Upstream does, and makes s
+// use it for later calls. Limits and breakers of the new upstream start from zero. Replace fails
+// and changes nothing if cfg is invalid or if another user shares the old upstream, and therefore
+// its limits.
 func (t *Transport) Replace(s *Switch, cfg UpstreamConfig) error {
 	cfg = cfg.WithDefaults()
 	if err := errors.Join(cfg.Validate(), t.checkLiterals(cfg)); err != nil {

@@ -17,7 +17,7 @@ import (
 // headerBytes bounds the headers of an answer; net/http's own bound is 10 MB.
 const headerBytes = 64 << 10
 
-// Transport makes upstreams that share a policy, and knows them all. Its methods may be
+// Transport creates upstreams that share a policy, and keeps a list of them. Its methods may be
 // called from any goroutine.
 type Transport struct {
 	dial    *dialer
@@ -32,8 +32,8 @@ type Transport struct {
 	closed    bool
 }
 
-// NewTransport makes a Transport, or says everything that is wrong with the policy.
-// It connects to nothing.
+// NewTransport returns a Transport, or an error that lists everything that is wrong with the
+// policy. It opens no connections.
 func NewTransport(p Policy) (*Transport, error) {
 	allowed, errAllow := newAddresses(p.Allow)
 	proxy, errProxy := p.proxy()
@@ -69,9 +69,9 @@ func (t *Transport) proxyFor(req *http.Request) (*url.URL, error) {
 	return t.proxy, nil
 }
 
-// Upstream returns the upstream of cfg's URLs and key file: a new one, or the one that was
-// made before, if the rest of cfg is the same. It reads the key file and connects to
-// nothing.
+// Upstream returns the upstream for the URLs and the key file of cfg. Upstream creates it, or
+// returns the existing one if the rest of cfg is the same; a different cfg is an error. It reads
+// the key file and opens no connections.
 func (t *Transport) Upstream(cfg UpstreamConfig) (*Upstream, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -120,7 +120,7 @@ func (t *Transport) checkLiterals(cfg UpstreamConfig) error {
 	return errors.Join(errs...)
 }
 
-// Upstreams returns all upstreams in the order of their names, for metrics.
+// Upstreams returns all upstreams, sorted by name, for metrics.
 func (t *Transport) Upstreams() []*Upstream {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,8 +134,8 @@ func (t *Transport) sorted() []*Upstream {
 	})
 }
 
-// Close refuses what comes, and closes idle connections. Calls that are under way end
-// as they would, and their connections with them. It may be called twice.
+// Close refuses new calls and closes idle connections. Calls in flight end normally, and their
+// connections with them. Close may be called twice.
 func (t *Transport) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,8 +178,8 @@ func ownHeader(name string) bool {
 	return false
 }
 
-// CheckHeader says what is wrong with a header that net/http would refuse to send, by the
-// grammar of RFC 9110 §5, without its value.
+// CheckHeader returns an error if net/http would refuse to send the header, by the grammar of RFC
+// 9110 §5. The error does not contain the value.
 func CheckHeader(name, value string) error {
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	if name == "" || strings.Trim(name, token) != "" {

@@ -17,8 +17,8 @@ import (
 
 var _ Doer = (*Upstream)(nil)
 
-// Upstream sends calls to endpoints that do equal work, within limits that hold for all
-// who use it. Its methods may be called from any goroutine; Transport.Upstream makes it.
+// Upstream sends calls to equivalent endpoints, within limits that apply to all its users.
+// Transport.Upstream creates it. The methods may be called from any goroutine.
 type Upstream struct {
 	// Immutable.
 	cfg      UpstreamConfig
@@ -88,10 +88,9 @@ type try struct {
 	flight  *list.Element // That of the request that is under way.
 }
 
-// Do sends a call until it has an answer that its Check is content with, or fails with
-// an error: what Doer promises, and rewards.Cancelled where ctx was cancelled and did
-// not run out of time, rewards.BadInput for status 400, 413 and 422. A ctx without
-// a deadline is given one that all attempts fit into.
+// Do sends a call until an answer passes its Check, or fails with an error as documented in Doer,
+// including rewards.Cancelled if ctx was cancelled before its deadline, and rewards.BadInput for
+// status 400, 413 and 422. A ctx without a deadline gets one that is long enough for all attempts.
 func (g *Upstream) Do(ctx context.Context, c *Call) (*Answer, error) {
 	g.calls.Add(1)
 	g.budget.earn()
@@ -222,8 +221,8 @@ func (g *Upstream) rates() string {
 	return all
 }
 
-// Spent says that a call which was booked with so many tokens has used others. The
-// difference is put back into the tokens per minute or taken out of them.
+// Spent corrects the tokens of a call that was booked with that number of tokens and used another
+// number. The difference is returned to the tokens per minute or taken from them.
 func (g *Upstream) Spent(tokens, booked int) {
 	g.rate.correct(max(tokens, 0), max(booked, 0))
 }
@@ -238,60 +237,61 @@ func (g *Upstream) close() {
 	}
 }
 
-// Call is one request to an upstream of endpoints.
+// Call is one request to an upstream.
 type Call struct {
-	// Method is "POST" where it is empty.
+	// Method is the HTTP method; empty: "POST".
 	Method string
-	// Path follows the endpoint's URL: "/v1/chat/completions"; empty: the URL as it is.
+	// Path is appended to the endpoint's URL, such as "/v1/chat/completions"; empty: the URL is
+	// used unchanged.
 	Path string
-	// Header is sent as it is, but for what is the connection's; Authorization is the
-	// upstream's own. All values but those of harmless names are cut out of errors.
+	// Header is sent unchanged, except for headers of the connection and Authorization, which the
+	// upstream sets. All values except those of harmless headers are removed from errors.
 	Header http.Header
-	// Authorized has the Authorization in Header sent, where the upstream has neither key nor user.
+	// Authorized sends the Authorization of Header if the upstream has neither a key nor a user.
 	Authorized bool
-	// Body is sent again with every attempt; it must not change until Do returns.
+	// Body is sent with every attempt. It must not change until Do returns.
 	Body []byte
-	// Near names calls that had better go to one endpoint, because they have a beginning in common that it
-	// remembers, such as those about one prompt group; "": the call is like no other.
+	// Near is a key for calls that should go to the same endpoint, because the endpoint caches
+	// their common beginning, such as the calls of one prompt group; "": no preference.
 	Near string
-	// Tokens is what the call is booked with in the upstream's tokens per minute, an
-	// estimate; Spent corrects it. 0: the upstream has no such limit, or nobody knows.
+	// Tokens is the estimated number of tokens of the call, which is booked in the upstream's
+	// tokens per minute; Spent corrects it. 0: the upstream has no such limit, or the number is
+	// unknown.
 	Tokens int
-	// MaxBytes bounds the answer's body; 0: mostAnswer.
+	// MaxBytes is the maximum size of the answer's body; 0: 8 MiB.
 	MaxBytes int64
-	// Check says what is wrong with an answer of status 2xx, and is asked before
-	// anybody sees it: an error that blames the dependency, not permanently, makes the
-	// call go on to another attempt, as a status of 503 does. Nil: every answer of
-	// status 2xx is right.
+	// Check returns an error for an invalid answer of status 2xx. An error that blames the
+	// dependency, not permanently, causes another attempt, like the status 503. nil: every answer
+	// of status 2xx is valid.
 	Check func(*Answer) error
-	// Statuses are beyond 2xx those that are answers to the caller and not failures,
-	// for a router that hands a 400 on. Nil: none.
+	// Statuses reports which statuses other than 2xx are answers for the caller and not failures,
+	// for a router that forwards a 400. nil: none.
 	Statuses func(status int) bool
 }
 
-// Answer is what an endpoint said.
+// Answer is the answer of an endpoint.
 type Answer struct {
 	Status int
 	Header http.Header
-	// Body is all of it, at most the bound of the call.
+	// Body is the complete body, at most Call.MaxBytes bytes.
 	Body []byte
-	// Endpoint is the URL of the endpoint that gave it, without secrets.
+	// Endpoint is the URL of the endpoint that answered, without secrets.
 	Endpoint string
-	// Attempts counts the requests that were sent for it, itself included.
+	// Attempts is the number of requests that were sent for the answer, including the last one.
 	Attempts int
 }
 
-// Doer sends calls. Upstream is one; scorers that need no more say so by taking it.
+// Doer sends calls. Upstream implements it. Scorers that only send calls should use it as the type
+// of their parameter.
 //
-// Do returns an answer that Check was content with, or an error that wraps a
-// rewards.Class: Unavailable for what may pass (no connection, 408, 429, 5xx, a
-// broken body), Timeout where ctx or the attempt's time ended, Cancelled where ctx was
-// cancelled, BadInput for 400, 413 and 422, InvalidScore as Check says, Internal for
-// what another attempt would only repeat (other 4xx, a redirect, a body beyond its
-// bound, an address that is not allowed, a path or header that cannot be sent).
-// Its text names endpoint, status and the beginning of the answer, and never a secret;
-// rewards.BlameOf says whose failure it is. Do calls rewards.Start when the call has a
-// place.
+// Do returns an answer that passed Check, or an error that wraps a rewards.Class: Unavailable for a
+// transient failure (no connection, 408, 429, 5xx, a broken body), Timeout if ctx or the attempt's
+// time ended, Cancelled if ctx was cancelled, BadInput for 400, 413 and 422, InvalidScore or
+// another class from Check, and Internal for a failure that another attempt would only repeat
+// (other 4xx, a redirect, a body above its limit, an address that is not allowed, a path or header
+// that cannot be sent). The text contains the endpoint, the status and the beginning of the answer,
+// and never a secret. rewards.BlameOf returns the party to blame. Do calls rewards.Start when the
+// call has a place.
 type Doer interface {
 	Do(ctx context.Context, c *Call) (*Answer, error)
 }

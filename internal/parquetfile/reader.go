@@ -12,7 +12,7 @@ import (
 // maxColumns bounds the leaves of a schema that is read.
 const maxColumns = 4096
 
-// Reader reads a file row by row. It is for one goroutine.
+// Reader reads a file row by row. It is not safe for concurrent use.
 type Reader struct {
 	file    *parquet.File
 	names   []string
@@ -31,7 +31,7 @@ type field struct {
 	first, past int // its leaves
 }
 
-// Open reads the schema of a file of this size.
+// Open reads the schema of a file of that size in bytes.
 func Open(in io.ReaderAt, size int64) (r *Reader, err error) {
 	defer guard("the file is broken", &err)
 	// Indexes and bloom filters are for searching; a file is read from its beginning on.
@@ -67,13 +67,13 @@ func count(n parquet.Node) int {
 	return sum
 }
 
-// Columns are the names of the columns, in the file's order.
+// Columns returns the names of the columns, in the order of the file.
 func (r *Reader) Columns() []string { return slices.Clone(r.names) }
 
-// Rows is how many rows the file has.
+// Rows returns the number of rows of the file.
 func (r *Reader) Rows() int64 { return r.file.NumRows() }
 
-// SkipTo makes Next return the row of this index next.
+// SkipTo sets the index of the row that Next returns.
 func (r *Reader) SkipTo(row int64) (err error) {
 	defer guard("the file is broken", &err)
 	if err := r.Close(); err != nil {
@@ -100,8 +100,8 @@ func (r *Reader) open() {
 	r.group++
 }
 
-// Next returns the next row, or io.EOF. Its values are nil, bool, int64, uint64, float64,
-// string, []byte, []any and map[string]any. What it returns is the caller's.
+// Next returns the next row, or io.EOF. Its values are nil, bool, int64, uint64, float64, string,
+// []byte, []any and map[string]any. The caller owns the row.
 func (r *Reader) Next() (row map[string]any, err error) {
 	defer guard("the file is broken", &err)
 	for r.left == 0 {
@@ -138,7 +138,7 @@ func (r *Reader) Next() (row map[string]any, err error) {
 	return row, nil
 }
 
-// Close frees what reading holds. It may be called at any time, and Next after it goes on
+// Close frees the resources of the reader. Close may be called at any time; a later Next continues
 // with the next row group.
 func (r *Reader) Close() (err error) {
 	defer guard("the file is broken", &err)

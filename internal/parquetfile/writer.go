@@ -32,7 +32,7 @@ const (
 	groupBytes = 16 << 20
 )
 
-// Writer writes a file. It is for one goroutine.
+// Writer writes a file. It is not safe for concurrent use.
 type Writer struct {
 	w       *parquet.GenericWriter[any]
 	columns []Column
@@ -41,8 +41,8 @@ type Writer struct {
 	bytes   int
 }
 
-// NewWriter begins a file with these columns, whose names must differ. application is who
-// writes it.
+// NewWriter begins a file with these columns, whose names must differ. application and version
+// identify the program in the file.
 func NewWriter(out io.Writer, application, version string, columns []Column) (*Writer, error) {
 	group := parquet.Group{}
 	names := make([]string, len(columns))
@@ -88,7 +88,8 @@ func (o ordered) Fields() []parquet.Field {
 	return fields
 }
 
-// Write writes a row: for each column nil, or a value of its kind (string, float64, int64, bool).
+// Write writes a row: for each column nil, or a value of the column's kind (string, float64, int64,
+// bool).
 func (w *Writer) Write(cells []any) (err error) {
 	defer guard("writing", &err)
 	if len(cells) != len(w.columns) {
@@ -142,7 +143,7 @@ func (c Column) value(cell any) (parquet.Value, error) {
 	return parquet.Value{}, fmt.Errorf("column %q cannot store a %T", c.Name, cell)
 }
 
-// Close writes what is left and the footer, without which the file cannot be read.
+// Close writes the remaining rows and the footer, without which the file cannot be read.
 func (w *Writer) Close() (err error) {
 	defer guard("writing", &err)
 	return w.w.Close()

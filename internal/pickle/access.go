@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// Items returns the elements of a list, a tuple or a one-dimensional object
-// array; ok is false for every other value. It does not copy.
+// Items returns the elements of a list, a tuple or a one-dimensional object array without copying
+// them; ok is false for every other value.
 func Items(v Value) (items []Value, ok bool) {
 	switch v := v.(type) {
 	case *List:
@@ -18,9 +18,8 @@ func Items(v Value) (items []Value, ok bool) {
 	return nil, false
 }
 
-// Strings returns the elements of a list or tuple of str or of a
-// one-dimensional array of dtype U or O, the forms in which trainers send
-// prompts. The error matches ErrType.
+// Strings returns the elements of a list or tuple of str, or of a one-dimensional array of dtype U
+// or O: the forms in which trainers send prompts. A value of another type is an error.
 func Strings(v Value) ([]string, error) {
 	if a, ok := v.(*NDArray); ok && len(a.Shape) == 1 && a.DType[0] == 'U' {
 		return a.Strings, nil
@@ -28,15 +27,14 @@ func Strings(v Value) ([]string, error) {
 	return elements[string](v, "str")
 }
 
-// ByteSlices returns the elements of a list or tuple of bytes or of a
-// one-dimensional object array of them, without copying. The error matches
-// errType.
+// ByteSlices returns the elements of a list or tuple of bytes, or of a one-dimensional object array
+// of bytes, without copying them. A value of another type is an error.
 func ByteSlices(v Value) ([][]byte, error) {
 	return elements[[]byte](v, "bytes")
 }
 
-// Dicts returns the elements of a list or tuple of dicts, such as GenEval's
-// meta_datas. The error matches ErrType.
+// Dicts returns the elements of a list or tuple of dicts, such as GenEval's meta_datas. A value of
+// another type is an error.
 func Dicts(v Value) ([]*Dict, error) {
 	return elements[*Dict](v, "dict")
 }

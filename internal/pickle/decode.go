@@ -35,9 +35,9 @@ type decoder struct {
 // missing marks a hole in the memo, which may hold None.
 type missing struct{}
 
-// Decode reads one pickle of protocol 1 to 5. data must hold the whole body and
-// nothing else; the bytes and arrays of the result alias it. Zero limits mean
-// the defaults. Every error is an *Error that matches ErrPickle and a class.
+// Decode decodes one pickle of protocol 1 to 5. data must contain the whole body and nothing else;
+// the bytes and arrays of the result share its memory. Zero limits mean the defaults. Every error
+// is an *Error that wraps its class.
 func Decode(data []byte, limits Limits) (Value, error) {
 	limits = limits.WithDefaults()
 	if len(data) > limits.MaxBytes {

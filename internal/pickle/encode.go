@@ -16,12 +16,11 @@ const batch = 1000
 // what is written can be read.
 const maxEncodeDepth = 32
 
-// Encode writes v as a pickle of protocol 4, which every Python since 3.4 loads
-// without importing anything. v is a Value of nil, bool, int64, float64,
-// string, []byte, *List, *Tuple and *Dict, or for convenience an int, a
-// []string, []float64, []int, [][]byte or []Value, which become lists. Floats
-// keep their bits, NaN and infinities too: callers check. The error matches
-// errEncode.
+// Encode returns v as a pickle of protocol 4, which every Python since 3.4 loads without importing
+// a module. v is a Value of nil, bool, int64, float64, string, []byte, *List, *Tuple and *Dict, or
+// for convenience an int, a []string, []float64, []int, [][]byte or []Value, which become lists.
+// Floats are written unchanged, including NaN and infinities; callers must check them. A value of
+// another type is an error.
 func Encode(v Value) ([]byte, error) {
 	out, err := appendValue([]byte{opProto, 4}, v, 0)
 	if err != nil {
@@ -30,9 +29,8 @@ func Encode(v Value) ([]byte, error) {
 	return append(out, opStop), nil
 }
 
-// EncodeError writes the answer {"error": message, "failed": [indices]} of a
-// batch that failed; without indices only {"error": message}. It cannot fail:
-// what is not UTF-8 in the message becomes U+FFFD.
+// EncodeError returns the answer {"error": message, "failed": [indices]} for a failed batch, or
+// {"error": message} without indices. It cannot fail: invalid UTF-8 in the message becomes U+FFFD.
 func EncodeError(message string, failed []int) []byte {
 	answer := &Dict{Items: []Pair{{Key: "error", Value: strings.ToValidUTF8(message, "\uFFFD")}}}
 	if len(failed) > 0 {

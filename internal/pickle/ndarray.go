@@ -5,25 +5,25 @@ import (
 	"math"
 )
 
-// NDArray is a numpy.ndarray in C order. Exactly one of Data, Strings and
-// Objects holds the elements; none does in an array without elements.
+// NDArray is a numpy.ndarray in C order. Exactly one of Data, Strings and Objects contains the
+// elements; none does for an array without elements.
 type NDArray struct {
-	// DType is one of "b1", "u1", "i4", "i8", "f2", "f4", "f8", "O", or "U" and
-	// the number of characters, such as "U12".
+	// DType is one of "b1", "u1", "i4", "i8", "f2", "f4", "f8", "O", or "U" with the number of
+	// characters, such as "U12".
 	DType string
-	// Shape holds the dimensions, outermost first; it is empty for an array of
-	// no dimensions, which has one element.
+	// Shape contains the dimensions, the outermost first. It is empty for a zero-dimensional array,
+	// which has one element.
 	Shape []int
-	// Data holds the elements of a numeric array, little-endian. It aliases the
-	// input and need not be aligned.
+	// Data contains the elements of a numeric array, little-endian. It shares the memory of the
+	// input and may be unaligned.
 	Data []byte
-	// Strings holds the elements of a U array.
+	// Strings contains the elements of a U array.
 	Strings []string
-	// Objects holds the elements of an O array.
+	// Objects contains the elements of an O array.
 	Objects []Value
 }
 
-// Len is the number of elements, the product of the dimensions.
+// Len returns the number of elements, the product of the dimensions.
 func (a *NDArray) Len() int {
 	n := 1
 	for _, d := range a.Shape {
@@ -32,8 +32,8 @@ func (a *NDArray) Len() int {
 	return n
 }
 
-// At returns the i-th element in C order as bool, int64, float64, string or,
-// in an O array, whatever it is. i runs from 0 to Len()-1.
+// At returns the i-th element in C order as bool, int64, float64 or string, or as any Value for an
+// O array. i must be in 0 to Len()-1.
 func (a *NDArray) At(i int) Value {
 	switch a.DType[0] {
 	case 'U':

@@ -6,12 +6,11 @@ import (
 	"strconv"
 )
 
-// Plain turns a value into the types of encoding/json, for metadata that goes on
-// as JSON: nil, bool, int64, *big.Int, float64, string, []any (from lists,
-// tuples and arrays, nested by shape) and map[string]any. Keys that are not str
-// become text: numbers in decimal, "true", "false" and "null". NaN and infinities
-// stay floats. bytes, complex numbers, and more than 262,144 values in all are
-// refused; the error matches ErrType.
+// Plain converts a value to the types of encoding/json, for metadata that is forwarded as JSON:
+// nil, bool, int64, *big.Int, float64, string, []any (from lists, tuples and arrays, nested by
+// shape) and map[string]any. Keys that are not str become text: numbers in decimal, "true", "false"
+// and "null". NaN and infinities stay floats. Bytes, complex numbers, and more than 262,144 values
+// in total are errors.
 func Plain(v Value) (any, error) {
 	p := plainer{left: 1 << 18}
 	return p.plain(v)

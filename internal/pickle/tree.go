@@ -128,34 +128,31 @@ func valueError(class error, format string, args ...any) error {
 	return &Error{Class: class, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Limits bounds what one body may cost. The zero value means the defaults;
-// with them no body, however hostile, allocates more than 64 MiB plus four
-// times its own length (the dearest found takes 58 MiB: 262,144 ints of 20
-// digits; see TestNoBodyAllocatesMoreThan64MiBPlusFourTimesItsLength).
+// Limits limits the cost of one body. The zero value means the defaults. With the defaults no body,
+// however hostile, allocates more than 64 MiB plus four times its own length. The most expensive
+// body found takes 58 MiB: 262,144 ints of 20 digits; see
+// TestNoBodyAllocatesMoreThan64MiBPlusFourTimesItsLength.
 type Limits struct {
-	// MaxBytes is the longest body. Default 64 MiB.
+	// MaxBytes is the maximum length of the body. The default is 64 MiB.
 	MaxBytes int
-	// MaxNodes bounds the values pushed while decoding, and again the nodes of
-	// the finished value with every shared reference counted each time it is
-	// reached. One element of a list, a key or a string of an array is a node; a
-	// numeric array is a single one. Default 262,144: a batch of 64 images with
-	// GenEval metadata has about 2,000.
+	// MaxNodes is the maximum number of values pushed while decoding, and also the maximum number
+	// of nodes of the finished value, in which a shared reference counts each time it is reached.
+	// One element of a list, a key or a string of an array is a node; a numeric array is a single
+	// node. The default is 262,144: a batch of 64 images with GenEval metadata has about 2,000.
 	MaxNodes int
-	// MaxExpandedBytes bounds the bytes of all strings, bytes and arrays of the
-	// finished value with every shared reference counted each time it is
-	// reached. Default 256 MiB.
+	// MaxExpandedBytes is the maximum total size of all strings, bytes and arrays of the finished
+	// value, in which a shared reference counts each time it is reached. The default is 256 MiB.
 	MaxExpandedBytes int
-	// MaxStack bounds open values and marks. CPython keeps at most 2,000 per
-	// level of nesting, except for a long tuple. Default 10,000.
+	// MaxStack is the maximum number of open values and marks. CPython keeps at most 2,000 per
+	// level of nesting, except for a long tuple. The default is 10,000.
 	MaxStack int
-	// MaxMemo bounds the memo. Default 100,000.
+	// MaxMemo is the maximum size of the memo. The default is 100,000.
 	MaxMemo int
-	// MaxDepth bounds the nesting of containers in the finished value.
-	// Default 32.
+	// MaxDepth is the maximum nesting of containers in the finished value. The default is 32.
 	MaxDepth int
 }
 
-// WithDefaults returns a copy of l with defaults in place of zeros.
+// WithDefaults returns a copy of l in which zero fields have the defaults.
 func (l Limits) WithDefaults() Limits {
 	set := func(field *int, value int) {
 		if *field == 0 {

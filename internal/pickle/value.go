@@ -39,13 +39,13 @@ type Pair struct {
 	Value Value
 }
 
-// Dict is a Python dict, in its order. A decoded key is nil, a bool, an int64, a
-// float64 or a string, and no two are equal in Python's sense.
+// Dict is a Python dict, in its order. A decoded key is nil, a bool, an int64, a float64 or a
+// string, and no two keys are equal in Python.
 type Dict struct {
 	Items []Pair
 }
 
-// Get returns the value under a str key. It looks at one entry after the other.
+// Get returns the value of a str key. It searches the entries linearly.
 func (d *Dict) Get(key string) (Value, bool) {
 	for _, p := range d.Items {
 		if k, ok := p.Key.(string); ok && k == key {
@@ -75,7 +75,7 @@ func dictKey(key Value) (canonical any, ok bool) {
 	return nil, false
 }
 
-// TypeName gives the Python name of a value's type, for error messages.
+// TypeName returns the Python name of a value's type, for error messages.
 func TypeName(v Value) string {
 	switch v := v.(type) {
 	case nil:

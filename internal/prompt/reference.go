@@ -15,7 +15,7 @@ const (
 	rootExtra = "extra_info"
 )
 
-// CheckReference refuses a path to the reference answer that begins nowhere.
+// CheckReference returns an error if path is not a valid path of a reference answer.
 func CheckReference(path string) error {
 	root, rest, deeper := strings.Cut(path, ".")
 	switch {
@@ -25,9 +25,9 @@ func CheckReference(path string) error {
 	return fmt.Errorf("reference: %q is not a path, want ground_truth, ground_truth.<path> or extra_info.<path>", path)
 }
 
-// Reference is the answer that the members of a group are held against: the text at the path,
-// such as extra_info.y.0.content, of the first member that has one. A group without one, and one
-// whose reference is longer than MaxText, is bad input.
+// Reference returns the reference answer for the members of a group: the text at the path, such as
+// extra_info.y.0.content, of the first member that has one. If no member has one, or if the
+// reference is longer than MaxText, the error wraps rewards.BadInput.
 func Reference(path string, g *rewards.Group) (string, error) {
 	root, rest, _ := strings.Cut(path, ".")
 	for _, m := range g.Members {

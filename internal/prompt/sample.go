@@ -9,28 +9,28 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// The placeholders that stand for a text of a sample.
+// The placeholders for texts of a sample.
 const (
-	// Prompt is what was asked for, found as verl-omni's unified_reward.py finds it:
-	// extra_info.prompt, extra_info.raw_prompt, each where it is a text; then the
-	// sample's prompt, which that code has no name for.
+	// Prompt is the placeholder for the prompt, found as in verl-omni's unified_reward.py:
+	// extra_info.prompt or extra_info.raw_prompt, if it is a text; otherwise the sample's prompt,
+	// which that code does not have.
 	Prompt = "{prompt}"
-	// Response is the text that a text rollout produced. One that ended at once has an
-	// empty response; it is missing where the sample carries media instead, or nothing
-	// at all.
+	// Response is the placeholder for the text of a text rollout. A rollout that ended at once has
+	// an empty response; there is no response if the sample has media instead, or if it is empty.
 	Response = "{response}"
-	// GroundTruth is a string as it is, and anything else as JSON.
+	// GroundTruth is the placeholder for the ground truth: a string unchanged, and any other value
+	// as JSON.
 	GroundTruth = "{ground_truth}"
-	// DataSource is the name of the sample's data set.
+	// DataSource is the placeholder for the name of the sample's data set.
 	DataSource = "{data_source}"
 )
 
-// MaxText bounds what of a sample goes into a question, each of its texts, in bytes:
-// 256 KiB are more than the context of any judge that ships.
+// MaxText is the maximum length in bytes of each text of a sample in a question. 256 KiB are more
+// than the context of any judge that ships.
 const MaxText = 256 << 10
 
-// Text is what a placeholder stands for in a sample, of any length. ok is false where
-// the sample lacks it, and for a placeholder that is none of those above.
+// Text returns the text of a sample for a placeholder, of any length. ok is false if the sample has
+// no such text, and for other placeholders.
 func Text(s *rewards.Sample, placeholder string) (text string, ok bool) {
 	switch placeholder {
 	case Prompt:
@@ -53,8 +53,8 @@ func Text(s *rewards.Sample, placeholder string) (text string, ok bool) {
 	return "", false
 }
 
-// Of is what a placeholder stands for in a sample. What the sample lacks is BadInput, and
-// so is more than MaxText.
+// Of returns the text of a sample for a placeholder. If the sample has no such text, or if it is
+// longer than MaxText, the error wraps rewards.BadInput.
 func Of(s *rewards.Sample, placeholder string) (string, error) {
 	what := strings.Trim(placeholder, "{}")
 	text, ok := Text(s, placeholder)
@@ -64,7 +64,7 @@ func Of(s *rewards.Sample, placeholder string) (string, error) {
 	return text, Bounded(s, what, text)
 }
 
-// Bounded is BadInput for a text of a sample that is longer than MaxText.
+// Bounded returns an error that wraps rewards.BadInput if text is longer than MaxText.
 func Bounded(s *rewards.Sample, what, text string) error {
 	if len(text) > MaxText {
 		return fmt.Errorf("%w: the %s of sample %q has %d bytes, a judge is shown at most %d", rewards.BadInput, what, s.ID, len(text), MaxText)
@@ -83,8 +83,8 @@ func caption(s *rewards.Sample) string {
 	return s.Prompt
 }
 
-// ExtraInfo is the sample's extra_info by name; empty where it is none or no object. Its
-// names are compared exactly, unlike those of a struct.
+// ExtraInfo returns the sample's extra_info by name, or an empty map if it is not an object. Names
+// are compared exactly, unlike those of a struct.
 func ExtraInfo(s *rewards.Sample) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if len(s.ExtraInfo) > 0 && json.Unmarshal(s.ExtraInfo, &m) != nil {

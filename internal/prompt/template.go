@@ -10,7 +10,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// MaxTemplate bounds a template in bytes: more is a slip of the keyboard.
+// MaxTemplate is the maximum length of a template in bytes; a longer one is assumed to be a
+// mistake.
 const MaxTemplate = 1 << 20
 
 // placeholder is a name in braces. JSON has none: its names are in quotes.
@@ -21,8 +22,9 @@ type Template struct {
 	pieces []string // text, placeholder, text, …
 }
 
-// Parse cuts the text of an option at its placeholders. It names those that are none of
-// known, with their braces, and refuses a text without a word, and one beyond MaxTemplate.
+// Parse splits the text of an option at its placeholders. The error lists the placeholders that are
+// not in known, with their braces. A text without a word, and a text longer than MaxTemplate, are
+// errors.
 func Parse(option, text string, known ...string) (Template, error) {
 	if strings.TrimSpace(text) == "" {
 		return Template{}, fmt.Errorf("%s: is empty", option)
@@ -43,7 +45,7 @@ func Parse(option, text string, known ...string) (Template, error) {
 	return t, errors.Join(errs...)
 }
 
-// Has reports whether the placeholder occurs.
+// Has reports whether the template contains the placeholder.
 func (t Template) Has(placeholder string) bool {
 	for i := 1; i < len(t.pieces); i += 2 {
 		if t.pieces[i] == placeholder {
@@ -53,12 +55,13 @@ func (t Template) Has(placeholder string) bool {
 	return false
 }
 
-// Fill puts in what the placeholders stand for in a sample (Of).
+// Fill returns the template with the placeholders replaced by the texts of a sample; see Of.
 func (t Template) Fill(s *rewards.Sample) (string, error) {
 	return t.FillWith(func(placeholder string) (string, error) { return Of(s, placeholder) })
 }
 
-// FillWith puts in what of says that the placeholders stand for. Its error is of's.
+// FillWith returns the template with the placeholders replaced by the results of of. An error is
+// that of of.
 func (t Template) FillWith(of func(placeholder string) (string, error)) (string, error) {
 	var b strings.Builder
 	for i, piece := range t.pieces {

@@ -7,31 +7,31 @@ import (
 	"strings"
 )
 
-// What can go wrong; the errors that wrap them say where, and what to do.
+// The classes of errors. The errors that wrap them describe the place and what to do.
 var (
-	// ErrMissing: the environment has not been made.
+	// ErrMissing means that the environment has not been made.
 	ErrMissing = errors.New("the environment is not made")
-	// ErrSpec: a Spec cannot be understood.
+	// ErrSpec means that a Spec is invalid.
 	ErrSpec = errors.New("bad environment")
-	// ErrPython: no Python of the wanted version works.
+	// ErrPython means that no working Python of the requested version was found.
 	ErrPython = errors.New("no such Python")
-	// ErrResolve: the requirements cannot be met together, or name what no index has.
+	// ErrResolve means that the requirements contradict each other or that no index has a package.
 	ErrResolve = errors.New("the requirements cannot be resolved")
-	// ErrNetwork: an index cannot be reached.
+	// ErrNetwork means that an index cannot be reached.
 	ErrNetwork = errors.New("the package index cannot be reached")
-	// ErrHash: a package is not the one that the lock promises.
+	// ErrHash means that a package does not have the hash of the lock.
 	ErrHash = errors.New("a hash does not match")
-	// ErrSpace: the disk is full, or has less room than the packages need.
+	// ErrSpace means that the disk is full or has not enough space for the packages.
 	ErrSpace = errors.New("not enough room on the disk")
-	// ErrInstall: the packages could not be installed for another reason.
+	// ErrInstall means that the packages could not be installed for another reason.
 	ErrInstall = errors.New("the packages cannot be installed")
-	// ErrRefused: Options.Agree did not agree.
+	// ErrRefused means that Options.Agree returned an error.
 	ErrRefused = errors.New("nothing was downloaded")
-	// ErrPlatform: what was packed is for machines or Pythons of another kind.
+	// ErrPlatform means that the packed wheels are for another kind of machine or Python.
 	ErrPlatform = errors.New("of another platform")
-	// ErrBusy: another process makes or uses the environment.
+	// ErrBusy means that another process makes or uses the environment.
 	ErrBusy = errors.New("the environment is busy")
-	// ErrUnknown: there is no environment of that name.
+	// ErrUnknown means that there is no environment with that name.
 	ErrUnknown = errors.New("unknown environment")
 )
 

@@ -18,47 +18,49 @@ import (
 	"github.com/rewardloop/rewardloop/models"
 )
 
-// Stage is what a maker does.
+// Stage is a stage of Make.
 type Stage string
 
-// The stages of Make, in the order in which they come.
+// The stages of Make, in order.
 const (
-	Preparing  Stage = "preparing"  // pip itself, where that of the Python is too old; Note says what comes
-	Resolving  Stage = "resolving"  // which packages are meant
-	Waiting    Stage = "waiting"    // for another maker
-	Installing Stage = "installing" // Bytes are on the disk
-	Fetching   Stage = "fetching"   // of Pack: the wheels of Note; Bytes are on the disk
-	Noted      Stage = "noted"      // Note is for people
+	Preparing  Stage = "preparing"  // updates pip if that of the Python is too old; Note describes it
+	Resolving  Stage = "resolving"  // resolves the requirements
+	Waiting    Stage = "waiting"    // waits for another maker
+	Installing Stage = "installing" // installs; Bytes are on the disk
+	Fetching   Stage = "fetching"   // of Pack: downloads the wheels of Note; Bytes are on the disk
+	Noted      Stage = "noted"      // Note is a message for people
 )
 
-// Event is a moment of Make.
+// Event is a progress report of Make.
 type Event struct {
 	Stage Stage
 	Note  string
 	Bytes int64
 }
 
-// Options are those of one Make.
+// Options are the options of Make, Pack and Unpack.
 type Options struct {
-	// Agree sees what will be downloaded, before it is; its error ends Make, which wraps it in
-	// ErrRefused. Nil: nobody is asked.
+	// Agree is called with the plan before anything of it is downloaded. If Agree returns an error,
+	// Make fails with an error that wraps it and ErrRefused. nil: no call.
 	Agree func(context.Context, Plan) error
-	// Progress is told how it goes, from one goroutine at a time; nil: nobody.
+	// Progress is called with progress reports, from one goroutine at a time; nil: no call.
 	Progress func(Event)
-	// Source allows packages that have no wheel and are built here.
+	// Source allows packages without a wheel, which are built on this machine.
 	Source bool
-	// Lock is a file that the lock is written to as well; "": none.
+	// Lock is the path of a file to which the lock is also written; "": none.
 	Lock string
-	// Timeout bounds all of Make; default 2 hours.
+	// Timeout is the time limit for Make. The default is 2 hours.
 	Timeout time.Duration
-	// Patience bounds the wait for another maker of the same environment; default Timeout.
+	// Patience is the time limit for waiting for another maker of the same environment. The default
+	// is Timeout.
 	Patience time.Duration
-	// Client asks for the sizes of files; default: one with the proxy of the environment.
+	// Client requests the sizes of files. The default is a client that uses the proxy of the
+	// environment variables.
 	Client *http.Client
-	// Pip alone is used, also where uv is on PATH.
+	// Pip uses only pip, even if uv is on PATH.
 	Pip bool
-	// Free is for tests: the bytes that may still be written below a folder; default: what the
-	// file system says.
+	// Free, for tests, returns the number of bytes that can still be written below a folder. The
+	// default asks the file system.
 	Free func(dir string) (int64, error)
 }
 
@@ -81,8 +83,8 @@ type maker struct {
 	links []string
 }
 
-// Make makes the environment of a Spec, or returns the one that is made. The error wraps a class
-// of this package and says what was wrong, where, and what to do.
+// Make makes the environment of a Spec, or returns it if it exists. The error wraps a class of this
+// package and describes the problem, the place, and what to do.
 func (s Store) Make(ctx context.Context, spec Spec, o Options) (Env, error) {
 	o, done := o.complete()
 	defer done()

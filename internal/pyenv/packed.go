@@ -16,24 +16,24 @@ import (
 	"strings"
 )
 
-// Packed is what travels so that the environment of a Spec can be made where there is no network:
-// the lock, and which file is the wheel of each package.
+// Packed contains what is needed to make the environment of a Spec without a network: the lock, and
+// the wheel file of each package.
 type Packed struct {
-	// Name is the environment's on the machine where it was packed. Elsewhere it has another name
-	// where its Python is another patch release.
+	// Name is the environment's name on the machine where it was packed. On a machine whose Python
+	// is another patch release, the name is different.
 	Name string `json:"name"`
-	// Digest stands for the Spec: it is what a configuration asks for.
+	// Digest identifies the Spec in a configuration.
 	Digest             string    `json:"digest"`
-	Python             string    `json:"python"`   // version
-	Platform           string    `json:"platform"` // as the Python says it
+	Python             string    `json:"python"`   // version of Python
+	Platform           string    `json:"platform"` // platform as the Python reports it
 	SystemSitePackages bool      `json:"system_site_packages,omitempty"`
 	Packages           []Package `json:"packages"`
-	// Wheels are the names of the packages' files, in the same order.
+	// Wheels are the file names of the packages' wheels, in the same order.
 	Wheels []string `json:"wheels"`
 }
 
-// Scratch returns a folder for what is on its way into the store. It is removed by release, or by
-// the next maker where the process was killed.
+// Scratch returns a temporary folder in the store. It is removed by release, or by the next maker
+// if the process was killed.
 func (s Store) Scratch() (dir string, release func(), err error) {
 	m := &maker{Store: s}
 	if m.Dir, err = filepath.Abs(s.Dir); err == nil {
@@ -48,10 +48,10 @@ func (s Store) Scratch() (dir string, release func(), err error) {
 	return m.temp, m.closeTemp, nil
 }
 
-// Pack downloads the wheels of a Spec's environment into a folder, for this platform and the
-// environment's Python, and says which there are. Of an environment that is made here the lock is
-// taken; else the requirements are resolved. Options.Agree sees what will be downloaded where that
-// was not agreed to when the environment was made.
+// Pack downloads the wheels of a Spec's environment to a folder, for this platform and the
+// environment's Python, and returns their description. If the environment exists, Pack uses its
+// lock; otherwise Pack resolves the requirements. Options.Agree is called if the download was not
+// agreed to when the environment was made.
 func (s Store) Pack(ctx context.Context, spec Spec, dir string, o Options) (p Packed, err error) {
 	if err := spec.Validate(); err != nil {
 		return p, err
@@ -223,7 +223,7 @@ var (
 	versionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+!_-]*$`)
 )
 
-// Validate refuses what Pack has not written.
+// Validate returns an error if p cannot be the result of Pack.
 func (p Packed) Validate() error {
 	bad := func(what, text string) error {
 		return fmt.Errorf("%w: %s: the %s %q", ErrSpec, p.Name, what, text)
@@ -253,7 +253,7 @@ func (p Packed) Validate() error {
 	return nil
 }
 
-// FindPacked returns the environment that is made here of what was packed; the error wraps ErrMissing.
+// FindPacked returns the existing environment of p. The error wraps ErrMissing.
 func (s Store) FindPacked(p Packed) (Env, error) {
 	name, err := os.ReadFile(filepath.Join(s.Dir, specsDir, p.Digest))
 	if err != nil {
@@ -268,8 +268,8 @@ func kind(platform string) string {
 	return regexp.MustCompile(`-\d[0-9.]*$`).ReplaceAllString(platform, "")
 }
 
-// Suits looks for the Python that what was packed runs with. The error wraps ErrPython where there
-// is none, and ErrPlatform where it is of another kind.
+// Suits checks whether there is a Python for p. The error wraps ErrPython if there is none, and
+// ErrPlatform if it is for another platform.
 func (s Store) Suits(ctx context.Context, p Packed) error {
 	_, err := s.suiting(ctx, p)
 	return err
@@ -287,8 +287,8 @@ func (s Store) suiting(ctx context.Context, p Packed) (python, error) {
 	return py, nil
 }
 
-// Unpack makes the environment of what was packed out of the wheels in a folder, and asks no index.
-// What is made already is left as it is.
+// Unpack makes the environment of p from the wheels in a folder, without using an index. An
+// existing environment is returned unchanged.
 func (s Store) Unpack(ctx context.Context, p Packed, dir string, o Options) (e Env, err error) {
 	if err := p.Validate(); err != nil {
 		return e, err

@@ -18,14 +18,15 @@ import (
 	"time"
 )
 
-// Plan is what an environment will be, before any package of it is fetched.
+// Plan describes an environment before any of its packages is downloaded.
 type Plan struct {
 	Name               string    `json:"name"`
 	Dir                string    `json:"folder"`
 	Python             string    `json:"python"`
 	SystemSitePackages bool      `json:"system_site_packages"`
 	Packages           []Package `json:"packages"`
-	// Total adds up the sizes that are known, in bytes; Unknown is how many are not.
+	// Total is the sum of the known sizes in bytes; Unknown is the number of packages whose size is
+	// unknown.
 	Total   int64 `json:"total"`
 	Unknown int   `json:"unknown"`
 }

@@ -16,19 +16,21 @@ import (
 	"unicode/utf8"
 )
 
-// Spec says what an environment is to be. Equal contents are one environment, wherever their
-// files lie.
+// Spec describes an environment. Specs with equal contents have the same environment, wherever
+// their files are.
 type Spec struct {
-	// Python is a version, "3.11" or "3.11.7", or the path of an interpreter; "": the Store's.
+	// Python is a version, "3.11" or "3.11.7", or the path of an interpreter; "": the Python of the
+	// Store.
 	Python string `json:"python,omitempty"`
-	// Requirements is the text of a requirements file as pip reads it, with what it includes
-	// (-r) in place and paths relative to Dir; "": no packages.
+	// Requirements is the text of a requirements file for pip, with included files (-r) inserted
+	// and paths relative to Dir; "": no packages.
 	Requirements string `json:"requirements,omitempty"`
-	// SystemSitePackages lets the environment see the packages of its Python, such as torch.
+	// SystemSitePackages makes the packages of the Python, such as torch, visible in the
+	// environment.
 	SystemSitePackages bool `json:"system_site_packages,omitempty"`
-	// Dir is where relative paths in Requirements start; "": the working directory.
+	// Dir is the folder for relative paths in Requirements; "": the working directory.
 	Dir string `json:"-"`
-	// File is where Requirements was read; "": it was written as lines.
+	// File is the file from which Requirements was read; "": Requirements was given as lines.
 	File string `json:"-"`
 }
 
@@ -39,7 +41,8 @@ const (
 	maxIncluded = 8
 )
 
-// ReadFile takes the requirements of a file, with the files that it includes. The error wraps ErrSpec.
+// ReadFile reads the requirements from a file, including the files that it includes. The error
+// wraps ErrSpec.
 func (s *Spec) ReadFile(path string) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -110,7 +113,7 @@ func fileOption(line string) (option, ref string) {
 	return map[string]string{"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c", "-f": "--find-links", "--find-links": "--find-links"}[m[1]], m[2]
 }
 
-// Validate says what is wrong with a Spec before anything is done; the error wraps ErrSpec.
+// Validate returns an error that wraps ErrSpec if the Spec is invalid.
 func (s Spec) Validate() error {
 	var errs []error
 	if p := s.Python; p != "" && !strings.Contains(p, "/") && !regexp.MustCompile(`^3\.\d{1,2}(\.\d{1,2})?$`).MatchString(p) {
@@ -131,7 +134,7 @@ func (s Spec) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Equal reports whether two Specs ask for the same environment.
+// Equal reports whether two Specs have the same environment.
 func (s Spec) Equal(other Spec) bool { return s.digest() == other.digest() }
 
 // packages reports whether there is anything to install.

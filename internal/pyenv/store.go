@@ -27,16 +27,16 @@ const (
 	temps    = ".making-" // what a maker resolves in
 )
 
-// Store is a folder of environments. Its methods may be called at the same time, from several
-// processes too.
+// Store is a folder of environments. Its methods may be called concurrently, also by several
+// processes.
 type Store struct {
 	Dir string
-	// Python is the interpreter of a Spec that names none; "": python3 on PATH.
+	// Python is the interpreter for a Spec without one; "": python3 on PATH.
 	Python string
 }
 
-// FromEnvironment returns the store that REWARDLOOP_ENVS names, else the folder envs beside that
-// of the models.
+// FromEnvironment returns the store in the folder REWARDLOOP_ENVS, or else in the folder envs
+// beside that of the models.
 func FromEnvironment(getenv func(string) (string, bool)) (Store, error) {
 	var s Store
 	s.Python, _ = getenv("REWARDLOOP_PYTHON")
@@ -56,34 +56,34 @@ type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	SHA256  string `json:"sha256"`
-	// Size is that of the file to download, in bytes; 0: unknown.
+	// Size is the size of the file to download, in bytes; 0: unknown.
 	Size int64 `json:"size,omitempty"`
-	// Licence is what the package says of itself, which nobody has checked; "": unknown.
+	// Licence is the licence from the package's metadata, which is not verified; "": unknown.
 	Licence string `json:"licence,omitempty"`
-	// Source: it is no wheel and is built here.
+	// Source means that the package has no wheel and is built on this machine.
 	Source bool `json:"source,omitempty"`
 
 	address string // the file's; a direct one is locked
 	direct  bool
 }
 
-// Env is a made environment.
+// Env is an existing environment.
 type Env struct {
 	Name string `json:"name"`
 	Dir  string `json:"folder"`
-	// Interpreter is the absolute path of its Python.
+	// Interpreter is the absolute path of the environment's Python.
 	Interpreter        string    `json:"interpreter"`
-	Python             string    `json:"python"` // version
+	Python             string    `json:"python"` // version of Python
 	Platform           string    `json:"platform"`
 	SystemSitePackages bool      `json:"system_site_packages"`
 	Packages           []Package `json:"packages"`
 	Tool               string    `json:"tool"` // uv or pip
-	Size               int64     `json:"size"` // on disk when it was made, in bytes
+	Size               int64     `json:"size"` // size on disk in bytes when it was made
 	Made               time.Time `json:"made"`
 }
 
-// Find returns the environment of a Spec; it reads files only. The error wraps ErrMissing, ErrSpec, or
-// ErrPython where the Python that the environment was made of is gone.
+// Find returns the environment of a Spec. Find reads files only. The error wraps ErrMissing,
+// ErrSpec, or ErrPython if the Python of the environment no longer exists.
 func (s Store) Find(spec Spec) (Env, error) {
 	if err := spec.Validate(); err != nil {
 		return Env{}, err
@@ -119,7 +119,7 @@ func (s Store) read(name string) (Env, error) {
 	return e, nil
 }
 
-// Gone reports whether the Python that an environment was made of is no longer there.
+// Gone reports whether the Python of an environment no longer exists.
 func (s Store) Gone(e Env) bool {
 	_, err := s.read(e.Name)
 	return errors.Is(err, ErrPython)
@@ -132,7 +132,8 @@ func validName(name string) bool {
 	return regexp.MustCompile(`^py3\.\d{1,2}-[0-9a-f]{16}$`).MatchString(name)
 }
 
-// List returns what is made, by name, and the folders that a maker has left unfinished or works in.
+// List returns the environments, sorted by name, and the folders that a maker has left unfinished
+// or is using.
 func (s Store) List() (made []Env, unfinished []string, err error) {
 	found, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -155,8 +156,8 @@ func (s Store) List() (made []Env, unfinished []string, err error) {
 	return made, unfinished, nil
 }
 
-// Remove deletes an environment or what is unfinished of one, and returns the bytes that it had.
-// The error wraps ErrUnknown, or ErrBusy where a process of this machine makes or uses it.
+// Remove deletes an environment or an unfinished folder, and returns the number of bytes that it
+// used. The error wraps ErrUnknown, or ErrBusy if a process of this machine makes or uses it.
 func (s Store) Remove(name string) (freed int64, err error) {
 	dir := filepath.Join(s.Dir, name)
 	if info, err := os.Stat(dir); !validName(name) || err != nil || !info.IsDir() {

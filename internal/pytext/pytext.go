@@ -5,13 +5,13 @@ import (
 	"unicode"
 )
 
-// IsSpace is str.isspace of one character, and \s of re: Unicode's White_Space
-// and the four separators U+001C to U+001F.
+// IsSpace is str.isspace for one character, and \s of re: Unicode's White_Space and the four
+// separators U+001C to U+001F.
 func IsSpace(r rune) bool { return unicode.IsSpace(r) || (r >= 0x1c && r <= 0x1f) }
 
-// Lower is str.lower(). strings.ToLower loses the dot of İ and knows no final
-// sigma; golang.org/x/text/cases gives another sigma where a word ends at one of
-// its internal buffers, after 256 bytes.
+// Lower is str.lower(). strings.ToLower drops the dot of İ and does not handle the final sigma;
+// golang.org/x/text/cases returns a wrong sigma if a word ends at the end of one of its internal
+// buffers, after 256 bytes.
 func Lower(s string) string {
 	if !strings.ContainsAny(s, "İΣ") {
 		return strings.ToLower(s)

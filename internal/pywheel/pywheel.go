@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Write writes the wheel of a package with one module of its name into dir. The module has a
-// __version__, and code behind it. It returns the wheel's path.
+// Write writes the wheel of a package with one module of the same name into dir. The module has a
+// __version__, followed by code. Write returns the path of the wheel.
 func Write(dir, name, version, code string, requires ...string) (string, error) {
 	info := name + "-" + version + ".dist-info/"
 	var meta strings.Builder
@@ -48,8 +48,8 @@ func Write(dir, name, version, code string, requires ...string) (string, error) 
 	return path, os.WriteFile(path, b.Bytes(), 0o600)
 }
 
-// Contradictory writes two packages, old and new, that need versions 1.0 and 2.0 of a third, dep.
-// The lines of requirements that find them begin what it returns.
+// Contradictory writes two packages, old and new, that need versions 1.0 and 2.0 of a third
+// package, dep. It returns the beginning of a requirements file that finds these packages.
 func Contradictory(dir string) (find string, err error) {
 	for _, p := range [][]string{{"dep", "1.0"}, {"dep", "2.0"}, {"old", "1.0", "dep==1.0"}, {"new", "1.0", "dep==2.0"}} {
 		if _, err := Write(dir, p[0], p[1], "", p[2:]...); err != nil {

@@ -1,11 +1,11 @@
-// Package ranking is a binary heap whose items know their position, so that an item can be moved or
-// removed.
+// Package ranking implements a binary heap whose items store their position, so that an item can be
+// moved or removed.
 package ranking
 
 import "container/heap"
 
-// Heap is a binary heap of items of which each is in one heap at most, so that one can be
-// moved or taken out of the middle in O(log n). The zero value is empty.
+// Heap is a binary heap. Each item is in at most one heap, so that an item can be moved or removed
+// from the middle in O(log n). The zero value is empty.
 type Heap[T any, O order[T]] struct{ items items[T, O] }
 
 // order is what a Heap needs of its items; its zero value must do.
@@ -16,23 +16,23 @@ type order[T any] interface {
 	Place(item T) *int
 }
 
-// Len is the number of items.
+// Len returns the number of items.
 func (h *Heap[T, O]) Len() int { return len(h.items) }
 
-// First is the item that comes first, of a heap that is not empty.
+// First returns the first item of a heap that is not empty.
 func (h *Heap[T, O]) First() T { return h.items[0] }
 
-// Add puts an item in that is in no heap.
+// Add adds an item that is in no heap.
 func (h *Heap[T, O]) Add(item T) { heap.Push(&h.items, item) }
 
-// Remove takes an item out, if it is in.
+// Remove removes an item, if it is in the heap.
 func (h *Heap[T, O]) Remove(item T) {
 	if at := h.items.at(item); at >= 0 {
 		heap.Remove(&h.items, at)
 	}
 }
 
-// Move puts an item where it now belongs; one that is not in is added.
+// Move restores the order after an item has changed, or adds an item that is not in the heap.
 func (h *Heap[T, O]) Move(item T) {
 	if at := h.items.at(item); at >= 0 {
 		heap.Fix(&h.items, at)

@@ -1,8 +1,8 @@
-// Package redact removes secrets from texts that people may read. Whatever prints configuration,
-// errors, log lines and answers uses this package, so that there is one list of what is harmless.
-// The list allows and does not forbid: scheme, host and path of an address, a few names of headers,
-// and options that cannot be secret. Words adds the known secrets of a process and removes them
-// from every text.
+// Package redact removes secrets from texts that people may read. All code that prints
+// configuration, errors, log lines and answers uses this package, so that there is one list of
+// harmless values. The list is an allow list: scheme, host and path of a URL, a few names of
+// headers, and options that cannot be secret. Words contains the known secrets of a process and
+// removes them from every text.
 package redact
 
 import (
@@ -14,16 +14,16 @@ import (
 	"unicode"
 )
 
-// Hidden stands where a secret stood.
+// Hidden replaces a secret.
 const Hidden = "***"
 
 // left stands where a part of an address stood.
 const left = "…"
 
-// URL is an address as people may read it: scheme, host and path. The query is "?…", the
-// user, the password and the part after # are left out, and so is a segment of the path that
-// looks like a key or follows the name of a hook. Of what may be read in two ways only the
-// scheme is left. Text without "://" is returned as it is, but for a user and a password.
+// URL returns a URL without secrets: scheme, host and path. The query becomes "?…". The user, the
+// password and the fragment are removed, and so is every segment of the path that looks like a key
+// or follows the name of a webhook. For an ambiguous URL, only the scheme is kept. A text without
+// "://" is returned unchanged, except for a user and a password.
 func URL(s string) string {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok {
@@ -136,8 +136,8 @@ func set(words string) map[string]bool {
 	return out
 }
 
-// Named reports whether a name tells that its value is a secret: api_key, pwd and
-// SecretAccessKey do, max_tokens, tokenizer, token_file and token_name do not.
+// Named reports whether a name indicates that its value is a secret: api_key, pwd and
+// SecretAccessKey do; max_tokens, tokenizer, token_file and token_name do not.
 func Named(name string) bool {
 	if harmlessNames[name] {
 		return false
@@ -196,7 +196,7 @@ func split(name string) (words []string) {
 	return words
 }
 
-// Header reports whether the value of a header may be read.
+// Header reports whether the value of a header with that name is harmless.
 func Header(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
 	case "Accept", "Accept-Encoding", "Accept-Language", "Content-Length", "Content-Type", "Retry-After", "User-Agent", "X-Request-Id":
@@ -212,9 +212,10 @@ var (
 	fileName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,40}\.[a-z]{1,5}$`)
 )
 
-// Option is the text of an option as people may read it. Of a known one, which rewardloop
-// itself reads, that is the text with its addresses cleaned; of another one it is a number, a
-// word in small letters, an address, a path or the name of a file. All else may be a secret.
+// Option returns the text of an option without secrets. For a known option, which rewardloop itself
+// uses, only its URLs are cleaned. The text of another option is returned if it is a number, a
+// lower-case word, a URL, a path or the name of a file; otherwise it may be a secret and becomes
+// Hidden.
 func Option(name, text string, known bool) string {
 	switch {
 	case text == "":
@@ -251,8 +252,8 @@ var (
 	assign  = regexp.MustCompile(`(?i)\b([a-z0-9_-]{0,40}(?:api_?key|access_?key|token|secret|password|passwd|pwd))(["']\s*[=:]\s*["']?|=["']?)([^\s"',;}&]{4,})`)
 )
 
-// Text is a text for people in which addresses are as URL has them, and what follows the name
-// of a secret in the forms of headers and of assignments is hidden.
+// Text returns a text in which URLs are cleaned as by URL, and in which the values after the names
+// of secrets, in the forms of headers and assignments, are replaced by Hidden.
 func Text(s string) string {
 	if strings.Contains(s, "://") {
 		s = address.ReplaceAllStringFunc(s, func(at string) string {

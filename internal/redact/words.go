@@ -13,15 +13,15 @@ import (
 // maxWords bounds what one Words knows; a configuration of 1 MiB has fewer secrets.
 const maxWords = 4096
 
-// Words are secrets that are known, to be cut out of every text in each form that they are
-// quoted in. Nil knows none. It is safe for concurrent use.
+// Words contains known secrets, which are removed from texts in every form in which they may be
+// quoted. A nil Words contains none. Words is safe for concurrent use.
 type Words struct {
 	mu     sync.Mutex
 	hidden []string
 	cut    []string // Forms of hidden, the longest first; never written again. Nil: to be made.
 }
 
-// Hide adds secrets; those that are empty are ignored.
+// Hide adds secrets. Empty secrets are ignored.
 func (w *Words) Hide(secrets ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -33,9 +33,9 @@ func (w *Words) Hide(secrets ...string) {
 	w.cut = nil
 }
 
-// HideURL adds the secrets of an address: a password, a user without one (a token is often
-// written so), the values of a query whose names or looks tell, and the segments of its path
-// that URL leaves out.
+// HideURL adds the secrets of a URL: the password, or the user if there is no password (because a
+// token is often written as the user), the values of a query whose name or form indicates a secret,
+// and the segments of the path that URL removes.
 func (w *Words) HideURL(s string) {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -86,8 +86,8 @@ func forms(secrets []string) (words []string) {
 	return words
 }
 
-// Text cuts every secret out of a text, and the caller's own besides, and cleans the rest as
-// the function Text does.
+// Text replaces all secrets, including own, in a text by Hidden, and cleans the rest like the
+// function Text.
 func (w *Words) Text(text string, own ...string) string {
 	for _, s := range w.forms(own) {
 		text = strings.ReplaceAll(text, s, Hidden)
@@ -111,7 +111,7 @@ func (w *Words) forms(own []string) []string {
 	return w.cut
 }
 
-// Attr is an attribute of a log line as people may read it, for slog.HandlerOptions.
+// Attr returns an attribute of a log record without secrets, for slog.HandlerOptions.
 func (w *Words) Attr(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:

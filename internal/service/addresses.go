@@ -20,29 +20,29 @@ const (
 	maxURLs     = 256
 )
 
-// Upstreams gives the endpoints behind addresses. Upstream must not connect. Scorers
-// that name the same addresses and key should be given the same Doer, so that its
-// limits hold for all of them.
+// Upstreams provides the endpoints of URLs. Upstream must not open connections. Scorers with the
+// same URLs and key should get the same Doer, so that its limits apply to all of them together.
 type Upstreams interface {
 	Upstream(urls []string, o UpstreamOptions) (outbound.Doer, error)
 }
 
-// UpstreamOptions are what a scorer's options say of its endpoints; zero: the upstream's
-// own default.
+// UpstreamOptions are the settings of a scorer for its endpoints. A zero field means the default of
+// the upstream.
 type UpstreamOptions struct {
-	// KeyFile holds the bearer token; empty: none is sent.
+	// KeyFile is the file with the bearer token; empty: no token is sent.
 	KeyFile string
-	// Concurrency is the most requests at a time, RPM the most in a minute.
+	// Concurrency is the maximum number of requests in flight, RPM the maximum number of requests
+	// per minute.
 	Concurrency int
 	RPM         float64
-	// Timeout bounds one request, Attempts counts those of one call.
+	// Timeout is the timeout of one request, Attempts the maximum number of requests for one call.
 	Timeout  time.Duration
 	Attempts int
-	// IdleTimeout is how long an unused connection stays open.
+	// IdleTimeout is the time after which an unused connection is closed.
 	IdleTimeout time.Duration
 }
 
-// Addresses are where a scorer's endpoints are and how they are asked.
+// Addresses contains the URLs of a scorer's endpoints, and the settings for requests to them.
 type Addresses struct {
 	URL            string            `json:"url"`
 	URLs           []string          `json:"urls"`
@@ -55,7 +55,7 @@ type Addresses struct {
 	IdleTimeout    Duration          `json:"idle_timeout"`
 }
 
-// AddressOptions documents the options of Addresses.
+// AddressOptions describes the options of Addresses.
 func AddressOptions() []rewards.Option {
 	return []rewards.Option{
 		{Name: "url", Type: "string", Default: "required", Doc: "URL of the service"},
@@ -70,7 +70,7 @@ func AddressOptions() []rewards.Option {
 	}
 }
 
-// All are the addresses, url and urls together.
+// All returns all URLs, url and urls together.
 func (a *Addresses) All() []string {
 	if a.URL == "" {
 		return a.URLs
@@ -78,7 +78,7 @@ func (a *Addresses) All() []string {
 	return append([]string{a.URL}, a.URLs...)
 }
 
-// Validate names everything that is wrong with the addresses.
+// Validate adds everything that is wrong with the addresses to f.
 func (a *Addresses) Validate(f *Faults) {
 	f.Add(a.URL == "" && len(a.URLs) == 0, "url", "is missing")
 	f.Add(len(a.URLs) > maxURLs, "urls", "are %d, at most %d", len(a.URLs), maxURLs)
@@ -121,7 +121,8 @@ func checkURL(text string) error {
 	return nil
 }
 
-// CheckHeader says what is wrong with a header, without its value.
+// CheckHeader returns an error, without the value, if a header is invalid or is set by the request
+// itself.
 func CheckHeader(name, value string) error {
 	switch canonical := http.CanonicalHeaderKey(name); {
 	case canonical == "Authorization":
@@ -134,8 +135,8 @@ func CheckHeader(name, value string) error {
 
 var errNoUpstreams = errors.New("no HTTP client: the program was built without upstreams")
 
-// Upstream asks for the endpoints. path is the one at which the service listens: an address
-// may be written with it or without; empty: addresses are taken as they are.
+// Upstream returns the Doer for the endpoints. path is the path at which the service listens; the
+// URLs may contain it or not. If path is empty, the URLs are used unchanged.
 func (a *Addresses) Upstream(upstreams Upstreams, path string) (outbound.Doer, error) {
 	if upstreams == nil {
 		return nil, errNoUpstreams
@@ -166,8 +167,7 @@ func withoutPath(address, path string) string {
 	return u.String()
 }
 
-// RequestHeader is what every request of the addresses carries; an empty contentType
-// leaves that out.
+// RequestHeader returns the header of every request. An empty contentType omits the Content-Type.
 func (a *Addresses) RequestHeader(contentType string) http.Header {
 	h := http.Header{}
 	for name, value := range a.Headers {

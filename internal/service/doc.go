@@ -1,8 +1,8 @@
-// Package service has what the clients of users' HTTP services share (rewards/remote and
-// rewards/verify): addresses in options, reading options with every wrong one named, cutting a
-// request's texts at their placeholders (Cut), resolving a placeholder to a value of a sample
-// (Source), and quoting answers in errors.
+// Package service contains the parts that the clients of users' HTTP services share (rewards/remote
+// and rewards/verify): addresses in options, parsing of options with a list of all errors,
+// splitting a request's texts at their placeholders (Cut), resolving a placeholder to a value of a
+// sample (Source), and quoting answers in errors.
 //
-// A scorer's options embed Addresses. Decode fills them, Validate puts what is wrong into
-// the Faults of the whole, and Upstream asks for the endpoints, which connects to nobody.
+// A scorer's options embed Addresses. Decode sets them, Validate adds their errors to the Faults of
+// all options, and Upstream returns the endpoints without opening connections.
 package service

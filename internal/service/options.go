@@ -14,10 +14,10 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Duration is an option: "30s", or a number of seconds.
+// Duration is a duration in an option: "30s", or a number of seconds.
 type Duration time.Duration
 
-// UnmarshalJSON reads a duration.
+// UnmarshalJSON parses a duration. null leaves the default unchanged.
 func (d *Duration) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		return nil // the default stays
@@ -35,9 +35,9 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Decode reads the options one by one, so that every wrong one is named:
-// those that refuses says something against, as that they are unknown, and those of a
-// wrong type. The others are there all the same.
+// Decode decodes the options one by one into the value into points to, so that the error lists all
+// wrong options: those for which refuses returns an error, such as unknown options, and those of a
+// wrong type. The other options are set even if there is an error.
 func Decode(raw json.RawMessage, into any, refuses func(name string) error) error {
 	var given map[string]json.RawMessage
 	if err := rewards.DecodeOptions(raw, &given); err != nil {
@@ -60,40 +60,40 @@ func Decode(raw json.RawMessage, into any, refuses func(name string) error) erro
 	return errors.Join(faults...)
 }
 
-// Faults collects what is wrong, each under the name of its option.
+// Faults collects errors of options, each with the name of its option.
 type Faults struct{ list []error }
 
-// Add notes a fault of an option where wrong holds.
+// Add adds an error for an option if wrong is true.
 func (f *Faults) Add(wrong bool, name, format string, args ...any) {
 	if wrong {
 		f.list = append(f.list, fmt.Errorf(name+": "+format, args...))
 	}
 }
 
-// Check notes err, if it is one.
+// Check adds err, if it is not nil.
 func (f *Faults) Check(name string, err error) {
 	if err != nil {
 		f.list = append(f.list, fmt.Errorf("%s: %w", name, err))
 	}
 }
 
-// OneOf checks a word.
+// OneOf adds an error if got is not one of want.
 func (f *Faults) OneOf(name, got string, want ...string) {
 	f.Add(!slices.Contains(want, got), name, "%q is unknown, want one of %s", got, strings.Join(want, ", "))
 }
 
-// Between checks a whole number.
+// Between adds an error if n is not in least to most.
 func (f *Faults) Between(name string, n, least, most int) {
 	f.Add(n < least || n > most, name, "is %d, want %d to %d", n, least, most)
 }
 
-// Time checks a span of time, which must be one and no longer than a component's.
+// Time adds an error if d is not positive or is longer than the maximum timeout of a component.
 func (f *Faults) Time(name string, d Duration) {
 	f.Add(d <= 0 || time.Duration(d) > rewards.MaxComponentTimeout, name, "is %v, want more than 0 and up to %v", time.Duration(d), rewards.MaxComponentTimeout)
 }
 
-// Err is all faults, nil without any.
+// Err returns all errors, or nil if there are none.
 func (f *Faults) Err() error { return errors.Join(f.list...) }
 
-// Finite reports whether a number is one.
+// Finite reports whether f is neither NaN nor an infinity.
 func Finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

@@ -10,14 +10,13 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Piece is a part of a text with placeholders: what stands there as it is, or the name
-// of a placeholder.
+// Piece is a part of a text with placeholders: literal text, or the name of a placeholder.
 type Piece struct {
 	Text        string
 	Placeholder bool
 }
 
-// Cut cuts a text at its {placeholders}. {{ and }} are braces. The empty text is one
+// Cut splits a text at its {placeholders}. {{ and }} are literal braces. The empty text is one
 // empty piece.
 func Cut(text string) ([]Piece, error) {
 	var out []Piece
@@ -48,9 +47,9 @@ func Cut(text string) ([]Piece, error) {
 	return out, nil
 }
 
-// Source names where something stands in a sample: prompt, response, data_source, id,
-// ground_truth or extra_info, and of the last two also a path of names and indices below
-// them, such as extra_info.tables.0. The zero value names nothing.
+// Source is the place of a value in a sample: prompt, response, data_source, id, ground_truth or
+// extra_info. For the last two, Below is a path of names and indices, such as extra_info.tables.0.
+// The zero value is no place.
 type Source struct {
 	Field string
 	Below []string
@@ -64,7 +63,7 @@ func sourceFields() []string {
 // maxSteps bounds a path: JSON is not nested deeper.
 const maxSteps = 64
 
-// ParseSource reads "extra_info.caption".
+// ParseSource parses a source such as "extra_info.caption".
 func ParseSource(text string) (Source, error) {
 	field, rest, deeper := strings.Cut(text, ".")
 	if !slices.Contains(sourceFields(), field) {
@@ -87,13 +86,13 @@ func ParseSource(text string) (Source, error) {
 	return Source{Field: field, Below: below}, nil
 }
 
-// String is what ParseSource reads.
+// String returns the form that ParseSource parses.
 func (src Source) String() string {
 	return strings.Join(append([]string{src.Field}, src.Below...), ".")
 }
 
-// Find returns the field of a sample: its text, or the JSON below which the path leads,
-// which is nil for a field that is text. An empty one of JSON is BadInput.
+// Find returns the field of a sample: its text, or the JSON in which the path starts; root is nil
+// for a text field. If a JSON field is empty, the error wraps rewards.BadInput.
 func (src Source) Find(s *rewards.Sample) (text string, root json.RawMessage, err error) {
 	switch src.Field {
 	case "prompt":
@@ -115,7 +114,7 @@ func (src Source) Find(s *rewards.Sample) (text string, root json.RawMessage, er
 	return "", root, nil
 }
 
-// Missing is the failure of a sample in which the path leads nowhere.
+// Missing returns the error for a sample in which the path leads to no value.
 func (src Source) Missing() error {
 	return fmt.Errorf("%w: the sample has no %s", rewards.BadInput, src)
 }

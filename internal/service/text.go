@@ -13,8 +13,7 @@ const (
 	quotedTail = 300
 )
 
-// Quote returns the beginning and the end of a text on one line, without control
-// characters.
+// Quote returns the beginning and the end of a text on one line, without control characters.
 func Quote(body []byte) string {
 	const window = 4 * (quotedHead + quotedTail) // before white space is squeezed
 	text := string(body[:min(len(body), window)])
@@ -31,7 +30,8 @@ func Quote(body []byte) string {
 	return "\"" + text + "\""
 }
 
-// Plain squeezes white space and drops what is not printable.
+// Plain returns a text with white space reduced to single spaces and without unprintable
+// characters.
 func Plain(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -45,7 +45,7 @@ func Plain(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// Clip cuts a text at a character, n bytes at most before the mark.
+// Clip shortens a text to at most n bytes, at the end of a character, and appends a mark.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -53,7 +53,7 @@ func Clip(s string, n int) string {
 	return Prefix(s, n) + "…"
 }
 
-// Prefix is the first n bytes of a text, or a little less, never within a character.
+// Prefix returns at most the first n bytes of a text, without splitting a character.
 func Prefix(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -73,9 +73,9 @@ func ending(s string, n int) string {
 	return s[at:]
 }
 
-// ExtractCode finds the code of a response: what follows the last fence with the
-// language's name, else what is between the first two fences, without a first line
-// that is a word of letters (verl's sandbox_fusion).
+// ExtractCode returns the code of a response: the text after the last fence with the language's
+// name, or else the text between the first two fences, without a first line that is a word of
+// letters (verl's sandbox_fusion).
 func ExtractCode(response, language string) (code string, ok bool) {
 	const fence = "```"
 	if i := strings.LastIndex(response, fence+language); i >= 0 {

@@ -7,26 +7,25 @@ import (
 	"slices"
 )
 
-// ErrLoad is the class of every refusal of release and service times.
+// ErrLoad is wrapped by every error about invalid release and service times.
 var ErrLoad = errors.New("sim: load cannot be scheduled")
 
-// LowerBound returns F*, a time before which no schedule has scored all samples.
+// LowerBound returns F*, a time before which no schedule can have scored all samples.
 //
-// G[i] is when sample i leaves the generator, r[i] how long one server needs for
-// it, both in seconds, finite and not negative. With W servers and the samples
-// numbered in order of release,
+// g[i] is the time at which sample i leaves the generator, and r[i] the time that one server needs
+// for it, both in seconds, finite and not negative. With W servers and the samples numbered in
+// order of release,
 //
 //	F* = max( maxᵢ (gᵢ + rᵢ), maxₖ (gₖ + Σ_{j≥k} rⱼ / W) ).
 //
-// Proof. (a) Sample i cannot start before gᵢ and takes rᵢ on the server that
-// finishes it, so it is not scored before gᵢ + rᵢ. (b) Samples k, k+1, … are all
-// released at gₖ or later, so none of their work is done before gₖ; W servers do
-// at most W seconds of work per second, so it is not all done before
-// gₖ + Σ_{j≥k} rⱼ/W. Neither step assumes anything of the policy: it may know the
+// Proof. (a) Sample i cannot start before gᵢ and takes rᵢ on the server that finishes it, so it is
+// not scored before gᵢ + rᵢ. (b) Samples k, k+1, … are all released at gₖ or later, so none of
+// their work is done before gₖ; W servers do at most W seconds of work per second, so it is not all
+// done before gₖ + Σ_{j≥k} rⱼ/W. Neither step makes an assumption about the policy: it may use the
 // future, interrupt and move samples. ∎
 //
-// For one server the second component is the finish of a first-in first-out queue,
-// so there the bound is met.
+// For one server the second component is the finish time of a first-in first-out queue, which
+// therefore reaches the bound.
 func LowerBound(g, r []float64, servers int) (float64, error) {
 	if err := checkLoad(g, r, servers); err != nil {
 		return 0, err
@@ -34,14 +33,13 @@ func LowerBound(g, r []float64, servers int) (float64, error) {
 	return bound(g, r, r, byRelease(g), 1, float64(servers)), nil
 }
 
-// LowerBoundSpeeds is F* for servers that are not equally fast: server j does
-// speeds[j] seconds of work per second. With S their sum and s the fastest,
+// LowerBoundSpeeds returns F* for servers with different speeds: server j does speeds[j] seconds of
+// work per second. With S the sum of the speeds and s the largest,
 //
 //	F* = max( maxᵢ (gᵢ + rᵢ/s), maxₖ (gₖ + Σ_{j≥k} rⱼ / S) );
 //
-// the proof is the one above. It is for attempts that take what r says: where
-// stragglers or failures are drawn on top the bound still holds, as they only
-// add work.
+// the proof is the same. The bound assumes attempts that take exactly r. It also holds with
+// additional random stragglers or failures, because they only add work.
 func LowerBoundSpeeds(g, r, speeds []float64) (float64, error) {
 	if err := checkLoad(g, r, len(speeds)); err != nil {
 		return 0, err
@@ -115,9 +113,9 @@ func checkLoad(g, r []float64, servers int) error {
 	return nil
 }
 
-// IsTime reports whether v can be a time or a duration of a step. 1e12 s is
-// 30,000 years: beyond it somebody has mixed up units, and sums of a million
-// such values stay finite.
+// IsTime reports whether v is valid as a time or a duration of a step, from 0 to 1e12 s. A larger
+// value (30,000 years) would be a mistake in the unit, and the sum of a million such values is
+// finite.
 func IsTime(v float64) bool { return v >= 0 && v <= maxTime } // false for NaN
 
 const maxTime = 1e12

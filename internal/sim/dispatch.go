@@ -9,61 +9,60 @@ import (
 
 // Policies of dispatch.
 const (
-	// PolicyRandom is the pull queue: a sample goes to an idle server, drawn at random,
-	// or waits until one is.
+	// PolicyRandom is a pull queue: a sample goes to an idle server, chosen at random, or waits
+	// until a server is idle.
 	PolicyRandom = "random"
-	// PolicyRandomBlind draws from all servers, busy or not, at the sample's release;
-	// there it waits. It is what verl does.
+	// PolicyRandomBlind chooses from all servers, busy or not, when the sample is released; the
+	// sample waits at that server. This is the policy of verl.
 	PolicyRandomBlind = "random_blind"
-	// PolicySpeedWeighted is the pull queue with the fastest idle server first, and a slow
-	// one left idle where the sample would be done sooner by waiting.
+	// PolicySpeedWeighted is a pull queue that prefers the fastest idle server, and leaves a slow
+	// server idle if the sample finishes earlier by waiting for another one.
 	PolicySpeedWeighted = "speed_weighted"
 )
 
-// DispatchConfig is a pool of servers and how samples reach them. The zero value
-// of everything but the servers is a plain pull queue on servers that never fail.
+// DispatchConfig describes a pool of servers and the dispatch of samples to it. With zero values
+// for all fields except the servers, it is a simple pull queue on servers that never fail.
 type DispatchConfig struct {
-	// Servers is how many there are, all of speed 1. Speeds names each server's
-	// speed instead, in seconds of work per second; then Servers is not read.
+	// Servers is the number of servers, all with speed 1. If Speeds is set, it contains the speed
+	// of every server in seconds of work per second, and Servers is ignored.
 	Servers int
 	Speeds  []float64
-	// Policy is PolicyRandom, PolicyRandomBlind or PolicySpeedWeighted; empty is PolicyRandom.
+	// Policy is PolicyRandom, PolicyRandomBlind or PolicySpeedWeighted; empty: PolicyRandom.
 	Policy string
-	// Stragglers makes attempts slow by chance.
+	// Stragglers makes attempts slow at random.
 	Stragglers Stragglers
-	// Failures is the probability that an attempt fails at its end; the sample is
-	// then tried again at once, before all that wait. 0…0.5.
+	// Failures is the probability that an attempt fails at its end, 0…0.5. The sample is then
+	// retried at once, before all waiting samples.
 	Failures float64
-	// BackupAfter, times the mean service time, is when an attempt has a second one
-	// sent beside it, onto a server that is idle while nothing is queued; the first
-	// to finish counts and the other is cancelled. 0: never. BackupShare is the most
-	// of the samples that may have one; 0 is 0.05.
+	// BackupAfter, times the mean service time, is the time after which an attempt gets a backup
+	// request on an idle server while nothing is queued. The first to finish counts, and the other
+	// attempt is cancelled. 0: never. BackupShare is the maximum share of the samples with a backup
+	// request; 0 means 0.05.
 	BackupAfter float64
 	BackupShare float64
-	// Batch makes a server a device that scores several samples at once.
+	// Batch makes each server a device that scores several samples at the same time.
 	Batch BatchCost
-	// Seed of every draw; the same seed gives the same schedule.
+	// Seed is the seed of all random draws. The same seed results in the same schedule.
 	Seed uint64
 }
 
-// Stragglers draws, for every attempt, whether it takes Factor times as long:
-// with probability Share.
+// Stragglers makes an attempt take Factor times as long with probability Share.
 type Stragglers struct {
 	Share, Factor float64
 }
 
-// BatchCost is a device that takes what is queued, up to Max samples, and needs
-// Fixed + PerSample·b seconds for b of them. With Max 0 a server takes one sample
-// at a time, which needs its own service time.
+// BatchCost describes a device that takes up to Max queued samples, and needs Fixed + PerSample·b
+// seconds for b samples. If Max is 0, a server takes one sample at a time, which needs its own
+// service time.
 type BatchCost struct {
 	Fixed, PerSample float64
 	Max              int
 }
 
-// Seconds is how long b samples take.
+// Seconds returns the time in seconds for a batch of that number of samples.
 func (b BatchCost) Seconds(samples int) float64 { return b.Fixed + b.PerSample*float64(samples) }
 
-// Rate is the samples per second of one device that always has a full batch.
+// Rate returns the number of samples per second of one device that always has a full batch.
 func (b BatchCost) Rate() float64 { return float64(b.Max) / b.Seconds(b.Max) }
 
 const (
@@ -72,7 +71,7 @@ const (
 	maxBatch           = 1 << 16
 )
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c DispatchConfig) WithDefaults() DispatchConfig {
 	if c.Policy == "" {
 		c.Policy = PolicyRandom
@@ -89,7 +88,7 @@ func (c DispatchConfig) WithDefaults() DispatchConfig {
 	return c
 }
 
-// Validate names every fault.
+// Validate returns an error that lists all invalid fields.
 func (c DispatchConfig) Validate() error {
 	c = c.WithDefaults()
 	var faults []error
@@ -125,10 +124,10 @@ func (c DispatchConfig) speeds() []float64 {
 	return slices.Repeat([]float64{1}, c.Servers)
 }
 
-// Dispatch simulates one step on a pool, event by event. G and r are as in
-// LowerBound, r on a server of speed 1; with Batch r is not read. The schedule
-// names all attempts, so that its Trace is measured like one of a run: retries,
-// backup requests and the seconds they wasted included.
+// Dispatch simulates one step on a pool, event by event. g and r are as in LowerBound, with r for a
+// server of speed 1; with Batch, r is ignored. The schedule contains all attempts, so that its
+// trace (loop/trace.FromSchedule) is measured like the trace of a run, including retries, backup
+// requests and the time that they wasted.
 func Dispatch(g, r []float64, cfg DispatchConfig) (Schedule, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {

@@ -93,26 +93,25 @@ func (h *events) pop() event {
 	}
 }
 
-// Bounds of what is simulated and recorded.
+// Limits of the simulation and of recorded traces.
 const (
-	// MaxServers is how many samples can be scored at once, at most.
+	// MaxServers is the maximum number of samples that can be scored at the same time.
 	MaxServers = 1 << 20
-	// MaxAttempts is how often a sample is tried, at most.
+	// MaxAttempts is the maximum number of attempts for a sample.
 	MaxAttempts = 64
 )
 
-// Attempt is one try of one worker to score a sample.
+// Attempt is one attempt of a worker to score a sample.
 type Attempt struct {
 	Worker  string  `json:"worker,omitempty"`
 	Started float64 `json:"started_s"`
 	Ended   float64 `json:"ended_s"`
-	// Backup: sent beside an attempt that was still running, not after one that
-	// had failed.
+	// Backup means that the attempt was started beside a running attempt, not after a failed one.
 	Backup bool `json:"backup,omitempty"`
-	// Outcome is how it ended: AttemptWon for the one whose result counted; else
-	// any word, such as late (another was first), failed or lost.
+	// Outcome is AttemptWon for the attempt whose result counted, or another word, such as late
+	// (another attempt was first), failed or lost.
 	Outcome string `json:"outcome,omitempty"`
 }
 
-// AttemptWon is the outcome of the attempt that counted.
+// AttemptWon is the outcome of the attempt whose result counted.
 const AttemptWon = "scored"

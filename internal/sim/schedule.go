@@ -5,31 +5,28 @@ import (
 	"slices"
 )
 
-// Schedule says when every sample was scored under some policy. All slices are
-// indexed by sample, in the order the caller gave; times are seconds since the
-// step began.
+// Schedule contains the times at which the samples were scored under a policy. All slices are
+// indexed by sample, in the order of the input; times are seconds since the beginning of the step.
 type Schedule struct {
 	Released []float64
 	Started  []float64
 	Finished []float64
-	// Server is where the sample was scored, from 0. Servers is how many samples
-	// can be scored at once: the servers, times what each takes in a batch.
+	// Server is the server that scored the sample, from 0. Servers is the number of samples that
+	// can be scored at the same time: the number of servers times their batch size.
 	Server  []int
 	Servers int
-	// Attempts holds all tries of each sample; nil where each had exactly one.
+	// Attempts are all attempts of each sample; nil if each sample had exactly one.
 	Attempts [][]Attempt
-	// Makespan is the last of Finished.
+	// Makespan is the maximum of Finished.
 	Makespan float64
 }
 
-// Exposed returns the exposed reward time: from the last release to the last
-// score.
+// Exposed returns the exposed reward time: the time from the last release to the last score.
 func (s Schedule) Exposed() float64 { return s.Makespan - slices.Max(s.Released) }
 
-// IdealQueue simulates one shared first-in first-out queue without any overhead:
-// whichever server is free takes the head at once, and a sample that finds
-// servers free starts the moment it is released. G and r are as in LowerBound.
-// It is what the loop's pull dispatch is held against.
+// IdealQueue simulates one shared first-in first-out queue without overhead: a free server takes
+// the first sample at once, and a sample starts when it is released if a server is free. g and r
+// are as in LowerBound. The pull dispatch of the loop is compared with IdealQueue.
 func IdealQueue(g, r []float64, servers int) (Schedule, error) {
 	if err := checkLoad(g, r, servers); err != nil {
 		return Schedule{}, err
@@ -47,10 +44,9 @@ func IdealQueue(g, r []float64, servers int) (Schedule, error) {
 	return s, nil
 }
 
-// BatchAfterRollout simulates scoring without streaming: nothing starts before
-// the last sample is generated, then an ideal queue takes the samples in the
-// order of the batch. Released keeps the true release times, so Exposed is the
-// whole reward phase.
+// BatchAfterRollout simulates scoring without streaming: nothing starts before the last sample is
+// generated, then an ideal queue takes the samples in the order of the batch. Released keeps the
+// true release times, so that Exposed is the whole reward phase.
 func BatchAfterRollout(g, r []float64, servers int) (Schedule, error) {
 	if err := checkLoad(g, r, servers); err != nil {
 		return Schedule{}, err

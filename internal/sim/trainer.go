@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// Modes of a trainer: when samples are submitted, how much of the scores an
-// update waits for, and whether the next batch is generated meanwhile.
+// The modes of a trainer. They define when samples are submitted, which scores an update waits for,
+// and whether the next batch is generated meanwhile.
 const (
-	// ModeBatch submits the batch when all of it is generated, and updates when all
-	// of it is scored.
+	// ModeBatch submits the batch when it is completely generated, and updates when it is
+	// completely scored.
 	ModeBatch = "batch"
 	// modePipeline submits likewise, and updates on each mini-batch of prompt groups
 	// as soon as that is scored.
@@ -21,14 +21,14 @@ const (
 	ModeStreaming = "streaming"
 	// modeStreamingPipeline is both.
 	modeStreamingPipeline = "streaming_pipeline"
-	// ModeOneStepOff is ModeStreaming, with the next batch generated and submitted before
-	// the trainer waits for the scores of this one.
+	// ModeOneStepOff is ModeStreaming, and generates and submits the next batch before the trainer
+	// waits for the scores of this one.
 	ModeOneStepOff = "one_step_off"
-	// ModeBoth is all three: streaming, the pipeline, and one step off.
+	// ModeBoth combines streaming, the pipeline, and one step off.
 	ModeBoth = "both"
 )
 
-// Modes lists them, the least overlap first.
+// Modes returns all modes, the one with the least overlap first.
 func Modes() []string {
 	return []string{ModeBatch, modePipeline, ModeStreaming, modeStreamingPipeline, ModeOneStepOff, ModeBoth}
 }
@@ -54,51 +54,52 @@ const (
 	orderIndex      = "index"      // those of the first rows
 )
 
-// TrainerConfig is a trainer on one set of GPUs and its reward pool. A step is:
-// generate, log-probabilities, then the mini-batches' updates, each when its
-// scores are there, then whatever else. All durations are seconds.
+// TrainerConfig describes a trainer on one set of GPUs and its reward pool. A step consists of
+// generation, log-probabilities, the updates of the mini-batches, each when its scores are
+// available, and other work. All durations are in seconds.
 type TrainerConfig struct {
 	Mode string
-	// G[k][i] is when row i of step k leaves the generator, since that step's
-	// generation began, which lasts until the last of them; R[k][i] is its service
-	// time. With Pool.Batch, R is not read and may be nil.
+	// G[k][i] is the time at which row i of step k leaves the generator, from the start of that
+	// step's generation, which lasts until its last row. R[k][i] is the row's service time. With
+	// Pool.Batch, R is ignored and may be nil.
 	G, R [][]float64
-	// Group is how many consecutive rows are one prompt group; 0 is 1. Their number
+	// Group is the number of consecutive rows in one prompt group; 0 means 1. The number of groups
 	// per step is divided by MiniBatches, rounded down.
 	Group int
-	// Pool scores. Its queue is first-in first-out over all steps.
+	// Pool is the reward pool. Its queue is first-in first-out over all steps.
 	Pool DispatchConfig
-	// LogProb is computed beside the scoring, Update is that of all mini-batches
-	// together, Other (validation, weight sync) follows and overlaps nothing.
+	// LogProb is the time for the log-probabilities, which overlaps the scoring; Update is the time
+	// for the updates of all mini-batches together; Other (validation, weight sync) follows and
+	// overlaps nothing.
 	LogProb, Update, Other float64
-	// MiniBatches is how many updates a step has; 0 is 1. Only pipelines start one
-	// before all is scored.
+	// MiniBatches is the number of updates of a step; 0 means 1. Only pipelines start an update
+	// before all samples are scored.
 	MiniBatches int
-	// Order is OrderCompletion (also where it is empty) or OrderIndex.
+	// Order is the order in which a pipeline takes prompt groups: "completion" (the default) or
+	// "index".
 	Order string
 }
 
-// TrainerRun is what a trainer took. Seconds count from the beginning of the
-// first step's generation.
+// TrainerRun is the result of a simulation. Seconds count from the start of the first step's
+// generation.
 type TrainerRun struct {
-	// Ends[k] is when step k was over; Exposed[k] is how long it waited for scores
-	// with nothing else to do.
+	// Ends[k] is the end of step k. Exposed[k] is the time for which step k only waited for scores.
 	Ends    []float64
 	Exposed []float64
-	// Scored[k][i] is when row i of step k was scored.
+	// Scored[k][i] is the time at which row i of step k was scored.
 	Scored [][]float64
-	// PerStep is the end of the last step over their number. Steady is the mean
-	// time from one step's end to the next, of the steps that are like those of a
-	// long run: without the first, and one step off without the last, which
-	// generates nothing. It is nil if there is none.
+	// PerStep is the end of the last step divided by the number of steps. Steady is the mean time
+	// between the ends of consecutive steps that are like those of a long run: without the first
+	// step, and in the modes one step off without the last step, which generates nothing. Steady is
+	// nil if there is no such step.
 	PerStep float64
 	Steady  *float64
-	// Utilisation is the share of the servers' time that was spent on attempts,
-	// those that failed included.
+	// Utilisation is the share of the servers' time that was spent on attempts, including failed
+	// ones.
 	Utilisation float64
 }
 
-// WithDefaults fills in what was left out.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c TrainerConfig) WithDefaults() TrainerConfig {
 	c.Group, c.MiniBatches = max(c.Group, 1), max(c.MiniBatches, 1)
 	c.Order = cmp.Or(c.Order, orderCompletion)
@@ -109,7 +110,7 @@ func (c TrainerConfig) WithDefaults() TrainerConfig {
 	return c
 }
 
-// Validate names every fault of the settings, and the first of the times.
+// Validate returns an error that lists all invalid settings, and the first invalid time.
 func (c TrainerConfig) Validate() error {
 	c = c.WithDefaults()
 	var faults []error

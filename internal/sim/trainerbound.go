@@ -2,24 +2,23 @@ package sim
 
 import "slices"
 
-// TrainerBound returns seconds per step (TrainerRun.PerStep) that no reward pool
-// of this speed beats with this trainer, whatever its policy; Policy,
-// Stragglers, Failures and backup requests are not looked at: they only add.
+// TrainerBound returns a number of seconds per step (TrainerRun.PerStep) that no reward pool of
+// this speed can beat with this trainer, with any policy. Policy, Stragglers, Failures and backup
+// requests are ignored, because they only add time.
 //
-// With T the rollout, L, U, O log-probabilities, update and other, M mini-batches
-// of u = U/M, S the pool's speed, and F* as in LowerBound over the releases of the
-// mode (all at T, or at the gᵢ):
+// With T the rollout, L, U, O log-probabilities, update and other, M mini-batches of u = U/M, S the
+// pool's speed, and F* as in LowerBound over the releases of the mode (all at T, or at the gᵢ):
 //
 //	batch, streaming   T' + U + O,  T' = max(F*, T+L)
 //	the pipelines      max_m [ max(C*_m, T+L) + (M−m+1)·u ] + O
 //	one step off       the larger of the means of T+L+U+O and Σr/S, which is also
 //	                   the period of a long run
 //
-// where C*_m is a bound on when the groups of the first m mini-batches are scored:
-// F* of those rows if the order is that of the index; in order of completion, the
-// m·P/M-th smallest of the groups' own bounds max (gᵢ + rᵢ/s), the least work of so
-// many groups over S, and for the last mini-batch F*. For a device that scores
-// batches, r alone is that of a batch of one, r in sums its part of a full batch.
+// where C*_m is a bound on the time at which the groups of the first m mini-batches are scored: F*
+// of those rows if the order is by index; in order of completion, the m·P/M-th smallest of the
+// groups' own bounds max (gᵢ + rᵢ/s), the least work of so many groups over S, and for the last
+// mini-batch F*. For a device that scores batches, a single r is that of a batch of one, and r in
+// sums is its part of a full batch.
 func TrainerBound(cfg TrainerConfig) (float64, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {

@@ -10,20 +10,20 @@ import (
 	"slices"
 )
 
-// Kept is a live record as Each hands it out. It is valid during the call.
+// Kept is a live record in a call of Each. It is valid during the call.
 type Kept struct {
 	Kind  Kind
 	Run   string
 	Epoch uint64
 	ID    string
 	Meta  []byte
-	Size  int64  // of the body
-	Sum   uint32 // its CRC-32C
-	// Body reads it; whoever does compares the checksum.
+	Size  int64  // size of the body in bytes
+	Sum   uint32 // CRC-32C of the body
+	// Body is the reader of the body. The caller must compare the checksum.
 	Body io.Reader
 }
 
-// Bytes reads the body and checks it. It must not have been read before.
+// Bytes reads the body and checks its checksum. The body must not have been read before.
 func (k *Kept) Bytes() ([]byte, error) {
 	b, err := io.ReadAll(k.Body)
 	if err != nil {
@@ -35,10 +35,10 @@ func (k *Kept) Bytes() ([]byte, error) {
 	return b, nil
 }
 
-// Each hands out what is kept: all runs, then all members, results and samples, each kind
-// in the order in which they were first written. A record that use refuses with
-// ErrDamaged is counted and dropped; any other error ends it. use must not call the
-// spool but for Later.
+// Each calls use with each stored record: all runs, then all members, results and samples, each
+// kind in the order in which the records were first written. A record for which use returns
+// ErrDamaged is counted and dropped; any other error ends Each. use must not call methods of the
+// spool except Later.
 func (s *Spool) Each(use func(k *Kept) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,19 +7,19 @@ import (
 	"hash/crc32"
 )
 
-// Kind says what a record is about.
+// Kind is the kind of a record.
 type Kind uint8
 
-// Kinds of records.
+// The kinds of records.
 const (
-	// Run says which epoch of a run is the current one; it ends everything of the run's
-	// earlier ones. A record of a later epoch says so, too.
+	// Run sets the current epoch of a run, and ends all records of the run's earlier epochs. A
+	// record of a later epoch has the same effect.
 	Run Kind = 1 + iota
-	// Sample is an accepted sample; its body is the frame. It ends a result of that id.
+	// Sample is an accepted sample; its body is the frame. It ends the result with the same id.
 	Sample
-	// Result is a sample's final result. It ends the sample.
+	// Result is the final result of a sample. It ends the sample.
 	Result
-	// Member is what an answered sample means to its prompt group, which is still open.
+	// Member is the contribution of an answered sample to its open prompt group.
 	Member
 	// Drop ends the record of kind Of with the same run, epoch and id.
 	Drop
@@ -29,7 +29,7 @@ const (
 	kinds
 )
 
-// String is the kind's name.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	if k == 0 || k >= kinds {
 		return fmt.Sprintf("kind %d", uint8(k))
@@ -37,20 +37,20 @@ func (k Kind) String() string {
 	return [...]string{"", "run", "sample", "result", "member", "drop", "gone"}[k]
 }
 
-// Record is one thing to keep, or to keep no longer.
+// Record is a record to store, or one that ends other records.
 type Record struct {
 	Kind  Kind
-	Of    Kind // of a Drop
+	Of    Kind // kind of the record that a Drop ends
 	Run   string
 	Epoch uint64
-	ID    string // none for Run and Gone
-	// Meta is small: up to maxMetaBytes.
+	ID    string // empty for Run and Gone
+	// Meta contains small data, up to 1 MiB.
 	Meta []byte
-	// Body is the rest, and Sum its CRC-32C; 0 for a body that is not empty means that the
-	// spool computes it.
+	// Body is the data, and Sum its CRC-32C. If Sum is 0 and Body is not empty, the spool computes
+	// the checksum.
 	Body []byte
 	Sum  uint32
-	// Fill makes the body when the record is written: for Later.
+	// Fill, for Later, returns the body when the record is written.
 	Fill func() []byte
 }
 

@@ -90,9 +90,10 @@ type trouble struct {
 	need int64 // size of the latest sample that was refused
 }
 
-// Trouble says why no sample is taken at the moment; nil: samples are taken. The error wraps
-// ErrFull where room is missing. It ends without anyone's hand: what is needed is tried
-// again every retryAfter, and as soon as something is dropped. It never waits.
+// Trouble returns the reason why no sample is accepted at the moment, or nil if samples are
+// accepted. The error wraps ErrFull if space is missing. The condition ends without manual
+// intervention: the spool tries again every 250 ms, and as soon as a record is dropped. Trouble
+// never blocks.
 func (s *Spool) Trouble() error {
 	if t := s.trouble.Load(); t != nil {
 		return t.err
@@ -279,8 +280,8 @@ func compact(queue []Record) []Record {
 
 func hasBody(r Record) bool { return r.Fill != nil || len(r.Body) > 0 }
 
-// Short says that a file system has less room for a spool than that may take; "": it has
-// enough, or does not say. Free is as in Config.
+// Short returns a message if the file system of dir has less space for a spool than most bytes, or
+// "" if it has enough or if the space is unknown. free is as in Config.
 func Short(dir string, most int64, free func(dir string) (int64, error)) string {
 	at := dir
 	for _, err := os.Stat(at); err != nil && filepath.Dir(at) != at; _, err = os.Stat(at) {
@@ -308,7 +309,7 @@ func Short(dir string, most int64, free func(dir string) (int64, error)) string 
 		mib(most), dir, mib(left+own), mib(own), mib(left))
 }
 
-// ShortAdvice is what to do about it.
+// ShortAdvice describes what to do about Short.
 const ShortAdvice = "free space on the file system, or write a smaller queue.spool_bytes; once the file system is full, samples wait at their clients"
 
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

@@ -15,46 +15,48 @@ import (
 )
 
 var (
-	// ErrInUse is a folder that another process has.
+	// ErrInUse means that another process uses the folder.
 	ErrInUse = errors.New("spool folder is in use")
-	// ErrFull refuses a sample for which there is no room: within Config.MaxBytes, or on
-	// the disk.
+	// ErrFull means that there is no space for a sample, within Config.MaxBytes or on the disk.
 	ErrFull = errors.New("spool full")
-	// ErrInvalid is a record that can never be written.
+	// ErrInvalid means that a record can never be written.
 	ErrInvalid = errors.New("spool: no such record")
 	// errClosed is returned after Close.
 	errClosed = errors.New("spool is closed")
-	// ErrDamaged is a record whose bytes are not those that were written.
+	// ErrDamaged means that the bytes of a record are not those that were written.
 	ErrDamaged = errors.New("damaged record")
 	// errVersion is a segment that another release has written.
 	errVersion = errors.New("spool was written by another release")
 )
 
-// Config of a Spool. Dir is required; the zero value of any other field takes its default.
+// Config configures a Spool. Dir is required; any other field with the zero value gets its default.
 type Config struct {
-	// Dir is made if it is not there. Of MaxBytes an eighth may be what is dead and was not
-	// given back yet, and the reserve counts; results and what else samples leave behind are
-	// written all the same. Fsync is FsyncNone or FsyncGroup.
+	// Dir is the folder, which Open makes if it does not exist. MaxBytes is the maximum size of the
+	// files, including the reserve and dead records, which may use an eighth of it. Results and
+	// other records that samples leave behind are written even beyond MaxBytes. Fsync is FsyncNone
+	// or FsyncGroup.
 	Dir      string
 	MaxBytes int64
 	Fsync    string
-	// SegmentBytes is when a new file is begun. Defaults to MaxBytes/16, at most 64 MiB.
+	// SegmentBytes is the size at which a new file is begun. The default is MaxBytes/16, at most
+	// 64 MiB.
 	SegmentBytes int64
-	// Free says how many bytes the file system of a folder has left. Nil: it does not say,
-	// and a full disk is noticed by the write that fails.
+	// Free returns the number of free bytes on the file system of a folder. With a nil Free, a full
+	// disk is detected by the write that fails.
 	Free func(dir string) (int64, error)
-	Log  *slog.Logger // nil: discarded
+	Log  *slog.Logger // nil: no log
 
 	create func(path string, flag int) (file, error) // opens for writing
 }
 
-// The values of Config.Fsync: Put returns when a record survives the process, or the machine.
+// The values of Config.Fsync. With FsyncNone, Put returns when a record survives the process; with
+// FsyncGroup, when it survives a crash of the machine.
 const (
 	FsyncNone  = "none"
 	FsyncGroup = "group"
 )
 
-// Keys implements keys.Described: the keys of a durable gateway's folder.
+// Keys implements keys.Described for the keys of a durable gateway's folder.
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Dir, "spool_dir", "", "Folder of a durable gateway for acknowledged samples and their results. Each gateway needs its own folder.")
 	k.Size(&c.MaxBytes, "spool_bytes", 16<<30, "Maximum bytes of the files in spool_dir; clients keep further samples until there is room. At least 8/7 of loop.message_bytes.").Min(1 << 20)
@@ -64,7 +66,7 @@ func (c *Config) Keys(k *keys.Set) {
 // synced says that a record is to survive the machine.
 func (c Config) synced() bool { return c.Fsync == FsyncGroup }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	keys.Fill(&c)
 	c.SegmentBytes = cmp.Or(c.SegmentBytes, max(1, min(c.MaxBytes/16, 64<<20)))
@@ -74,7 +76,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Dir == "" {
@@ -86,16 +88,16 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, keys.Validate("spool", &c))...)
 }
 
-// Stats says how a spool is.
+// Stats is the state of a spool.
 type Stats struct {
-	Bytes    int64  // of all segments
-	Reserve  int64  // of the file that is kept for a full disk
-	Live     int64  // of records that are kept
-	Records  int    // of these
-	Segments int    // files
-	Skipped  uint64 // damaged or half-written records, since Open
-	Refused  uint64 // samples for which there was no room, or that could not be written
-	Failed   uint64 // writes that the system refused
+	Bytes    int64  // total size of all segments
+	Reserve  int64  // size of the file that is reserved for a full disk
+	Live     int64  // total size of the live records
+	Records  int    // number of live records
+	Segments int    // number of files
+	Skipped  uint64 // number of damaged or half-written records since Open
+	Refused  uint64 // number of samples for which there was no space, or that could not be written
+	Failed   uint64 // number of failed writes
 }
 
 // Spool is an open folder. It is safe for concurrent use.
@@ -130,7 +132,7 @@ type Spool struct {
 	queue []Record // guarded by qmu
 }
 
-// Open locks the folder and finds out what is kept in it.
+// Open locks the folder and reads the heads of the records in it.
 func Open(cfg Config) (*Spool, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -163,11 +165,11 @@ func Open(cfg Config) (*Spool, error) {
 	return s, nil
 }
 
-// Put writes a record and returns when the kernel has it, or with FsyncGroup the disk.
-// Everything that was queued before is written before it. A sample that the disk or
-// Config.MaxBytes has no room for is refused with ErrFull, and one that cannot be written
-// likewise: Trouble then says why until samples are taken again. A record that can never be
-// written is refused with ErrInvalid.
+// Put writes a record and returns when the kernel has it, or with FsyncGroup when the disk has it.
+// All queued records are written before. A sample is refused with ErrFull if the disk or
+// Config.MaxBytes has no space for it. After a sample was refused for any reason, Trouble returns
+// the reason until samples are accepted again. A record that can never be written is refused with
+// ErrInvalid.
 func (s *Spool) Put(r Record) error {
 	if err := r.check(); err != nil {
 		return err
@@ -214,9 +216,9 @@ func (s *Spool) put(r Record) error {
 	return nil
 }
 
-// Later queues a record; it never waits. Records are written in the order in which they
-// were queued, but for what a full disk lets pass first. What waits is bounded by what was
-// put: while the queue cannot be written, Put fails as well.
+// Later queues a record and never blocks. Records are written in the order in which they were
+// queued, except that on a full disk small records are written first. The queue is limited by the
+// records that were put: while the queue cannot be written, Put fails too.
 func (s *Spool) Later(r Record) {
 	if err := r.check(); err != nil { // names are bounded long before
 		s.log.Error("a record was not written to the spool", "error", err)
@@ -235,14 +237,14 @@ func (s *Spool) wakeUp() {
 	}
 }
 
-// Flush writes what is queued.
+// Flush writes the queued records.
 func (s *Spool) Flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.drain()
 }
 
-// Stats returns the present state.
+// Stats returns the current state.
 func (s *Spool) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +253,7 @@ func (s *Spool) Stats() Stats {
 	return st
 }
 
-// Close writes what is queued and gives the folder back.
+// Close writes the queued records and unlocks the folder.
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -1,5 +1,5 @@
-// Package strictjson reads JSON from untrusted clients: duplicate names, names in another case and
-// invalid UTF-8 are errors, and no value is copied without need.
+// Package strictjson reads JSON from untrusted clients: duplicate names, names with another case
+// and invalid UTF-8 are errors, and values are copied only if necessary.
 package strictjson
 
 import (
@@ -13,21 +13,21 @@ import (
 	"unicode/utf8"
 )
 
-// Text is one value inside a JSON text that json.Valid has accepted, and whose
-// bytes are valid UTF-8. It aliases the text: a body may hold hundreds of MiB of
-// base64, which encoding/json would copy at every level, and encoding/json takes
-// "Prompt" for "prompt" and the second of two for the first.
+// Text is one value in a JSON text that json.Valid has accepted and that is valid UTF-8. It shares
+// the memory of the text, because a body may contain hundreds of MiB of base64, which encoding/json
+// would copy at every level; encoding/json also accepts "Prompt" for "prompt" and the second of two
+// equal names.
 type Text []byte
 
 var (
 	errJSON   = errors.New("not JSON")
 	errEnough = errors.New("enough")
 
-	// ErrUnknownKey is for a member whose name the reader does not know.
+	// ErrUnknownKey means that an object has a member with an unknown name.
 	ErrUnknownKey = errors.New("unknown key")
 )
 
-// Parse checks a text as a whole.
+// Parse checks a complete JSON text and returns its value.
 func Parse(b []byte) (Text, error) {
 	if !utf8.Valid(b) {
 		return nil, fmt.Errorf("%w: invalid UTF-8", errJSON)
@@ -50,7 +50,7 @@ func trim(b []byte) Text {
 
 func space(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// Kind is the first byte: '{', '[', '"', 't', 'f', 'n', or of a number.
+// Kind returns the first byte: '{', '[', '"', 't', 'f', 'n', or that of a number.
 func (t Text) Kind() byte { return t[0] }
 
 // skip returns the end of the value that begins at i.
@@ -125,7 +125,7 @@ func (t Text) Object(f func(key string, v Text) error) error {
 	return nil
 }
 
-// Fields are the members of an object that may have these and no others.
+// Fields returns the members of an object. A member whose name is not in names is an error.
 func (t Text) Fields(names ...string) (map[string]Text, error) {
 	fields := map[string]Text{}
 	err := t.Object(func(key string, v Text) error {
@@ -154,7 +154,7 @@ func (t Text) Array(f func(i int, v Text) error) error {
 	return nil
 }
 
-// Str is the value of a string.
+// Str returns the value of a string.
 func (t Text) Str() (string, error) {
 	if t.Kind() != '"' {
 		return "", fmt.Errorf("want a string, found %s", t.Short())
@@ -164,7 +164,7 @@ func (t Text) Str() (string, error) {
 	return s, err
 }
 
-// Integer is the value of an integer from lo to hi.
+// Integer returns the value of an integer, which must be in lo to hi.
 func (t Text) Integer(lo, hi int64) (int64, error) {
 	n, err := strconv.ParseInt(string(t), 10, 64)
 	if err != nil || n < lo || n > hi {
@@ -173,7 +173,7 @@ func (t Text) Integer(lo, hi int64) (int64, error) {
 	return n, nil
 }
 
-// Number is the value of a number.
+// Number returns the value of a number.
 func (t Text) Number() (float64, error) {
 	f, err := strconv.ParseFloat(string(t), 64)
 	if err != nil {
@@ -182,8 +182,8 @@ func (t Text) Number() (float64, error) {
 	return f, nil
 }
 
-// Base64 decodes the inside of a string in place of an allocation for the string;
-// standard alphabet, padded.
+// Base64 decodes the base64 in a string without allocating the string; standard alphabet with
+// padding.
 func (t Text) Base64() ([]byte, error) {
 	if t.Kind() != '"' {
 		return nil, fmt.Errorf("want base64, found %s", t.Short())
@@ -204,11 +204,11 @@ func (t Text) Base64() ([]byte, error) {
 	return out[:n], nil
 }
 
-// Null reports whether a value is null.
+// Null reports whether the value is null.
 func (t Text) Null() bool { return t.Kind() == 'n' }
 
-// Each calls f for the elements of an array of n; null has none. what names the
-// samples that the array must have one entry for.
+// Each calls f for the elements of an array of length n; null has no elements. what is the plural
+// noun for the n things in the error for an array of another length.
 func (t Text) Each(n int, what string, f func(i int, v Text) error) error {
 	if t == nil || t.Null() {
 		return nil
@@ -226,7 +226,7 @@ func (t Text) Each(n int, what string, f func(i int, v Text) error) error {
 	return err
 }
 
-// Length is the number of an array's elements. It stops counting behind most.
+// Length returns the number of elements of an array. It stops counting after most elements.
 func (t Text) Length(most int) (int, error) {
 	n := 0
 	err := t.Array(func(int, Text) error {
@@ -241,7 +241,7 @@ func (t Text) Length(most int) (int, error) {
 	return n, err
 }
 
-// Raw is a value as it stands, nil for null.
+// Raw returns the value unchanged, or nil for null.
 func (t Text) Raw() json.RawMessage {
 	if t == nil || t.Null() {
 		return nil
@@ -249,10 +249,10 @@ func (t Text) Raw() json.RawMessage {
 	return json.RawMessage(t)
 }
 
-// Short is the beginning of a value, for messages.
+// Short returns the beginning of the value, for messages.
 func (t Text) Short() string { return Clip(string(t[:min(len(t), 100)])) }
 
-// Clip shortens what a stranger sent for a message.
+// Clip shortens an untrusted text for a message.
 func Clip(s string) string {
 	const most = 80
 	if len(s) <= most {

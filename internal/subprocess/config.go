@@ -9,22 +9,23 @@ import (
 	"time"
 )
 
-// Request is one piece of work.
+// Request is one request to a child process.
 type Request struct {
-	// Name stands for the request in errors: a sample's id, a picture's size.
+	// Name identifies the request in errors, such as a sample's id or a picture's size. Names
+	// longer than 256 bytes are shortened.
 	Name string
-	// Meta is small: numbers and options, at most 16 MiB.
+	// Meta contains small data such as numbers and options, at most 16 MiB.
 	Meta []byte
-	// Pixels are written one after the other into memory shared with the child.
-	// They are read only until Do returns.
+	// Pixels are copied one after another into memory that is shared with the child. They are read
+	// only until Do returns.
 	Pixels [][]byte
-	// Began, if set, is called by Do when a child begins with the request, each time one
-	// does.
+	// Began, if set, is called by Do when a child begins with the request, once for each attempt.
 	Began func()
-	// Once says that the request may cost one child, and not two: it can be made smaller.
+	// Once limits the request to one attempt instead of two, because the caller can make the
+	// request smaller.
 	Once bool
-	// Check, if set, returns what is wrong with an answer; nil: nothing. A child whose answer is
-	// wrong is replaced, as if it had died of the request.
+	// Check, if set, returns an error for a wrong answer. A child with a wrong answer is replaced,
+	// as if the request had crashed it.
 	Check func(body []byte) error
 }
 
@@ -37,63 +38,65 @@ func (r Request) began() {
 // Response is the answer to a Request.
 type Response struct {
 	Body []byte
-	// Waited is the time until a child was free, Ran the time it took to answer
-	// (of the attempt that answered).
+	// Waited is the time until a child was free. Ran is the time that the successful attempt took.
 	Waited, Ran time.Duration
 }
 
-// Canary is a request with a known answer. A child gives it before it is handed out.
+// Canary is a request with a known answer. A new child must answer it before it gets other
+// requests.
 type Canary struct {
 	Request Request
-	// Check returns what is wrong with an answer; nil: nothing.
+	// Check returns an error for a wrong answer.
 	Check func(body []byte) error
 }
 
-// Config is what a Pool is made from. The zero value of a field means its default.
+// Config configures a Pool. A field with the zero value gets its default.
 type Config struct {
-	// Kind is the name of the children's Kind.
+	// Kind is the Name of the Kind of the children.
 	Kind string
-	// Command starts a child; default: this program with "child <kind>".
+	// Command is the command that starts a child. The default is this program with "child <kind>".
 	Command []string
-	// Env is the complete environment of a child. It matters before exec:
-	// OMP_THREAD_LIMIT set later has no effect. Default: empty.
+	// Env is the complete environment of a child. It must be set before exec, because for example
+	// OMP_THREAD_LIMIT has no effect later. The default is an empty environment.
 	Env []string
-	// Slots is the number of children; default: the number of CPUs.
+	// Slots is the number of children. The default is the number of CPUs.
 	Slots int
-	// Init is handed to Kind.New in the child.
+	// Init is the argument of Kind.New in the child.
 	Init []byte
-	// Canary, if set, is asked of every new child.
+	// Canary, if set, is sent to every new child.
 	Canary *Canary
-	// MaxPixels bounds the bytes of pixels in one request; default 256 MiB.
+	// MaxPixels is the maximum number of bytes of pixels in one request. The default is 256 MiB.
 	MaxPixels int
-	// StartTimeout bounds the start of a child up to its canary; default 30 s.
+	// StartTimeout is the time limit for the start of a child including its canary. The default is
+	// 30 s.
 	StartTimeout time.Duration
-	// RequestTimeout bounds one attempt besides the caller's context, which may
-	// only be shorter; default 60 s.
+	// RequestTimeout is the time limit for one attempt; the caller's context may only shorten it.
+	// The default is 60 s.
 	RequestTimeout time.Duration
-	// PingEvery is how often an idle child is asked for a sign of life; default 10 s.
+	// PingEvery is the interval at which an idle child is pinged. The default is 10 s.
 	PingEvery time.Duration
-	// Recycle replaces a child after so many requests; default 20,000. gosseract
-	// leaks about 1 KB a call, so this bounds a child's growth at some 20 MB.
+	// Recycle is the number of requests after which a child is replaced. The default is 20,000.
+	// gosseract leaks about 1 KB per call, so that a child grows by about 20 MB at most.
 	Recycle int
-	// BackoffMin and BackoffMax bound the pause before a child is replaced that
-	// died before it answered anything; default 50 ms doubling up to 5 s.
+	// BackoffMin and BackoffMax limit the pause before the replacement of a child that crashed before
+	// it answered a request. The pause doubles from 50 ms to 5 s by default.
 	BackoffMin, BackoffMax time.Duration
-	// Device, if set, is what the one child runs on. Its canary is asked in place of pings.
+	// Device, if set, is the device that the only child uses. The child then answers the canary
+	// instead of pings.
 	Device *Device
 
-	// Keeper says that what Command starts forks the child, and ends what the child leaves behind:
-	// it is ended with SIGTERM, and with its process group by SIGKILL where it has not ended
-	// keeperGrace later.
+	// Keeper means that Command starts a process that forks the child and ends what the child
+	// leaves behind. That process is ended with SIGTERM, and its process group with SIGKILL if the
+	// process is still running keeperGrace later.
 	Keeper bool
-	// Started, if set, is handed what each new child answered to Init.
+	// Started, if set, is called with each new child's answer to Init.
 	Started func(body []byte)
-	// Final, if set, reports whether a child that does not start with an error of this class will
-	// never start: no further start is tried before Start fails.
+	// Final, if set, reports whether a child whose start fails with an error of this class can
+	// never start. Start then fails without further attempts.
 	Final func(class string) bool
-	// Memory bounds what Resident says of a child and all that it has started, in bytes: a child
-	// beyond is killed. Resident is asked every 250 ms, with the process id and the bound; it may
-	// stop counting below the bound. 0: no bound.
+	// Memory is the maximum number of bytes that Resident may return for a child and its
+	// descendants; a child with more is killed. Resident is called every 250 ms with the process id
+	// and the limit, and may stop counting at the limit. 0: no limit.
 	Memory   int64
 	Resident func(pid int, limit int64) int64
 }
@@ -112,7 +115,7 @@ func (r Request) attempts() int {
 	return attempts
 }
 
-// WithDefaults fills what is not set.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	c.Slots = cmp.Or(c.Slots, runtime.NumCPU())
 	c.MaxPixels = cmp.Or(c.MaxPixels, 256<<20)
@@ -129,8 +132,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names everything that is wrong with a configuration whose defaults
-// are filled.
+// Validate returns an error that lists all invalid fields of a configuration whose defaults are
+// set.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {
@@ -176,28 +179,29 @@ func (c Config) admit(req Request) error {
 	return nil
 }
 
-// Stats is a snapshot of a Pool. The counters only grow.
+// Stats is a snapshot of the statistics of a Pool. The counters only increase.
 type Stats struct {
 	Slots int `json:"slots"`
-	// Alive counts the children that can work, Busy those that do.
+	// Alive is the number of children that are ready, Busy the number of children that have a
+	// request.
 	Alive int `json:"alive"`
 	Busy  int `json:"busy"`
-	// PIDs are the processes of the children that can work.
+	// PIDs are the process ids of the children that are ready.
 	PIDs     []int  `json:"pids,omitempty"`
 	Requests uint64 `json:"requests"`
-	// Restarts counts children started in place of another, for whatever reason;
-	// Recycled those of them that were due.
+	// Restarts is the number of children that replaced another child for any reason. Recycled is
+	// the number of children replaced after Config.Recycle requests.
 	Restarts uint64 `json:"restarts"`
 	Recycled uint64 `json:"recycled"`
-	// Crashes counts children that died or answered garbage, Timeouts those killed
-	// at a deadline.
+	// Crashes is the number of children that crashed or sent an invalid answer. Timeouts is the number
+	// of children that were killed at a deadline.
 	Crashes  uint64 `json:"crashes"`
 	Timeouts uint64 `json:"timeouts"`
-	// Quarantined counts the inputs remembered for having killed two children.
+	// Quarantined is the number of remembered inputs that crashed two children.
 	Quarantined int `json:"quarantined"`
 	// Quarantine is set while the pool's device is not used.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
-	// LastError is how the last child died or failed to start.
+	// LastError is the error of the last child that crashed or failed to start.
 	LastError string `json:"last_error,omitempty"`
 }
 

@@ -9,22 +9,25 @@ import (
 // "child confine <confinement> <command> …".
 const confineKind = "confine"
 
-// Confinement is what a command may do that works on bytes of strangers. Its environment is empty, it has no
-// capability to gain, and within what the kernel offers (Landlock, seccomp) it opens no file but those of
-// Folders, and that for reading, makes no socket, and touches no other process. The descriptors that it inherits
-// stay open to it, and so do memory files behind them.
+// Confinement restricts a command that processes untrusted data. The command has an empty
+// environment and cannot gain capabilities. As far as the kernel supports it (Landlock, seccomp),
+// the command can open only files in Folders, and only for reading, and cannot create sockets or
+// access other processes. The inherited file descriptors and memory files stay open.
 type Confinement struct {
-	// Folders hold the command and its libraries. Those that do not exist are left out.
+	// Folders are the folders of the command and its libraries. Folders that do not exist are
+	// ignored.
 	Folders []string `json:"folders"`
-	// The limits of setrlimit(2): address space in bytes, CPU time in seconds, open files. It writes no file.
+	// Memory is the maximum address space in bytes, CPUSeconds the maximum CPU time in seconds, and
+	// Files the maximum number of open files, as in setrlimit(2). The command cannot write to
+	// files.
 	Memory     uint64 `json:"memory"`
 	CPUSeconds uint64 `json:"cpu_seconds"`
 	Files      uint64 `json:"files"`
 }
 
-// ConfineCommand is what starts a command in confinement, which this binary does: it confines its own process and
-// replaces itself by the command, so that whoever started it has the command's process. Where it cannot, it ends with
-// the status 126 and says why on its standard error output.
+// ConfineCommand returns a command line of this binary that runs command in confinement: the
+// process confines itself and then executes command in the same process. If that fails, the process
+// exits with the status 126 and writes the reason to its standard error.
 func ConfineCommand(c Confinement, command ...string) ([]string, error) {
 	self, err := selfCommand(confineKind)
 	if err != nil {

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Device is what a pool knows of the device that its one child has to itself, such as a card,
-// which can be at fault where a child is not. The zero value of a field means its default.
+// Device describes the device, such as a GPU, that the only child of a pool uses exclusively. The
+// device may be faulty although no child is. A field with the zero value gets its default.
 type Device struct {
-	// Name of the device in errors.
+	// Name is the name of the device in errors.
 	Name string
-	// Suspect reports whether an error of this class, with which the handler answered, may be
-	// the device's. A child that goes on after one answers the canary before its next request;
-	// one that ends with it counts as a failure.
+	// Suspect reports whether an error of this class from the handler may be caused by the device.
+	// A child that continues after such an error must answer the canary before its next request; a
+	// child that ends with such an error counts as a failure.
 	Suspect func(class string) bool
-	// So many Failures within the time Within put the device into quarantine: no child is
-	// started and requests are refused. Defaults 5 and 10 min. A failure is a child that died,
-	// did not start, gave a wrong answer, or hung and was killed; not one that was killed from
-	// outside. Those that are put down to an input do not count once another request has been
-	// answered.
+	// Failures is the number of failures within the time Within that put the device into
+	// quarantine. In quarantine no child is started and requests are refused. The defaults are 5
+	// failures and 10 min. A failure is a child that crashed, did not start, sent a wrong answer, or
+	// was killed because it hung, but not a child that was killed from outside. Failures caused by
+	// an input do not count once another request has been answered.
 	Failures int
 	Within   time.Duration
-	// Rest is how long a quarantine lasts, default 30 s; the next one twice as long up to
-	// RestMax, default 5 min, where the first failure after the end of one begins it.
+	// Rest is the length of a quarantine, by default 30 s. If the first failure after a quarantine
+	// starts the next one, its length doubles, up to RestMax, by default 5 min.
 	Rest, RestMax time.Duration
 }
 
@@ -37,11 +37,11 @@ func (d Device) withDefaults() Device {
 	return d
 }
 
-// Quarantine says why a device is not used.
+// Quarantine describes why a device is not used.
 type Quarantine struct {
-	// Until is when a child is started on it again, to be asked the canary.
+	// Until is the time at which a child is started again and gets the canary.
 	Until time.Time `json:"until"`
-	// Why says how often and how children failed.
+	// Why describes how often and how children failed.
 	Why string `json:"why"`
 }
 

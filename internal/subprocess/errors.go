@@ -6,35 +6,37 @@ import (
 	"strings"
 )
 
-// The sentinels that the errors of a Pool wrap. The package knows no reward
-// classes: its callers map these.
+// The sentinels that the errors of a Pool wrap. The package does not use reward classes; its
+// callers map these errors to classes.
 var (
-	// ErrCrashed: the child that held the request died or answered garbage, twice,
-	// or the request's input is remembered for having done so.
+	// ErrCrashed means that two children crashed or sent invalid answers during the request (one
+	// child if Request.Once is set), or that the request's input is remembered for such crashes.
 	ErrCrashed = errors.New("child process crashed")
-	// ErrHost comes with ErrCrashed where the request is not to blame: a child was killed
-	// from outside, or the one that replaced the last does not answer the canary either.
+	// ErrHost is wrapped together with ErrCrashed if the request is not the cause: a child was
+	// killed from outside, or the child that replaced the last one does not answer the canary
+	// either.
 	ErrHost = errors.New("the fault is this machine's, not the request's")
-	// ErrTimeout: the deadline passed before an answer; the child was killed.
+	// ErrTimeout means that the deadline passed before an answer; the child was killed.
 	ErrTimeout = errors.New("child process deadline passed")
-	// ErrWaiting comes with ErrTimeout where the deadline passed before a child was free.
+	// ErrWaiting is wrapped together with ErrTimeout if the deadline passed before a child was
+	// free.
 	ErrWaiting = errors.New("the request ended while it waited for a child process")
-	// ErrUnavailable: no child can be had: not started, stopping, or none starts. With
-	// ErrHandler beside it, the handler of a new child says what is missing here.
+	// ErrUnavailable means that there is no child, because the pool is not started or is stopping,
+	// or because no child starts. If the handler of a new child failed, the error also wraps
+	// ErrHandler.
 	ErrUnavailable = errors.New("child processes unavailable")
-	// ErrHandler: the child is well and its handler answered with an error, an
-	// [Error] in the chain.
+	// ErrHandler means that the child works and its handler returned an error; the error then also
+	// wraps an [Error].
 	ErrHandler = errors.New("child process reports")
-	// ErrTooLarge: the request is beyond a bound of the configuration.
+	// ErrTooLarge means that the request exceeds a limit of the configuration.
 	ErrTooLarge = errors.New("request too large for a child process")
 )
 
-// Error is what a handler answered with, as it arrives in the parent: of the
-// handler's own error only the text and the class cross the socket. Inline makes
-// the same of it.
+// Error is an error of a handler as the parent receives it. Only the text and the class of the
+// handler's error are sent over the socket. Inline returns the same error.
 type Error struct {
-	// Class is a short word by which callers tell errors apart, such as "memory";
-	// "" if the handler gave none.
+	// Class is a short word that distinguishes errors, such as "memory"; "" if the handler set
+	// none.
 	Class string
 	// Message is the text of the handler's error.
 	Message string
@@ -43,8 +45,7 @@ type Error struct {
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// TooLong is the class of the error that stands for an answer of more than
-// MaxAnswer bytes.
+// TooLong is the class of the error for an answer of more than MaxAnswer bytes.
 const TooLong = "answer_too_long"
 
 // maxClass bounds a class, which travels in the header.
@@ -59,9 +60,8 @@ type classed struct {
 
 func (c *classed) Unwrap() error { return c.error }
 
-// Classed gives an error of a handler a class, by which the parent can tell it
-// from others with errors.As and an [Error]. Nil stays nil. The outermost class
-// counts.
+// Classed returns err with a class, by which the parent can distinguish the error with errors.As
+// and an [Error]. Classed returns nil if err is nil. The outermost class of an error counts.
 func Classed(class string, err error) error {
 	if err == nil {
 		return nil
@@ -69,11 +69,10 @@ func Classed(class string, err error) error {
 	return &classed{error: err, class: class}
 }
 
-// Fatal says that an error of a handler has spoilt its process, as a CUDA error
-// does that every later call repeats. The child answers with it and ends; the
-// parent replaces the child and treats the request as after a crash: it is tried
-// once more on another child, and fails with [ErrCrashed] and both messages the
-// second time. Nil stays nil.
+// Fatal marks an error of a handler after which its process is unusable, such as a CUDA error that
+// every later call repeats. The child sends the error and ends. The parent replaces the child and
+// treats the request as after a crash: it is tried once more on another child, and fails the second
+// time with [ErrCrashed] and both messages. Fatal returns nil if err is nil.
 func Fatal(err error) error {
 	if err == nil {
 		return nil

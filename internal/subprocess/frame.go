@@ -14,9 +14,8 @@ const (
 	maxBody   = 16 << 20
 )
 
-// MaxAnswer bounds an answer, the body of a frame on the way to the parent. The
-// largest whole answer of a text detector, 2,048 x 2,048 floats, is 16 MiB; a
-// batch of four of them fits.
+// MaxAnswer is the maximum size in bytes of an answer, the body of a frame to the parent. The
+// largest answer of a text detector, 2,048 x 2,048 floats, is 16 MiB; a batch of four of them fits.
 const MaxAnswer = 64 << 20
 
 // The operations of the protocol.

@@ -17,10 +17,9 @@ import (
 // picture must not pin its bytes for the life of the child.
 const memoryKeep = 64 << 20
 
-// Inline has the methods of a Pool and no processes: handlers run in this one.
-// It is for debugging and measuring. A handler that hangs keeps its slot, one
-// that crashes in C takes the process down; only a Go panic is caught. A fatal
-// error costs the handler instead of a process: it is built anew, and its request
+// Inline has the methods of a Pool, but runs the handlers in this process, for debugging and
+// measuring. A handler that hangs keeps its slot, and a handler that crashes in C ends the process;
+// only a Go panic is recovered. After a fatal error the handler is built again, and its request is
 // tried once more.
 type Inline struct {
 	cfg        Config
@@ -59,8 +58,8 @@ type inlineResult struct {
 	err  error
 }
 
-// NewInline checks the configuration; Command, Env, PingEvery, Recycle and the
-// backoff mean nothing to it.
+// NewInline checks the configuration and returns an Inline. NewInline ignores Command, Env,
+// PingEvery, Recycle and the backoff.
 func NewInline(cfg Config, kind Kind) (*Inline, error) {
 	cfg.Kind = kind.Name
 	cfg = cfg.WithDefaults()
@@ -73,8 +72,8 @@ func NewInline(cfg Config, kind Kind) (*Inline, error) {
 	}, nil
 }
 
-// Start builds the handlers one after the other and has each answer the canary.
-// If it fails, nothing is left of it.
+// Start builds the handlers one after another, and each must answer the canary. If Start fails, it
+// closes the handlers that were built.
 func (p *Inline) Start(ctx context.Context) error {
 	p.mu.Lock()
 	again := p.started || p.stopped
@@ -111,7 +110,7 @@ func (p *Inline) Start(ctx context.Context) error {
 	return nil
 }
 
-// Do is Take and Do of the Lease.
+// Do calls Take and then Do of the Lease.
 func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 	if err := p.quarantine.admit(p.cfg, &req); err != nil {
 		return Response{}, err
@@ -124,7 +123,7 @@ func (p *Inline) Do(ctx context.Context, req Request) (Response, error) {
 	return l.Do(ctx, req)
 }
 
-// Take waits for a slot: tenants take turns.
+// Take waits for a slot; tenants take turns.
 func (p *Inline) Take(ctx context.Context, t fair.Tenant) (Lease, error) {
 	l, err := p.take(ctx, t)
 	if err != nil {
@@ -337,9 +336,8 @@ func call(h Handler, req Request, deadline time.Time) (body []byte, err error) {
 	return nil, fmt.Errorf("%w: %w", ErrHandler, e)
 }
 
-// Stop refuses new requests, waits for running handlers until ctx ends, and ends
-// those that are idle. A handler that still runs then ends when it has returned. A second
-// call returns at once.
+// Stop refuses new requests, waits for running handlers until ctx ends, and ends the idle handlers.
+// A handler that is still running ends when it returns. A second call returns at once.
 func (p *Inline) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	again := p.stopped
@@ -378,7 +376,7 @@ func (p *Inline) collect(slots int) {
 	}
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of the statistics.
 func (p *Inline) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

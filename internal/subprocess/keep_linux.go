@@ -19,12 +19,15 @@ import (
 // keepKind is the kind of child process that is a keeper: "child keep <grace> <command> …".
 const keepKind = "keep"
 
-// KeepCommand is what starts a command under a keeper, which this binary is: a process that ends when its parent does or when
-// it gets SIGTERM, and then ends the command and everything that the command has started, whatever process group or session
-// that is in. The command gets SIGTERM, and SIGKILL once the grace is over; so does what the command left, when it ends by
-// itself. The keeper ends with the command's exit status, 128 and the signal where one ended it.
+// KeepCommand returns a command line of this binary that runs command under a keeper. The keeper
+// ends when its parent ends or when it gets SIGTERM. It then ends the command and everything that
+// the command has started, in any process group or session. The command gets SIGTERM, and SIGKILL
+// after the grace period. Processes that the command leaves behind when it ends by itself get the
+// same. The keeper exits with the command's exit status, or with 128 plus the number of the signal
+// that ended the command.
 //
-// Whoever starts the keeper sets Pdeathsig to SIGTERM and Setpgid, and forks on a thread that outlives it.
+// The process that starts the keeper must set Pdeathsig to SIGTERM and Setpgid, and must fork on a
+// thread that outlives the keeper.
 func KeepCommand(grace time.Duration, command ...string) ([]string, error) {
 	self, err := selfCommand(keepKind)
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/rewardloop/rewardloop/internal/fair"
 )
 
-// Lease is a child that its holder has to itself: to make ready what the child is to do when
-// its turn has come, and not before. It is not safe for concurrent use.
+// Lease gives its holder exclusive use of a child, so that the holder can prepare the request after
+// its turn has come and not before. A Lease is not safe for concurrent use.
 type Lease interface {
-	// Do has the child do the work, and gives it back. The context bounds the work: at its
-	// deadline the child is killed; when it is cancelled Do returns at once and the child
-	// finishes for nobody. Errors wrap one of the sentinels, or ctx.Err(). A request that
-	// cost its last child is answered when the replacement has answered the canary or failed
-	// to, which tells whose fault it was.
+	// Do sends the request to the child, and returns the child to the pool afterwards. ctx limits
+	// the work: at its deadline the child is killed; when ctx is cancelled, Do returns at once, and
+	// the child's answer is discarded. The error wraps one of the sentinels, or ctx.Err(). If the
+	// request crashed its last child, Do returns after the replacement has answered the canary or
+	// failed, which shows whether the request is the cause.
 	Do(ctx context.Context, req Request) (Response, error)
-	// Release gives the child back, if Do has not.
+	// Release returns the child to the pool, if Do has not done so.
 	Release()
 }
 

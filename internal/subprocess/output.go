@@ -10,8 +10,8 @@ import (
 // aborts, and the cause in a Python traceback, are at the end.
 const endBytes = 2 << 10
 
-// Output keeps the first and the last 2 KiB of what a process writes, and takes any
-// number of bytes. The zero value is ready. It is safe for concurrent use.
+// Output is an io.Writer that keeps the first and the last 2 KiB of the output of a process. The
+// zero value is ready to use. Output is safe for concurrent use.
 type Output struct {
 	mu   sync.Mutex
 	head []byte // the first bytes; guarded by mu
@@ -33,7 +33,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String returns both ends, as valid UTF-8 without surrounding space.
+// String returns both ends as valid UTF-8 without surrounding space.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -44,7 +44,7 @@ func (o *Output) String() string {
 	return readable(s)
 }
 
-// LastWords returns the last 2 KiB, as valid UTF-8 without surrounding space.
+// LastWords returns the last 2 KiB as valid UTF-8 without surrounding space.
 func (o *Output) LastWords() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

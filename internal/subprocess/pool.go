@@ -38,7 +38,7 @@ type Pool struct {
 	stats    Stats
 }
 
-// New checks the configuration and makes a pool that has no children yet.
+// New checks the configuration and returns a pool without children; call Start.
 func New(cfg Config) (*Pool, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -74,9 +74,9 @@ func New(cfg Config) (*Pool, error) {
 	return p, nil
 }
 
-// Start starts the children and returns when all are ready, or stops them and
-// returns why one is not after three tries or when ctx ended. Ctx bounds the
-// start only. A pool is started once.
+// Start starts the children and returns nil when all are ready. If a child fails to start three
+// times in a row, or if ctx ends, Start stops all children and returns the reason. ctx limits only
+// the start. A pool can be started once.
 func (p *Pool) Start(ctx context.Context) error {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.mu.Lock()
@@ -117,7 +117,8 @@ func (p *Pool) Start(ctx context.Context) error {
 	return nil
 }
 
-// Do is Take and Do of the Lease, for callers that take turns themselves.
+// Do calls Take with the zero Tenant and then Do of the Lease, for callers that take turns
+// themselves.
 func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
 	if err := p.quarantine.admit(p.cfg, &req); err != nil {
 		return Response{}, err
@@ -130,8 +131,8 @@ func (p *Pool) Do(ctx context.Context, req Request) (Response, error) {
 	return l.Do(ctx, req)
 }
 
-// Take waits for a child: tenants take turns, by the time that they have had children. The
-// context bounds the wait only. Errors are as of Do.
+// Take waits for a child. Tenants take turns, by the time for which they have used children. ctx
+// limits only the wait. The errors are those of Do.
 func (p *Pool) Take(ctx context.Context, t fair.Tenant) (Lease, error) {
 	l, err := p.take(ctx, t)
 	if err != nil {
@@ -262,9 +263,9 @@ func (p *Pool) run(ctx context.Context, c *child, req Request) ([]byte, verdict,
 	return nil, verdict{fate: broken}, err
 }
 
-// Stop refuses new requests, lets running ones end until ctx does, kills what is
-// left and returns when no process and no goroutine remains. It may be called
-// more than once; every call waits.
+// Stop refuses new requests, lets running requests end until ctx ends, kills the remaining
+// children, and returns when no process and no goroutine remains. Stop may be called more than
+// once; every call waits.
 func (p *Pool) Stop(ctx context.Context) error {
 	p.mu.Lock()
 	begin := !p.stopOnce
@@ -305,7 +306,7 @@ func (p *Pool) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Stats returns a snapshot.
+// Stats returns a snapshot of the statistics.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ func serveInherited(Kind) error { return errNoProcesses }
 // keepKind is the kind of child process that is a keeper.
 const keepKind = "keep"
 
-// KeepCommand is what starts a command under a keeper. It needs Linux.
+// KeepCommand returns an error on this system, because it needs Linux.
 func KeepCommand(time.Duration, ...string) ([]string, error) { return nil, errNoProcesses }
 
 func keep([]string) int { return 1 }

@@ -11,9 +11,8 @@ import (
 // restartPoll is how often Restart looks whether all children are new.
 const restartPoll = 10 * time.Millisecond
 
-// Restart replaces every child once it is idle, and returns when each slot has a new one that can
-// work. What was answered before by a child that still runs then stays so. The context bounds the
-// wait only.
+// Restart replaces every child once it is idle, and returns when each slot has a new child that is
+// ready. A request that is running finishes on the old child. ctx limits only the wait.
 func (p *Pool) Restart(ctx context.Context) error {
 	p.mu.Lock()
 	close(p.renew)
@@ -46,7 +45,7 @@ func (p *Pool) Restart(ctx context.Context) error {
 	}
 }
 
-// Restart has every slot close its handler, once it is idle, and build another.
+// Restart replaces the handler of every slot once the slot is idle.
 func (p *Inline) Restart(ctx context.Context) error {
 	leases := make([]*inlineLease, 0, p.cfg.Slots)
 	defer func() {

@@ -9,34 +9,32 @@ import (
 	"time"
 )
 
-// Call is a request as the child's handler sees it. Both slices are read-only
-// and valid only until Handle returns.
+// Call is a request as the child's handler gets it. Both slices are read-only and valid only until
+// Handle returns.
 type Call struct {
 	// Meta is the request's Meta.
 	Meta []byte
-	// Pixels are the parts of the request's Pixels, one after the other. In a child
-	// they lie in memory shared with the parent, mapped read-only: writing them
-	// is a fault. The first byte lies at a multiple of 8.
+	// Pixels are the request's Pixels, one after another. In a child they are in memory that is
+	// shared with the parent and mapped read-only: writing to them is a fault. The address of the
+	// first byte is a multiple of 8.
 	Pixels []byte
-	// Deadline is when the answer will no longer be waited for and the child be
-	// killed. A handler that can end its work by itself does so a moment before.
-	// Zero: none.
+	// Deadline is the time at which the child is killed if it has not answered. A handler that can
+	// stop its work should do so shortly before. Zero: no deadline.
 	Deadline time.Time
 }
 
-// Handler does the work of a kind. A child has one handler, Inline one per slot.
-// It is built and called on one goroutine that is locked to its thread, because
-// CUDA keeps memory per thread that calls it. A handler that is also an
-// io.Closer is closed there when an Inline ends or replaces it; a child simply
-// ends.
+// Handler handles the requests of a kind. A child has one handler, an Inline one for each slot. The
+// handler is built and called on one goroutine that is locked to its thread, because CUDA keeps
+// memory for each calling thread. If the handler is an io.Closer, an Inline closes it on that
+// goroutine when it ends or replaces the handler; a child ends without closing it.
 type Handler interface {
-	// Handle answers a call with at most MaxAnswer bytes. An error is the request's
-	// alone and the child goes on, unless it is [Fatal]; [Classed] gives it a word
-	// by which callers tell it from others. A panic ends the child.
+	// Handle returns the answer to a call, at most MaxAnswer bytes. An error applies to the request
+	// only, and the child continues, unless the error is [Fatal]. [Classed] gives an error a class
+	// by which callers distinguish it. A panic ends the child.
 	Handle(c Call) ([]byte, error)
 }
 
-// Kind is what a child process can be.
+// Kind is a kind of child process.
 type Kind struct {
 	// Name is the argument after "child".
 	Name string
@@ -44,11 +42,10 @@ type Kind struct {
 	New func(init []byte) (Handler, error)
 }
 
-// Main is called first thing in main with os.Args[1:]. If they ask for a child
-// process ("child <kind>") it serves until the parent is gone and returns the exit
-// code and true; main must then exit with it. So it does as a keeper (KeepCommand), and where it
-// was to confine itself and become a command (ConfineCommand).
-// Otherwise it returns false at once.
+// Main must be called at the beginning of main with os.Args[1:]. If the arguments start a child
+// process ("child <kind>"), Main serves requests until the parent is gone, and returns the exit
+// code and true; main must then exit with that code. The same applies to the arguments of
+// KeepCommand and ConfineCommand. For other arguments Main returns false at once.
 func Main(args []string, kinds ...Kind) (code int, child bool) {
 	if len(args) > 3 && args[0] == "child" && args[1] == keepKind {
 		return keep(args[2:]), true

@@ -8,26 +8,28 @@ import (
 	"strconv"
 )
 
-// SpanID names a span within its trace; zero: there is none.
+// SpanID identifies a span within its trace; zero: no span.
 type SpanID [8]byte
 
-// Context names a span of a trace. The zero value is no trace.
+// Context identifies a span of a trace. The zero value is no trace.
 type Context struct {
 	Trace   [16]byte
 	Span    SpanID
 	Sampled bool
 }
 
-// Traced reports whether spans of the context are wanted.
+// Traced reports whether spans of the context are recorded.
 func (c Context) Traced() bool { return c.Sampled }
 
-// MaxBytes bounds a traceparent. That of version 00 has 55 bytes; later versions may be longer.
+// MaxBytes is the maximum length of a traceparent. Version 00 has 55 bytes; later versions may be
+// longer.
 const MaxBytes = 512
 
 // errForm says what a traceparent is.
 var errForm = errors.New("want a W3C traceparent, 00-<32 hex digits>-<16 hex digits>-<2 hex digits> in lower case, where neither id is zero")
 
-// Parse reads a W3C traceparent. What versions after 00 add behind is passed over, as the standard says.
+// Parse parses a W3C traceparent. Additional fields of versions after 00 are ignored, as the
+// standard requires.
 func Parse(text string) (c Context, err error) {
 	const size = 55
 	if len(text) < size || len(text) > MaxBytes || text[2] != '-' || text[35] != '-' || text[52] != '-' {
@@ -68,7 +70,7 @@ func unhex(into []byte, text string) bool {
 	return true
 }
 
-// String is the traceparent of the context; "" of none.
+// String returns the traceparent of the context, or "" for the zero value.
 func (c Context) String() string {
 	if c.Trace == [16]byte{} {
 		return ""
@@ -83,14 +85,14 @@ func (c Context) String() string {
 	return string(append(out, "-00"...))
 }
 
-// Child is a new span of the same trace.
+// Child returns a new span of the same trace.
 func (c Context) Child() Context {
 	c.Span = newSpan()
 	return c
 }
 
-// Attempt is the span of a worker's attempt below the sample's, by the number of its ticket. Gateway and
-// worker derive the same one, each by itself.
+// Attempt returns the span of a worker's attempt below the span of the sample, derived from the
+// number of its ticket and the worker. Gateway and worker derive the same span independently.
 func (c Context) Attempt(number int, worker string) Context {
 	h := fnv.New64a()
 	_, _ = h.Write(c.Span[:]) // a hash takes everything

@@ -6,32 +6,33 @@ import (
 	"time"
 )
 
-// Kind is the part that a span has in a question and its answer; the numbers are those of OTLP.
+// Kind is the role of a span in a request and its response; the numbers are those of OTLP.
 type Kind int
 
-// The kinds that there are here: work within a process, and both sides of a question.
+// The kinds that are used: work within a process, and both sides of a request.
 const (
 	Internal Kind = 1
 	Server   Kind = 2
 	Client   Kind = 3
 )
 
-// Span is what happened between two moments. It does not change once it was handed to a sink.
+// Span is a span of a trace. It must not change after it was passed to a sink.
 type Span struct {
 	Context
 
-	Parent     SpanID // zero: it is the first of its trace
+	Parent     SpanID // zero: the first span of its trace
 	Name       string
 	Kind       Kind
 	Start, End time.Time
 	Attributes []Attribute
-	// Links are other traces that the span has to do with.
+	// Links are related spans in other traces.
 	Links []Context
-	// Error says why what the span describes failed, its class first; "": it did not.
+	// Error is the reason of a failure, its class first; "": no failure.
 	Error string
 }
 
-// Attribute is something known of a span: a text, or what Type says. An empty text says nothing.
+// Attribute is an attribute of a span: a text, or the value that Type selects. An empty text is
+// omitted.
 type Attribute struct {
 	Key    string
 	Type   Type
@@ -40,7 +41,7 @@ type Attribute struct {
 	Whole  int64
 }
 
-// Type is the field of an Attribute that has its value.
+// Type selects the field of an Attribute that contains its value.
 type Type int
 
 // The types of attributes.
@@ -50,27 +51,28 @@ const (
 	IsWhole
 )
 
-// Text is an attribute with a text.
+// Text returns an attribute with a text.
 func Text(key, value string) Attribute { return Attribute{Key: key, Text: value} }
 
-// Whole is an attribute with a whole number.
+// Whole returns an attribute with an integer.
 func Whole(key string, value int64) Attribute {
 	return Attribute{Key: key, Type: IsWhole, Whole: value}
 }
 
-// Number is an attribute with a number.
+// Number returns an attribute with a floating-point number.
 func Number(key string, value float64) Attribute {
 	return Attribute{Key: key, Type: IsNumber, Number: value}
 }
 
-// Tracer decides which samples are traced, and hands their spans on. A nil Tracer traces nothing.
+// Tracer decides which samples are traced, and passes their spans to a sink. A nil Tracer traces
+// nothing.
 type Tracer struct {
 	below uint64 // traces are sampled whose last 63 bits are less
 	sink  func(*Span)
 }
 
-// New makes a Tracer of a share of the traces that begin here, from 0 to 1. The sink takes spans from
-// any goroutine and must not block.
+// New returns a Tracer that samples a share ratio, from 0 to 1, of the traces that begin in this
+// process. sink is called from any goroutine and must not block.
 func New(ratio float64, sink func(*Span)) *Tracer {
 	t := &Tracer{sink: sink}
 	switch {
@@ -82,12 +84,13 @@ func New(ratio float64, sink func(*Span)) *Tracer {
 	return t
 }
 
-// Fresh is the first span of a trace that is sampled.
+// Fresh returns the first span of a new sampled trace.
 func Fresh() Context { return Context{Trace: newTrace(), Span: newSpan(), Sampled: true} }
 
-// Begin is the span of a sample that came with a traceparent, or without one. A trace that its trainer
-// has begun is followed if the trainer records it, and only then; of the others the ratio decides, by the trace's
-// name, so that every process decides alike. A context that is not sampled is the zero value.
+// Begin returns the span of a sample with or without a traceparent, and its parent. A trace that
+// the trainer has begun is continued only if the trainer records it. For other samples the ratio
+// decides, by the trace's ID, so that every process decides in the same way. The result is the zero
+// value if the sample is not traced.
 func (t *Tracer) Begin(traceparent string) (own Context, parent SpanID) {
 	if t == nil {
 		return Context{}, SpanID{}
@@ -107,7 +110,7 @@ func (t *Tracer) Begin(traceparent string) (own Context, parent SpanID) {
 	return own, SpanID{}
 }
 
-// End hands a span on.
+// End passes a span to the sink.
 func (t *Tracer) End(s *Span) { t.sink(s) }
 
 func put(into []byte, v uint64) { binary.BigEndian.PutUint64(into, v) }
@@ -115,7 +118,7 @@ func put(into []byte, v uint64) { binary.BigEndian.PutUint64(into, v) }
 // messageBytes bounds what a span says of a failure.
 const messageBytes = 512
 
-// Fail says why what the span describes failed: by the class of the failure, and a message that may be "".
+// Fail sets the reason of a failure: its class, and a message that may be "".
 func (s *Span) Fail(class, message string) {
 	s.Error = class
 	if message != "" {

@@ -11,26 +11,27 @@ import (
 	"github.com/rewardloop/rewardloop/config/keys"
 )
 
-// Config holds the bounds of a connection. Zero fields mean the defaults.
+// Config contains the limits of a connection. A zero field gets its default.
 type Config struct {
-	// ReadTimeout is how long the peer may be silent; default 45 s.
+	// ReadTimeout is the time without data from the peer after which the connection ends; default
+	// 45 s.
 	ReadTimeout time.Duration
-	// PingInterval is how often the peer is pinged; default a third of ReadTimeout.
+	// PingInterval is the interval of pings; default a third of ReadTimeout.
 	PingInterval time.Duration
-	// WriteTimeout is how long the peer may take for one write of at most
-	// fragmentBytes; default 15 s.
+	// WriteTimeout is the time limit for one write of at most fragmentBytes; default 15 s.
 	WriteTimeout time.Duration
-	// MessageTimeout is how long one message may be on its way, so that a peer that
-	// sends a byte now and then does not hold its buffer for ever; default 5 min.
+	// MessageTimeout is the time limit for receiving one message, so that a peer that sends a byte
+	// now and then does not occupy its buffer forever; default 5 min.
 	MessageTimeout time.Duration
-	// CloseTimeout bounds the close handshake; default 3 s.
+	// CloseTimeout is the time limit for the close handshake; default 3 s.
 	CloseTimeout time.Duration
 
-	// MessageBytes bounds a binary message that is received; default 256 MiB.
+	// MessageBytes is the maximum size of a received binary message; default 256 MiB.
 	MessageBytes int64
-	// TextBytes bounds a text message that is received; default 64 KiB.
+	// TextBytes is the maximum size of a received text message; default 64 KiB.
 	TextBytes int64
-	// OutboxBytes bounds the texts that are queued for the peer; default 8 MiB.
+	// OutboxBytes is the maximum total size of the texts that are queued for the peer; default
+	// 8 MiB.
 	OutboxBytes int64
 }
 
@@ -45,14 +46,14 @@ func (c *Config) limits(k *keys.Set) {
 	k.Size(&c.OutboxBytes, "outbox_bytes", 8<<20, "").Min(1)
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	keys.Fill(keys.Func(c.limits))
 	c.PingInterval = cmp.Or(c.PingInterval, c.ReadTimeout/3)
 	return c
 }
 
-// Validate returns every fault.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	err := keys.Validate("", keys.Func(c.limits))
 	if c.PingInterval <= 0 || c.PingInterval >= c.ReadTimeout {
@@ -61,29 +62,30 @@ func (c Config) Validate() error {
 	return err
 }
 
-// DialConfig is what Dial needs.
+// DialConfig configures Dial.
 type DialConfig struct {
 	Config
 
-	// Subprotocol must be the one the server speaks.
+	// Subprotocol is the subprotocol that the server must accept.
 	Subprotocol string
-	// Version is the release of this side: servers are told, and a mismatch names it.
+	// Version is the release of this side. It is sent to servers, and appears in the error of a
+	// mismatch.
 	Version string
-	// Header is sent with the request: Authorization, traceparent.
+	// Header contains additional headers of the request, such as Authorization and traceparent.
 	Header http.Header
-	// TLS is for wss URLs; nil: the system's roots.
+	// TLS is the TLS configuration for wss URLs; nil: the system's root certificates.
 	TLS *tls.Config
-	// HandshakeTimeout bounds connecting and the handshake; default 10 s.
+	// HandshakeTimeout is the time limit for connecting and the handshake; default 10 s.
 	HandshakeTimeout time.Duration
 }
 
-// UpgradeConfig is what Upgrade needs.
+// UpgradeConfig configures Upgrade.
 type UpgradeConfig struct {
 	Config
 
-	// Subprotocols are those the server speaks; the first that the client offers
-	// is taken, and a client that offers none of them is refused.
+	// Subprotocols are the subprotocols of the server. The first one that the client offers is
+	// used; a client that offers none of them is refused.
 	Subprotocols []string
-	// Version is the release of this side, which such a refusal names.
+	// Version is the release of this side, which appears in such a refusal.
 	Version string
 }

@@ -13,19 +13,20 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Handler receives the messages of a connection, one at a time, on the goroutine
-// that called Run. An error ends the connection: a *CloseError with its own code,
-// any other with 1011 and the error's text.
+// Handler receives the messages of a connection, one at a time, on the goroutine that called Run.
+// An error ends the connection: a *CloseError with its own code, any other error with 1011 and the
+// error's text.
 type Handler interface {
-	// Text gets a whole text message, valid UTF-8; msg is reused after the return.
+	// Text receives a complete text message, which is valid UTF-8; msg is reused after Text
+	// returns.
 	Text(msg []byte) error
-	// Binary gets a binary message as it arrives. What it leaves unread is read and
-	// dropped. An error of r is the connection's end; returning it is enough.
+	// Binary receives a binary message as it arrives. The bytes that Binary does not read are
+	// discarded. An error of r means the end of the connection; Binary can simply return it.
 	Binary(r io.Reader) error
 }
 
-// Conn is a websocket connection. Send, SendBinary and Close are safe for
-// concurrent use; Run is called once.
+// Conn is a websocket connection. Send, SendBinary and Close are safe for concurrent use; Run is
+// called once.
 type Conn struct {
 	// Immutable.
 	ws     *websocket.Conn
@@ -63,9 +64,9 @@ func newConn(ws *websocket.Conn, sock *socket, cfg Config, server bool) *Conn {
 // RemoteAddr returns the peer's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.ws.RemoteAddr() }
 
-// Run reads until the connection ends and returns why, never nil: ErrClosed after
-// Close, the handler's error, the context's error, or one of the sentinels. When it returns
-// the socket is closed and the writer has ended.
+// Run reads until the connection ends and returns the reason, which is never nil: an error after
+// Close, the handler's error, the cancellation cause of ctx, or another error of this package. When
+// Run returns, the socket is closed and the writer has ended.
 func (c *Conn) Run(ctx context.Context, h Handler) error {
 	if !c.running.CompareAndSwap(false, true) {
 		return errBusy
@@ -96,10 +97,10 @@ func (c *Conn) Run(ctx context.Context, h Handler) error {
 	return c.why()
 }
 
-// Close ends the connection: texts queued so far are sent, then the close frame, and
-// the peer's is waited for, all within CloseTimeout. Then the socket is closed in any
-// case; a handler that is still busy is waited for as long again. A handler must not
-// call Close; it returns a *CloseError instead. Further calls wait for the same end.
+// Close ends the connection: the queued texts are sent, then the close frame, and the peer's close
+// frame is awaited, all within CloseTimeout. Then the socket is closed in any case; Close waits up
+// to CloseTimeout again for a handler that is still busy. A handler must not call Close, but
+// returns a *CloseError instead. Further calls wait for the same end.
 func (c *Conn) Close(code int, reason string) error {
 	c.startClose(code, reason, errClosed)
 	if !c.running.Load() {

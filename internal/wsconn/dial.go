@@ -31,8 +31,8 @@ const (
 //nolint:gochecknoglobals // pools are shared by nature
 var serverBuffers, clientBuffers sync.Pool
 
-// Dial connects to a ws or wss URL. The context and HandshakeTimeout bound the
-// connecting only. No proxy is used. A server's refusal is a *HandshakeError.
+// Dial connects to a ws or wss URL. ctx and HandshakeTimeout limit only the connecting. No proxy is
+// used. If the server refuses, the error wraps a *HandshakeError.
 func Dial(ctx context.Context, url string, cfg DialConfig) (*Conn, error) {
 	cfg.Config = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {

@@ -6,16 +6,17 @@ import (
 	"net/http"
 )
 
-// How a connection ends or is refused. Run, Send and SendBinary return errors that
-// wrap one of them.
+// The reasons why a connection ends or is refused. Run, Send and SendBinary return errors that wrap
+// one of them.
 var (
 	// errClosed: Close was called, or the handler or context ended the connection.
 	errClosed = errors.New("connection closed")
-	// ErrPeerClosed: the peer sent a close frame; a *CloseError has its code.
+	// ErrPeerClosed means that the peer sent a close frame; the error also wraps a *CloseError with
+	// its code.
 	ErrPeerClosed = errors.New("closed by the peer")
 	// errSlowPeer: the peer does not read what is sent to it.
 	errSlowPeer = errors.New("peer reads too slowly")
-	// ErrSilentPeer: nothing, not even a pong, came within ReadTimeout.
+	// ErrSilentPeer means that no data, not even a pong, arrived within ReadTimeout.
 	ErrSilentPeer = errors.New("no message and no pong came from the peer within the read timeout")
 	// errSlowMessage: a message was not complete within MessageTimeout.
 	errSlowMessage = errors.New("message took too long")
@@ -28,7 +29,8 @@ var (
 	// errBusy: Run was called twice.
 	errBusy = errors.New("connection is already running")
 
-	// ErrProtocol: the two sides share no sub-protocol, which no further attempt changes.
+	// ErrProtocol means that the two sides have no common subprotocol. Another attempt does not
+	// change this.
 	ErrProtocol = errors.New("no common websocket sub-protocol")
 	// errOrigin: the request comes from a page of another host.
 	errOrigin = errors.New("origin not allowed")
@@ -48,8 +50,8 @@ const (
 	closeInternal    = 1011
 )
 
-// CloseError is a close frame: one that came, wrapped with ErrPeerClosed, or one
-// that a handler wants sent, when it returns it.
+// CloseError is a close frame: a received one, wrapped together with ErrPeerClosed, or one that a
+// handler returns to be sent.
 type CloseError struct {
 	Code   int
 	Reason string
@@ -58,12 +60,11 @@ type CloseError struct {
 // Error returns code and reason.
 func (e *CloseError) Error() string { return fmt.Sprintf("close %d %s", e.Code, e.Reason) }
 
-// HandshakeError is the answer of a server that refused the upgrade. It wraps
-// errHandshake.
+// HandshakeError is the response of a server that refused the upgrade.
 type HandshakeError struct {
 	Status int
 	Header http.Header
-	// Body is the beginning of the answer, at most 1 KiB.
+	// Body is the beginning of the response body, at most 1 KiB.
 	Body string
 }
 
@@ -72,5 +73,5 @@ func (e *HandshakeError) Error() string {
 	return fmt.Sprintf("%v: status %d: %s", errHandshake, e.Status, e.Body)
 }
 
-// Unwrap returns ErrHandshake.
+// Unwrap returns the error of a failed handshake.
 func (e *HandshakeError) Unwrap() error { return errHandshake }

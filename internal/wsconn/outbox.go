@@ -51,14 +51,14 @@ func (o *outbox) signal() {
 	}
 }
 
-// Send queues a text message; data must not change any more. It never blocks: if
-// the peer lets more than OutboxBytes wait, the connection ends with ErrSlowPeer.
+// Send queues a text message; data must not change afterwards. Send never blocks: if more than
+// OutboxBytes would wait for the peer, Send returns an error and the connection ends.
 func (c *Conn) Send(data []byte) error { return c.queue(text{data: data}) }
 
-// SendLater queues a text message that is made when its turn to be written comes, so
-// that it may tell of what has happened meanwhile: a peer that is slow to read is told
-// once and not as often. It is called by the writer, must not block, and may return nil
-// for nothing. Otherwise it is Send.
+// SendLater queues a text message that data returns when the message is written, so that the
+// message can include everything that has happened meanwhile, and a slow peer gets one message
+// instead of many. The writer calls data, which must not block, and may return nil to send nothing.
+// Otherwise SendLater behaves like Send.
 func (c *Conn) SendLater(data func() []byte) error { return c.queue(text{later: data}) }
 
 func (c *Conn) queue(t text) error {
@@ -86,10 +86,10 @@ func (c *Conn) queue(t text) error {
 	return nil
 }
 
-// SendBinary sends one binary message made of parts and returns when it is written
-// and parts are no longer used. The end of ctx takes a message back that has not
-// been begun; one that has is waited for, at most WriteTimeout per fragment, because
-// half a message would cost the connection. Run must be running.
+// SendBinary sends one binary message made of parts, and returns when it is written and parts are
+// no longer used. If ctx ends before the message was begun, the message is withdrawn. Otherwise
+// SendBinary waits for its end, at most WriteTimeout for each fragment, because half a message
+// would end the connection. Run must be running.
 func (c *Conn) SendBinary(ctx context.Context, parts ...[]byte) error {
 	b := &binary{parts: parts, done: make(chan error, 1)}
 	c.out.mu.Lock()
@@ -126,7 +126,7 @@ func (o *outbox) withdraw(b *binary) bool {
 	return false
 }
 
-// Queued returns the bytes of texts that wait to be written.
+// Queued returns the number of bytes of texts that wait to be written.
 func (c *Conn) Queued() int64 {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()

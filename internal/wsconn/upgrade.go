@@ -13,9 +13,9 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Upgrade answers a websocket handshake. The caller has checked the token: what is
-// refused after the upgrade costs a connection. On an error the answer has been
-// written and says why.
+// Upgrade answers a websocket handshake. The caller must have checked the token before, because a
+// refusal after the upgrade costs a connection. If Upgrade returns an error, the response with the
+// reason has been written.
 func Upgrade(w http.ResponseWriter, r *http.Request, cfg UpgradeConfig) (*Conn, error) {
 	cfg.Config = cfg.WithDefaults()
 	refuse := func(status int, err error) (*Conn, error) {

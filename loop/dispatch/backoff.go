@@ -32,8 +32,8 @@ type outage struct {
 	pause   time.Duration
 }
 
-// BackOff queues a sample that was returned because a dependency is down. Whole says that all
-// samples of the profile wait for it at the worker that returned it.
+// BackOff queues a sample that a worker returned because a dependency is down. whole reports
+// whether all samples of the profile wait for the dependency at that worker.
 func (p *Profile) BackOff(s Sample, dependency string, whole bool) {
 	r := p.outages[dependency]
 	if r == nil {
@@ -46,8 +46,8 @@ func (p *Profile) BackOff(s Sample, dependency string, whole bool) {
 	i.run.backingOff++
 }
 
-// Answered notes that a worker has answered a sample, whatever it said: what it needed is
-// there, and all samples that back off from it are queued.
+// Answered records that a worker has answered a sample, whatever the answer. The dependency of the
+// sample is therefore available again, and all samples that back off from it are queued.
 func (p *Profile) Answered(s Sample) {
 	if r := s.Item().trial; r != nil {
 		s.Item().trial = nil
@@ -108,7 +108,7 @@ func (p *Profile) try(r *outage) {
 	p.waiting.add(s)
 }
 
-// AnyBackingOff reports whether any sample backs off.
+// AnyBackingOff reports whether any sample of the profile backs off.
 func (p *Profile) AnyBackingOff() bool {
 	for _, r := range p.outages {
 		if r.samples.Len() > 0 {
@@ -121,8 +121,8 @@ func (p *Profile) AnyBackingOff() bool {
 // BackingOff reports whether the sample backs off.
 func (i *Item) BackingOff() bool { return i.backingOff != nil }
 
-// Awaits says for what all live workers that serve the profile wait; "": one of them takes
-// samples, or none says that it waits.
+// Awaits returns the dependency that the live workers of the profile wait for. The result is empty
+// if one of the workers accepts samples or if no worker reports a dependency.
 func (p *Profile) Awaits() (what string) {
 	for _, a := range p.serving {
 		switch w, info := p.said(a); {

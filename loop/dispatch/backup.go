@@ -109,14 +109,15 @@ func (b *backup) slow(v view, s Sample) []string {
 	return out
 }
 
-// Running files a sample as the one of its step that was claimed last: it may get a backup.
+// Running records that s is the sample of its step that was claimed last, so that s may get a
+// backup request later.
 func Running(s Sample) {
 	Over(s)
 	i := s.Item()
 	i.watched = i.run.stepQueueOf(i.step).running.PushBack(s)
 }
 
-// Over takes a sample from those that may get a backup.
+// Over removes s from the samples that may get a backup request.
 func Over(s Sample) {
 	if i := s.Item(); i.watched != nil {
 		i.run.stepQueueOf(i.step).running.Remove(i.watched)
@@ -124,7 +125,7 @@ func Over(s Sample) {
 	}
 }
 
-// Sent notes that a sample has its backup.
+// Sent records that s has its backup request.
 func Sent(s Sample) {
 	Over(s)
 	i := s.Item()

@@ -8,7 +8,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Board is all profiles of a gateway: their queues, and the workers that serve them.
+// Board contains all profiles of a gateway: their queues, and the workers that serve them.
 type Board struct {
 	gateway  string
 	cfg      Config
@@ -22,19 +22,19 @@ type Board struct {
 	revs    []uint64          // of these, in which only counters move while the number stays
 }
 
-// Breakers say which workers get no samples of a profile.
+// Breakers reports which workers get no samples of a profile.
 type Breakers interface {
 	// Any reports whether there is such a worker.
 	Any() bool
-	// Places is how many of its places for a profile a worker may use.
+	// Places returns how many of the worker's capacity places for the profile may be used.
 	Places(worker, profile string, capacity int) int
 }
 
 // announced is where a worker says what it is to a profile.
 type announced struct{ worker, profile int }
 
-// NewBoard makes the board of a gateway. Queues has its profiles by name, with the names of
-// their queues of tickets.
+// NewBoard returns the board of a gateway. queues maps the name of each profile to the name of its
+// ticket queue; names with the same queue are one profile.
 func NewBoard(gateway string, cfg Config, queues map[string]string, breakers Breakers) *Board {
 	b := &Board{gateway: gateway, cfg: cfg, breakers: breakers, byName: map[string]*Profile{}}
 	by := map[string]*Profile{}
@@ -54,8 +54,8 @@ func NewBoard(gateway string, cfg Config, queues map[string]string, breakers Bre
 	return b
 }
 
-// Expect says which queues of tickets profiles are about to have: workers that take from them
-// already are not taken for those of another configuration.
+// Expect announces the ticket queues that profiles are about to have. Workers that already take
+// tickets from the new queue then do not count as workers with another configuration.
 func (b *Board) Expect(queues map[string]string) {
 	for name, queue := range queues {
 		if p := b.byName[name]; p != nil {
@@ -64,8 +64,8 @@ func (b *Board) Expect(queues map[string]string) {
 	}
 }
 
-// Rename gives profiles other queues of tickets, and returns those whose queue is another now.
-// Nothing is known of their workers until the next Survey.
+// Rename changes the ticket queues of profiles, and returns the profiles whose queue has changed.
+// The workers of all profiles are unknown until the next Survey.
 func (b *Board) Rename(queues map[string]string) map[*Profile]bool {
 	renamed := map[*Profile]bool{}
 	for name, queue := range queues {
@@ -85,14 +85,14 @@ func (b *Board) Rename(queues map[string]string) map[*Profile]bool {
 	return renamed
 }
 
-// Profile returns the profile of a name; nil: the gateway has none.
+// Profile returns the profile of that name, or nil if the gateway has no such profile.
 func (b *Board) Profile(name string) *Profile { return b.byName[name] }
 
-// Profiles are all of them, by name. They are not to be changed.
+// Profiles returns all profiles, sorted by name. The caller must not change the slice.
 func (b *Board) Profiles() []*Profile { return b.profiles }
 
-// Survey looks at who is there, and reports whether more has changed since the last time
-// than counters. A list that was given is not to be changed.
+// Survey updates the list of live workers, and reports whether anything except counters has changed
+// since the last Survey. The caller must not change workers afterwards.
 func (b *Board) Survey(workers []wire.WorkerInfo) (fresh bool) {
 	if len(b.workers) == len(workers) && (len(workers) == 0 || &b.workers[0] == &workers[0]) {
 		return false
@@ -126,8 +126,8 @@ func (b *Board) Survey(workers []wire.WorkerInfo) (fresh bool) {
 	return true
 }
 
-// Next decides which sample is next, profile by profile in turn; due is when there may be a
-// backup request otherwise, and zero if that is not known.
+// Next returns the next sample to publish; the profiles take turns. If found is false, due is the
+// time at which a backup request may be needed, or zero if that time is unknown.
 func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 	for k := range b.profiles {
 		at := (b.turn + k) % len(b.profiles)
@@ -156,8 +156,7 @@ func (b *Board) Next(now time.Time) (d Decision, found bool, due time.Time) {
 	return d, false, due
 }
 
-// Reconsider returns the samples whose tickets are to be taken back, now that time has
-// passed.
+// Reconsider returns the published samples whose tickets must be withdrawn at the time now.
 func (b *Board) Reconsider(now time.Time) (back []Sample) {
 	for _, p := range b.profiles {
 		if len(p.aimed) > 0 {
@@ -167,20 +166,21 @@ func (b *Board) Reconsider(now time.Time) (back []Sample) {
 	return back
 }
 
-// Waiting reports whether any sample is queued, or published for some workers only: who is
-// there may change without a word.
+// Waiting reports whether any sample is queued, backs off, or is published for some of the workers
+// only. The list of live workers may change without a notification, and therefore has to be checked
+// while such samples exist.
 func (b *Board) Waiting() bool {
 	return slices.ContainsFunc(b.profiles, func(p *Profile) bool { return len(p.waiting.waiting) > 0 || len(p.aimed) > 0 || p.AnyBackingOff() })
 }
 
-// Forget drops what is known of a run, of whose samples none is queued.
+// Forget deletes the state of a run. No sample of the run may be queued.
 func (b *Board) Forget(run string) {
 	for _, p := range b.profiles {
 		delete(p.runs, run)
 	}
 }
 
-// Clear forgets the steps of an epoch of a run that is over. None of its samples is queued.
+// Clear deletes the steps of the run's finished epoch. No sample of the run may be queued.
 func (b *Board) Clear(run string) {
 	for _, p := range b.profiles {
 		if r := p.runs[run]; r != nil {
@@ -189,8 +189,8 @@ func (b *Board) Clear(run string) {
 	}
 }
 
-// Of sums up what is known of a run: how many of its samples wait for a ticket, and the mean
-// time that one attempt takes, over its profiles.
+// Of returns how many samples of a run wait for a ticket, and the mean service time of one attempt,
+// over all profiles.
 func (b *Board) Of(run string) (queued int, mean time.Duration) {
 	results := 0
 	for _, p := range b.profiles {

@@ -7,24 +7,24 @@ import (
 	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
-// Names of policies; the simulation has the same, and others to compare them with.
+// Names of policies. The simulation has the same policies, and others for comparison.
 const (
-	// Random gives every sample to one of the free places, uniformly.
+	// Random gives every sample to one of the free places, chosen uniformly at random.
 	Random = sim.PolicyRandom
-	// SpeedWeighted is Random, but workers that are clearly slower than the others do not
-	// get the last samples of a step.
+	// SpeedWeighted is like Random, except that clearly slower workers do not get the last samples
+	// of a step.
 	SpeedWeighted = sim.PolicySpeedWeighted
 )
 
-// Config says which worker gets a sample, and when a second one does; Keys says what each field
-// means. The zero value of a field takes its default.
+// Config selects the worker for a sample, and controls backup requests. The method Keys documents
+// the fields. A field with the zero value gets its default.
 type Config struct {
 	Policy      string
 	BackupAfter float64
 	BackupShare float64
 }
 
-// Keys implements keys.Described: the section loop.dispatch.
+// Keys implements keys.Described for the section loop.dispatch.
 func (c *Config) Keys(k *keys.Set) {
 	k.Choice(&c.Policy, "policy", policies(), policyDoc()).
 		Retired("random_blind", fmt.Sprintf("random_blind has been removed: write %s or %s; `rewardloop plan --policy random_blind,random` still compares it, in a simulation", Random, SpeedWeighted))
@@ -37,7 +37,7 @@ func (c *Config) Keys(k *keys.Set) {
 	})
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	keys.Fill(&c)
 	return c

@@ -1,11 +1,13 @@
 // Package dispatch selects the next sample and the workers that may have it: a queue for each
 // profile, the capacity of live workers, the speed of each worker, and the dispatch policies.
 //
-// Profiles are bulkheads: each has its queue, its places and its tickets, and takes nothing
-// from another. Within a profile the order of the samples is the same under every policy:
-// runs share the places by weight, within a run the step that closes first goes first, within a step the sample that
-// came first. What differs is which worker may have the one that is next, and so whether it
-// waits for another worker. A policy has a file and a test of its own; Policies lists them.
+// Profiles are isolated from each other (bulkheads): each profile has its own queue, places and
+// tickets. The order of the samples within a profile is the same for every policy: runs share the
+// places by weight, within a run the step that closes first goes first, and within a step the
+// sample that came first. The policies differ in which worker may have the next sample, and
+// therefore in whether the sample waits for another worker. Each policy has its own file and test;
+// the function all in policy.go lists the policies.
 //
-// All of it is passive: guarded by the gateway's mutex, without goroutines, clocks or I/O.
+// The package is passive: it has no goroutines, clocks or I/O, and its state is guarded by the
+// gateway's mutex.
 package dispatch

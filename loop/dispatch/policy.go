@@ -63,12 +63,12 @@ type view struct {
 	profile *Profile
 }
 
-// Decision is a sample whose ticket is next.
+// Decision is the next sample to publish.
 type Decision struct {
 	Sample Sample
-	// Aside names workers that are to leave the sample to faster ones.
+	// Aside lists workers that must leave the sample to faster workers.
 	Aside []string
-	// Backup says that the ticket is the second one of a sample that runs long.
+	// Backup reports whether the ticket is the second ticket of a sample that runs long.
 	Backup bool
 }
 
@@ -83,18 +83,18 @@ func (v view) aimed() []Decision {
 	return all
 }
 
-// Sample is what dispatch needs of a sample that was accepted.
+// Sample is an accepted sample, as package dispatch uses it.
 type Sample interface {
-	// Item is what dispatch keeps of the sample.
+	// Item returns the state that dispatch keeps for the sample.
 	Item() *Item
 	// Avoids reports whether the worker has failed the sample.
 	Avoids(worker string) bool
-	// HeldBy reports whether the worker has claimed the sample and not answered.
+	// HeldBy reports whether the worker has claimed the sample and not answered it.
 	HeldBy(worker string) bool
-	// Tried is how many workers have failed the sample or hold it.
+	// Tried returns the number of workers that have failed the sample or hold it.
 	Tried() int
-	// Published is when its ticket was last published, Claimed when the latest of its
-	// holders claimed it.
+	// Published returns when the sample's ticket was last published. Claimed returns when the
+	// latest of the workers that hold the sample claimed it.
 	Published() time.Time
 	Claimed() time.Time
 }

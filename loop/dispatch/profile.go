@@ -10,8 +10,8 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Profile is one reward's queue and the capacity that there is for it. Profiles are
-// bulkheads: what one of them has queued, published or running takes nothing from another.
+// Profile contains the queue of one reward and the capacity for it. Profiles are isolated from each
+// other: the queued, published and running samples of one profile do not use resources of another.
 type Profile struct {
 	name   string
 	queue  string // of tickets
@@ -46,13 +46,13 @@ type workerPlaces struct {
 	trying   bool // one sample finds out whether a dependency is back
 }
 
-// Name is the profile's; "" is the default one.
+// Name returns the name of the profile; "" is the default profile.
 func (p *Profile) Name() string { return p.name }
 
-// Queue is the name of the profile's queue of tickets.
+// Queue returns the name of the profile's ticket queue.
 func (p *Profile) Queue() string { return p.queue }
 
-// Run returns the profile's record of a run, making it on first sight.
+// Run returns the profile's record of a run, and creates it for a new run.
 func (p *Profile) Run(name string, weight float64) *Run {
 	r := p.runs[name]
 	if r == nil {
@@ -65,7 +65,7 @@ func (p *Profile) Run(name string, weight float64) *Run {
 // Add puts a sample into the queue.
 func (p *Profile) Add(s Sample) { p.waiting.add(s) }
 
-// Remove takes a sample out of the queue.
+// Remove removes a sample from the queue.
 func (p *Profile) Remove(s Sample) {
 	if i := s.Item(); i.outage != nil {
 		p.resume(i)
@@ -74,10 +74,11 @@ func (p *Profile) Remove(s Sample) {
 	p.waiting.remove(s)
 }
 
-// Serve takes a sample out to be published: its run is the one that is served now.
+// Serve removes a sample from the queue so that its ticket can be published. The sample's run
+// becomes the run that was served last.
 func (p *Profile) Serve(s Sample) { p.waiting.serve(s) }
 
-// Queued is how many samples wait for a ticket.
+// Queued returns the number of samples that wait for a ticket.
 func (p *Profile) Queued() int {
 	n := 0
 	for r := range p.waiting.waiting {
@@ -89,8 +90,8 @@ func (p *Profile) Queued() int {
 	return n
 }
 
-// Offered notes a ticket that nobody has claimed, and the workers that are to leave the
-// sample to faster ones.
+// Offered records that the ticket of s is published, and which workers must leave s to faster
+// workers.
 func (p *Profile) Offered(s Sample, aside []string) {
 	p.out++
 	if len(aside) > 0 {
@@ -98,22 +99,22 @@ func (p *Profile) Offered(s Sample, aside []string) {
 	}
 }
 
-// Unoffered notes that there is one ticket less.
+// Unoffered records that the published ticket of s was claimed or withdrawn.
 func (p *Profile) Unoffered(s Sample) {
 	p.out--
 	delete(p.aimed, s)
 }
 
-// Out is how many tickets no worker has claimed.
+// Out returns the number of published tickets that no worker has claimed.
 func (p *Profile) Out() int { return p.out }
 
-// Enter notes that a worker has one attempt more, Leave one less.
+// Enter records that a worker has one more attempt of this gateway. Leave records its end.
 func (p *Profile) Enter(worker string) {
 	p.busy[worker]++
 	p.counted = -1
 }
 
-// Leave is the end of an Enter.
+// Leave records the end of an attempt that Enter has recorded.
 func (p *Profile) Leave(worker string) {
 	p.counted = -1
 	if p.busy[worker]--; p.busy[worker] <= 0 {
@@ -121,13 +122,14 @@ func (p *Profile) Leave(worker string) {
 	}
 }
 
-// Busy is how many attempts each worker has of this gateway.
+// Busy returns the number of attempts of this gateway by worker. The caller must not change the
+// map.
 func (p *Profile) Busy() map[string]int { return p.busy }
 
 // rateSpan is over how long completions are averaged.
 const rateSpan = 2 * time.Second
 
-// Done notes that a sample's attempt has ended.
+// Done records that an attempt of a sample has ended.
 func (p *Profile) Done(now time.Time) {
 	p.rate(now)
 	p.done += 1 / rateSpan.Seconds()
@@ -146,9 +148,9 @@ func (p *Profile) rate(now time.Time) float64 {
 // in which a place that is freed gets its next sample must not be that of a round trip.
 const ahead = 10 * time.Millisecond
 
-// Room reports whether a ticket may be published: the queue holds at most as many that
-// nobody has claimed as places are free, and beside these one for each worker, or what
-// workers complete in 10 ms, but no more than the profile's whole capacity.
+// Room reports whether another ticket may be published. The number of unclaimed tickets may exceed
+// the number of free places by one for each worker, or by the number of samples that workers
+// complete in 10 ms if that is more, but not by more than the profile's whole capacity.
 func (p *Profile) Room(now time.Time) bool {
 	p.count()
 	return p.out < p.free+min(p.firm, max(p.workers, int(math.Ceil(p.rate(now)*ahead.Seconds()))))
@@ -197,23 +199,23 @@ func (p *Profile) said(a announced) (*wire.WorkerInfo, *wire.ProfileInfo) {
 	return w, &w.Profiles[a.profile]
 }
 
-// Served reports whether a live worker takes samples of the profile.
+// Served reports whether a live worker accepts samples of the profile.
 func (p *Profile) Served() bool { return p.Capacity() > 0 }
 
-// Capacity is how many samples live workers can use at a time.
+// Capacity returns how many samples of the profile live workers can score at the same time.
 func (p *Profile) Capacity() int {
 	p.count()
 	return p.capacity
 }
 
-// Free is how many places are free.
+// Free returns the number of free places.
 func (p *Profile) Free() int {
 	p.count()
 	return p.free
 }
 
-// Workers are the live workers that serve the profile, whether or not they take samples of
-// it now, in a fixed order.
+// Workers returns the ids of the live workers that serve the profile, in a fixed order, including
+// workers that do not accept samples of the profile at the moment.
 func (p *Profile) Workers() []string {
 	out := make([]string, 0, len(p.serving))
 	for _, a := range p.serving {
@@ -222,22 +224,22 @@ func (p *Profile) Workers() []string {
 	return out
 }
 
-// Serves reports whether a live worker serves the profile.
+// Serves reports whether a live worker with that id serves the profile.
 func (p *Profile) Serves(worker string) bool {
 	return slices.ContainsFunc(p.serving, func(a announced) bool { return p.board.workers[a.worker].ID == worker })
 }
 
-// Stranger is a live worker that serves a profile of this name in another configuration, and
-// so gets no samples of it; "": there is none.
+// Stranger returns a live worker that serves a profile of this name with another configuration, and
+// therefore gets no samples of it, or "" if there is no such worker.
 func (p *Profile) Stranger() string { return p.other }
 
-// Fit reports whether a live worker that takes samples of the profile is none of these.
+// Fit reports whether a live worker that accepts samples of the profile is not in but.
 func (p *Profile) Fit(but []string) bool {
 	return slices.ContainsFunc(p.count(), func(s workerPlaces) bool { return s.capacity > 0 && !slices.Contains(but, s.id) })
 }
 
-// Unserved says why no live worker takes samples of the profile, as far as workers say it;
-// "": they do, or say nothing.
+// Unserved returns the reason why no live worker accepts samples of the profile, or "" if a worker
+// accepts samples.
 func (p *Profile) Unserved() string {
 	serving := p.serving
 	switch {
@@ -264,8 +266,8 @@ func (p *Profile) Unserved() string {
 		len(serving), shown(p.name), w.ID, w.State)
 }
 
-// Said is what a worker that serves the profile says of an engine or a service that does
-// not answer; "": none says anything.
+// Said returns the message of a worker that serves the profile about an engine or a service that
+// does not answer, or "" if there is no such message.
 func (p *Profile) Said() string {
 	for _, a := range p.serving {
 		if _, info := p.said(a); info.Waits != "" && info.State != wire.WorkerMissing {
@@ -275,8 +277,8 @@ func (p *Profile) Said() string {
 	return ""
 }
 
-// Lacking says which live worker cannot score the profile, because its machine lacks
-// something, and what; "": none.
+// Lacking returns a message with a live worker that cannot score the profile because of something
+// missing on its machine, and with the missing thing, or "" if there is no such worker.
 func (p *Profile) Lacking() string {
 	for _, a := range p.serving {
 		if w, info := p.said(a); info.State == wire.WorkerMissing {

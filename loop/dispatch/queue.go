@@ -11,22 +11,22 @@ import (
 	"github.com/rewardloop/rewardloop/internal/ranking"
 )
 
-// Step is what dispatch needs of a step.
+// Step is a step, as package dispatch uses it.
 type Step interface {
-	// Closes is when the step ends at the latest: it orders the queue.
+	// Closes returns the latest time at which the step ends. The queue is ordered by this time.
 	Closes() time.Time
-	// Whole reports whether all that is to come of the step has arrived.
+	// Whole reports whether all expected samples of the step have arrived.
 	Whole() bool
-	// Expected is the declared number of samples, 0 where nobody has declared it; Arrived is
-	// how many have come, and Last when the latest did.
+	// Expected returns the declared number of samples, or 0 if no client has declared it. Arrived
+	// returns the number of samples that have arrived, and Last the time of the latest arrival.
 	Expected() int
 	Arrived() int
 	Last() time.Time
-	// InFlight is how many samples have come and are not answered.
+	// InFlight returns the number of samples that have arrived and are not answered.
 	InFlight() int
 }
 
-// Item is what dispatch keeps of one sample.
+// Item is the state that dispatch keeps for one sample.
 type Item struct {
 	// Immutable after NewItem.
 	order   uint64
@@ -43,21 +43,21 @@ type Item struct {
 	trial      *outage       // whose samples are let go if this one is answered; nil: none
 }
 
-// NewItem makes the item of a sample. Order is that of arrival over all runs and profiles.
+// NewItem returns the item of a sample. order is the order of arrival over all runs and profiles.
 func NewItem(p *Profile, run *Run, step Step, order uint64, arrived time.Time) Item {
 	return Item{order: order, arrived: arrived, profile: p, run: run, step: step}
 }
 
-// Queued reports whether the sample is in the queue.
+// Queued reports whether the sample is in the queue or backs off.
 func (i *Item) Queued() bool { return i.place > 0 || i.outage != nil }
 
-// Profile is the sample's.
+// Profile returns the sample's profile.
 func (i *Item) Profile() *Profile { return i.profile }
 
-// Run is the sample's run in its profile.
+// Run returns the record of the sample's run in its profile.
 func (i *Item) Run() *Run { return i.run }
 
-// Accepted notes that a worker has claimed the sample.
+// Accepted records that a worker has claimed the sample.
 func (i *Item) Accepted() { i.refused = time.Time{} }
 
 // queue is the samples of a profile that wait for a ticket. Each step has a step queue, in which

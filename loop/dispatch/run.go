@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Run is one training run's share of the places of one profile, and what its samples of
-// that profile take.
+// Run contains one training run's share of the places of one profile, and the service times of its
+// samples of that profile.
 type Run struct {
 	name   string
 	weight float64
@@ -28,13 +28,16 @@ func newRun(name string, weight float64) *Run {
 	return &Run{name: name, weight: weight, pace: newPaces(), stepQueues: map[Step]*stepQueue{}}
 }
 
-// Queued is how many of its samples wait for a ticket.
+// Queued returns the number of the run's samples that wait for a ticket, without those that back
+// off.
 func (r *Run) Queued() int { return r.queued }
 
-// Mean is the running mean of what one attempt takes, and of how many; 0 before the first.
+// Mean returns the running mean of the service time of one attempt, and the number of attempts that
+// were observed; both are 0 before the first attempt.
 func (r *Run) Mean() (mean time.Duration, n int) { return r.mean, r.n }
 
-// StepQueues is how many of its steps have samples on their way, or had until a short time ago.
+// StepQueues returns the number of the run's steps that have samples in flight, or had some until
+// recently.
 func (r *Run) StepQueues() int { return len(r.stepQueues) }
 
 // precedes reports whether r is served before o.
@@ -45,7 +48,7 @@ func (r *Run) precedes(o *Run) bool {
 // defaultService is what a run's first tickets are charged before it has a mean.
 const defaultService = 100 * time.Millisecond
 
-// Charge books what a ticket of the run is expected to cost, and returns it.
+// Charge adds the expected service time of a ticket to the run's account, and returns it.
 func (r *Run) Charge() time.Duration {
 	d := r.mean
 	if d == 0 {
@@ -55,21 +58,22 @@ func (r *Run) Charge() time.Duration {
 	return d
 }
 
-// Refund replaces the charge for a ticket by what it really took.
+// Refund replaces the charge for a ticket by the time took that the ticket really used, and sets
+// *charged to 0.
 func (r *Run) Refund(charged *time.Duration, took time.Duration) {
 	r.vtime += (took - *charged).Seconds() / r.weight
 	*charged = 0
 }
 
-// Observe folds the service time of a result into the mean: the plain mean of the first 16,
-// then an exponential one that forgets over about 16 samples.
+// Observe adds the service time of a result to the mean: the arithmetic mean of the first 16
+// results, then an exponential mean over about 16 samples.
 func (r *Run) Observe(took time.Duration) {
 	r.n++
 	r.mean += (took - r.mean) / time.Duration(min(r.n, 16))
 }
 
-// ObservePace folds one service time into what is known of the run's and of the worker's
-// pace.
+// ObservePace adds the service time of a result to the estimated speeds of the run and of the
+// worker.
 func (r *Run) ObservePace(worker string, took time.Duration) { r.pace.observe(worker, took) }
 
 // maxStepQueues bounds the step queues of a run whose steps never end.

@@ -1,8 +1,8 @@
-// Package failures remembers what has failed and why, for the people who run the service:
-// failures that are alike, of the same profile, component, class and shape of message, are
-// one record with their number, the workers where they happened, and the newest samples. It
-// says which are worth a line in the log: the first at once, those that follow as a number
-// every ten seconds.
+// Package failures records failures and their reasons for the operators of the service. Similar
+// failures, with the same profile, component, class and shape of the message, share one record with
+// their number, the workers where they happened, and the newest samples. The package also selects
+// the failures to log: the first of a kind at once, the following ones as a number every ten
+// seconds.
 package failures
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Bounds of what is remembered.
+// Limits of the records.
 const (
 	// maxRecords is how many kinds of failures are kept; the one goes first that happened
 	// longest ago.
@@ -24,51 +24,51 @@ const (
 	// maxMessage is how many bytes of a message are kept: its beginning and its end, where
 	// a traceback has the exception.
 	maxMessage = 2 << 10
-	// LogEvery is how often the log says how many alike have followed.
+	// LogEvery is the interval at which the number of similar failures is logged.
 	LogEvery = 10 * time.Second
 )
 
-// Sample is one that has failed.
+// Sample is a failed sample.
 type Sample struct {
 	ID    string        `json:"id"`
 	Run   string        `json:"run"`
 	Step  int64         `json:"step"`
 	Split rewards.Split `json:"split"`
-	// Worker is who tried it last; empty: nobody.
+	// Worker is the worker that tried the sample last; empty: no worker tried the sample.
 	Worker   string `json:"worker,omitempty"`
 	Attempts int    `json:"attempts"`
-	// Outcome is the sample's: a sample is scored although a component failed that is not
-	// required.
+	// Outcome is the outcome of the sample, which is rewards.Scored if only an optional component
+	// failed.
 	Outcome rewards.Outcome `json:"outcome"`
 	At      time.Time       `json:"at"`
 }
 
-// Failure is what is alike.
+// Failure is the record of similar failures.
 type Failure struct {
-	// Reward is the profile's name, empty for the default one. Component is the key of the
-	// component that failed, empty where the sample failed as a whole.
+	// Reward is the name of the profile, "default" for the default profile. Component is the key of
+	// the failed component, empty if the sample failed as a whole.
 	Reward    string        `json:"reward"`
 	Component string        `json:"component,omitempty"`
 	Class     rewards.Class `json:"class"`
 	Blame     rewards.Blame `json:"blame,omitempty"`
-	// Shape is the message without what differs from sample to sample: numbers, names in
-	// quotes, and the sample's id.
+	// Shape is the message without the parts that differ between samples: numbers, quoted names,
+	// and the sample's id.
 	Shape string `json:"shape"`
-	// Message is the newest one, shortened.
+	// Message is the newest message, shortened to 2 KiB.
 	Message string `json:"message"`
-	// Count is how many samples it happened to, Scored how many of those have a score all
-	// the same.
+	// Count is the number of samples with this failure, Scored the number of those samples that
+	// have a score nevertheless.
 	Count  uint64    `json:"count"`
 	Scored uint64    `json:"scored"`
 	First  time.Time `json:"first"`
 	Last   time.Time `json:"last"`
-	// Workers are where it happened, the first eight; Samples the newest five, the newest
-	// first.
+	// Workers are the first eight workers where the failure happened. Samples are the newest five
+	// samples, the newest first.
 	Workers []string `json:"workers,omitempty"`
 	Samples []Sample `json:"samples"`
 }
 
-// Line is what the log is to say: the newest of so many failures since the last line.
+// Line is a failure to log. Since is the number of such failures since the last Line.
 type Line struct {
 	Failure
 
@@ -89,8 +89,8 @@ type record struct {
 	since uint64    // failures since then
 }
 
-// Book is what is remembered. It has no goroutine and no clock. Guarded by the gateway's
-// mutex.
+// Book contains the records of failures. It has no goroutine and no clock, and is guarded by the
+// gateway's mutex.
 type Book struct {
 	records map[key]*record
 	total   uint64
@@ -102,11 +102,11 @@ type Book struct {
 // rawKey is a message before its shape is taken: many in a row are the same.
 type rawKey struct{ message, id string }
 
-// NewBook remembers nothing.
+// NewBook returns an empty book.
 func NewBook() *Book { return &Book{records: map[key]*record{}} }
 
-// Note takes the errors of a sample's final result in. It returns the lines that the log is
-// to have at once.
+// Note records the errors of a sample's final result, except errors of class rewards.Cancelled.
+// Note returns the lines to log at once.
 func (b *Book) Note(now time.Time, reward string, s Sample, errs []rewards.ComponentError) (lines []Line) {
 	s.At = now
 	for _, e := range errs {
@@ -173,10 +173,11 @@ func (b *Book) makeRoom() {
 	delete(b.records, oldest)
 }
 
-// Due is when Tick has something to say; zero: never.
+// Due returns the time at which Tick has lines to log, or zero if there is no such time.
 func (b *Book) Due() time.Time { return b.due }
 
-// Tick returns a line for each kind of failure that has gone on since the last one.
+// Tick returns a line for each kind of failure that has occurred again since its last line, if that
+// line is at least LogEvery old.
 func (b *Book) Tick(now time.Time) (lines []Line) {
 	if b.due.IsZero() || now.Before(b.due) {
 		return nil
@@ -195,8 +196,8 @@ func (b *Book) Tick(now time.Time) (lines []Line) {
 	return lines
 }
 
-// Newest returns what is remembered, the newest first, and how many failures there were
-// since the process began.
+// Newest returns all records, the newest first, and the total number of failures since the process
+// started. The book keeps at most 256 records.
 func (b *Book) Newest() ([]Failure, uint64) {
 	list := make([]Failure, 0, len(b.records))
 	for _, r := range b.records {

@@ -16,10 +16,10 @@ func (b *Book) shapeOf(message, id string) string {
 	return b.shape
 }
 
-// Shape is a message without what differs from sample to sample: a number, with its fraction,
-// its sign of a power and letters that follow it, becomes #, what stands in quotes "…", the
-// sample's id <id>, and white space one blank. It has at most 240 bytes of the message's
-// beginning and end.
+// Shape returns message without the parts that differ between samples. A number, including its
+// fraction, its exponent and directly following letters, becomes #; a quoted text becomes "…"; the
+// sample's id becomes <id>, if the id is longer than 2 bytes; and white space becomes one space.
+// The result has at most 240 bytes, from the beginning and the end of the message.
 func Shape(message, id string) string {
 	message = shorten(message)
 	if len(id) > 2 { // shorter ones occur in words

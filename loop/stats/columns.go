@@ -8,39 +8,40 @@ import (
 	"strconv"
 )
 
-// ColumnStats describes the values of one column over the samples of one step. Null
-// stands for a number that does not exist; none is ever NaN or infinite.
+// ColumnStats describes the values of one column over the samples of one step. A number that does
+// not exist is null; no number is NaN or infinite.
 type ColumnStats struct {
-	// Column is reward_score for the reward itself, else the column of a component in
-	// reward_extra_info: reward/<key>, or acc and score of a single reward.
+	// Column is "reward_score" for the reward itself, or else the column of a component in
+	// reward_extra_info: "reward/<key>", or "acc" and "score" of a single reward.
 	Column string `json:"column"`
-	// Count is how many samples have a value. An imputed one is none of the component's own,
-	// and counts only as part of reward_score.
+	// Count is the number of samples with a value. An imputed value does not count for its
+	// component, only for reward_score.
 	Count uint64 `json:"count"`
-	// Failed is how many samples have no value because the component, or for reward_score
-	// the sample, failed, expired or was lost. What a client took back is in neither.
+	// Failed is the number of samples without a value because the component (for reward_score: the
+	// sample) failed, expired or was lost. Neither Count nor Failed includes samples that a client
+	// cancelled.
 	Failed uint64 `json:"failed"`
-	// Mean, Std (population), Min and Max are over all values.
+	// Mean, Std (population standard deviation), Min and Max are over all values.
 	Mean *float64 `json:"mean"`
 	Std  *float64 `json:"std"`
 	Min  *float64 `json:"min"`
 	Max  *float64 `json:"max"`
-	// P10, P50 and P90 are quantiles, linear between neighbours.
+	// P10, P50 and P90 are quantiles with linear interpolation.
 	P10 *float64 `json:"p10"`
 	P50 *float64 `json:"p50"`
 	P90 *float64 `json:"p90"`
-	// Sampled says that the quantiles are those of a uniform draw of 4,096 values, or
-	// leave out some that came after a later step had ended.
+	// Sampled reports whether the quantiles are those of a uniform random sample of 4,096 values,
+	// or omit values that arrived after a later step had ended.
 	Sampled bool `json:"sampled,omitempty"`
-	// Groups is how many prompt groups have closed with two values or more, and
-	// ZeroStdGroups in how many of these all values were the same.
+	// Groups is the number of closed prompt groups with two or more values. ZeroStdGroups is the
+	// number of those groups in which all values are equal.
 	Groups        int `json:"groups"`
 	ZeroStdGroups int `json:"zero_std_groups"`
-	// MeanGroupStd is the mean of those groups' population standard deviations: what
-	// the advantage has to work with. Null without a group.
+	// MeanGroupStd is the mean of the population standard deviations within those groups: the
+	// signal for the advantage. It is null if Groups is 0.
 	MeanGroupStd *float64 `json:"mean_group_std"`
-	// Drift is how far the mean lies from that of the latest earlier step of the split
-	// that has ended, in units of that step's std; null without one, or if its std is 0.
+	// Drift is the difference between Mean and the mean of the latest earlier finished step of the
+	// split, in units of that step's Std. It is null if there is no such step or its Std is 0.
 	Drift *float64 `json:"drift"`
 
 	values []float64 // a copy, until the quantiles have been computed
@@ -199,8 +200,8 @@ func (c *column) describe(name string, base *moments) ColumnStats {
 	return s
 }
 
-// Finish computes the quantiles out of the copy of the values that Columns has made: up to
-// 0.7 ms a column, without the gateway's mutex.
+// Finish computes the quantiles from the copy of the values that Columns has made. Finish takes up
+// to 0.7 ms for each column; call it without holding the gateway's mutex.
 func (s *ColumnStats) Finish() {
 	if len(s.values) > 0 {
 		q := quantiles(s.values)

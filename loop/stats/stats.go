@@ -1,9 +1,9 @@
-// Package stats describes the rewards of each training run over its steps. A run that no
-// longer learns looks healthy from outside: samples come, all are scored, nothing fails. It
-// shows in the values, when they fall or stop to differ within their prompt groups: a group
-// whose members all got the same reward has no advantage to learn from. So each step keeps a
-// few numbers for each column of its results: a constant amount, whatever the number of
-// samples.
+// Package stats computes statistics of the rewards of each training run over its steps. A run that
+// no longer learns looks healthy from outside: samples arrive, all are scored, nothing fails. Only
+// the values show the problem, when they decrease or no longer differ within their prompt groups: a
+// group whose members all have the same reward has no advantage to learn from. Therefore each step
+// keeps a few numbers for each column of its results. The memory for a step is constant, whatever
+// the number of samples.
 package stats
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Key names a step.
+// Key identifies a step.
 type Key struct {
 	Run   string
 	Split rewards.Split
 	Step  int64
 }
 
-// Progress is how far a step has come.
+// Progress is the progress of a step.
 type Progress struct {
 	Key      Key
-	Expected int  // samples, as declared; 0: nobody has said
-	Arrived  int  // samples
-	InFlight int  // samples that have arrived and have no result
-	Whole    bool // everything that is to come has arrived
+	Expected int  // number of declared samples; 0: not declared
+	Arrived  int  // number of samples that have arrived
+	InFlight int  // number of samples that have arrived and have no result
+	Whole    bool // all expected samples have arrived
 }
 
 // over reports whether the step has ended: everything that was declared of it has come
@@ -43,14 +43,14 @@ func (p *Progress) over(begun int64) bool {
 	return p.Arrived > 0 && p.InFlight == 0 && (p.Whole || p.Expected == 0 && p.Key.Step < begun)
 }
 
-// Stats are the columns of the steps of all runs. Guarded by the gateway's mutex.
+// Stats contains the columns of the steps of all runs. It is guarded by the gateway's mutex.
 type Stats struct {
 	progress func(run string) iter.Seq[Progress]
 	runs     map[string]map[Key]*step
 }
 
-// New returns the stats of no step. progress tells how far each step of a run has come
-// that the gateway knows; steps that it does not name are as if there were none.
+// New returns empty statistics. progress returns the progress of all steps of a run that the
+// gateway knows; Stats ignores all other steps.
 func New(progress func(run string) iter.Seq[Progress]) *Stats {
 	return &Stats{progress: progress, runs: map[string]map[Key]*step{}}
 }
@@ -97,8 +97,8 @@ func (s *Stats) record(key Key) *step {
 	return s.runs[key.Run][key]
 }
 
-// Note takes a final result into the columns of its step. One that its client took back is
-// in none.
+// Note adds a final result to the columns of its step. Note ignores the result of a sample that was
+// cancelled.
 func (s *Stats) Note(key Key, res *wire.Result) {
 	if res.Outcome != rewards.OutcomeCancelled {
 		s.record(key).note(key, res)
@@ -124,10 +124,11 @@ func (s *step) note(key Key, res *wire.Result) {
 	}
 }
 
-// Spread gathers the values that each component has over the members of one prompt group.
+// Spread contains the values of each component over the members of one prompt group.
 type Spread map[string]*moments
 
-// Add takes a member's value of a component in. Sums of floats depend on their order.
+// Add adds a member's value of a component. The result depends on the order of the calls, because
+// floating-point addition is not associative.
 func (s Spread) Add(component string, value float64) {
 	if s[component] == nil {
 		s[component] = &moments{}
@@ -135,7 +136,7 @@ func (s Spread) Add(component string, value float64) {
 	s[component].add(value)
 }
 
-// NoteGroup takes a prompt group that has closed into the columns of its step.
+// NoteGroup adds a closed prompt group to the columns of its step.
 func (s *Stats) NoteGroup(key Key, g *wire.GroupStats, by Spread) {
 	st := s.of(key)
 	if st == nil {
@@ -177,8 +178,8 @@ func (s *Stats) before(key Key, has func(*column) bool) *step {
 	return latest
 }
 
-// LastMeanStd is the mean standard deviation of the rewards within the groups of the
-// latest earlier step of the split that has ended and has one; nil before the first.
+// LastMeanStd returns the mean of the standard deviations of the rewards within the groups of the
+// latest earlier finished step of the split that has such groups, or nil if there is no such step.
 func (s *Stats) LastMeanStd(key Key) *float64 {
 	st := s.before(key, (*column).hasGroups)
 	if st == nil {
@@ -187,8 +188,8 @@ func (s *Stats) LastMeanStd(key Key) *float64 {
 	return number(st.columns[rewardColumn].spread)
 }
 
-// Pack drops the values of a split's steps that lie before one that has ended. Call it
-// when nothing of a step is in flight any more.
+// Pack drops the values of the steps of a split that precede a finished step. Call Pack when a step
+// has no samples in flight.
 func (s *Stats) Pack(run string, split rewards.Split) {
 	begun, ended := int64(math.MinInt64), int64(math.MinInt64)
 	for p := range s.progress(run) {
@@ -226,8 +227,9 @@ func (s *step) moments(name string) *moments {
 	return &m
 }
 
-// Columns describes the columns of a step, the reward first; more says that there are
-// others beyond the 16 that are kept. Call Finish on each without the gateway's mutex.
+// Columns describes the columns of a step, the reward first. more reports whether the step has more
+// columns than the 16 that are kept. Call Finish on each result without holding the gateway's
+// mutex.
 func (s *Stats) Columns(key Key) (all []ColumnStats, more bool) {
 	st := s.of(key)
 	if st == nil {
@@ -257,9 +259,9 @@ func (s *Stats) Columns(key Key) (all []ColumnStats, more bool) {
 	return all, st.more
 }
 
-// Latest describes the latest step of a split that has ended and has results, or else the
-// latest with results, for of a step that has only begun the spread says nothing; ok is
-// false without any.
+// Latest describes the latest finished step of a split that has results, or the latest step with
+// results if none has finished, because the spread of a step that has only begun is meaningless. ok
+// is false if no step has results.
 func (s *Stats) Latest(run string, split rewards.Split) (l Latest, ok bool) {
 	var newest, ended *Key
 	for p := range s.progress(run) {
@@ -280,7 +282,7 @@ func (s *Stats) Latest(run string, split rewards.Split) (l Latest, ok bool) {
 	return Latest{Key: *key, Columns: columns}, true
 }
 
-// Forget drops the columns of a step that the gateway no longer knows.
+// Forget deletes the columns of a step that the gateway has forgotten.
 func (s *Stats) Forget(key Key) {
 	delete(s.runs[key.Run], key)
 	if len(s.runs[key.Run]) == 0 {
@@ -288,18 +290,19 @@ func (s *Stats) Forget(key Key) {
 	}
 }
 
-// GaugeRuns bounds the runs that should have reward gauges: names of runs are the clients',
-// and each makes up to 2 × 16 × 14 series.
+// GaugeRuns is the maximum number of runs that should have reward gauges. Clients choose the names
+// of runs, and each run has up to 2 × 16 × 14 series.
 const GaugeRuns = 32
 
-// Latest is what the gauges show of one run and split: the columns of one step.
+// Latest is the step that the gauges of one run and split show, with its columns.
 type Latest struct {
 	Key     Key
 	Columns []ColumnStats
 }
 
-// Gauges registers gauges of rewards; nil: nowhere. latest is called at each scrape, from any
-// goroutine, and what it returns is the gauges'. A number that does not exist has no sample.
+// Gauges registers the reward gauges with reg; if reg is nil, Gauges does nothing. latest is called
+// at each scrape, from any goroutine, and its result must not be used by others afterwards. A
+// number that does not exist has no series.
 func Gauges(reg prometheus.Registerer, latest func() []Latest) {
 	set := metric.For(reg, "reward")
 	metric.Table(set, []string{"run", "split"}, func(yield func(Latest, ...string)) {

@@ -13,16 +13,17 @@ import (
 
 // Limits are the settings of a Book.
 type Limits struct {
-	// Timeout is the time to the deadline of a step whose client does not say.
+	// Timeout is the time to the deadline of a step if its client does not set one.
 	Timeout time.Duration
-	// OnDeadline is what the rewards of a step are at its deadline where its client does not
-	// say: wire.DeadlineMask, DeadlineShortfall or DeadlineFail.
+	// OnDeadline selects the rewards of a step at its deadline if its client does not:
+	// wire.DeadlineMask, DeadlineShortfall or DeadlineFail.
 	OnDeadline string
-	// Bytes bounds the rows and declared ids of all steps, about.
+	// Bytes is the approximate maximum size of the rows and declared ids of all steps.
 	Bytes int64
-	// Age is how long rows are kept of a step that is over and that nobody touches.
+	// Age is the time after which the rows of a step without samples in flight are deleted if they
+	// were neither read nor written.
 	Age time.Duration
-	// Examine is how many samples of a step people look at.
+	// Examine is the number of samples of each step that are shown for inspection.
 	Examine int
 }
 
@@ -38,7 +39,7 @@ const (
 	unaskedShare = 8
 )
 
-// Book holds the steps of all runs. Guarded by the gateway's mutex.
+// Book contains the steps of all runs. It is guarded by the gateway's mutex.
 type Book struct {
 	limits Limits
 	runs   map[string]*shelf
@@ -82,7 +83,7 @@ func (b *Book) shelf(run string) *shelf {
 	return s
 }
 
-// Bytes is what the rows and the declared ids of all steps come to, about.
+// Bytes returns the approximate size of the rows and the declared ids of all steps.
 func (b *Book) Bytes() int64 { return b.bytes }
 
 // count adds n bytes to those of a step's rows and declared ids. The run is in the book.
@@ -105,7 +106,7 @@ func (b *Book) ask(st *Step) {
 	}
 }
 
-// Step is the step of that name; nil: it is not known.
+// Step returns the step with that key, or nil if the book does not have it.
 func (b *Book) Step(k Key) *Step {
 	if s := b.runs[k.Run]; s != nil {
 		return s.steps[k]
@@ -113,13 +114,13 @@ func (b *Book) Step(k Key) *Step {
 	return nil
 }
 
-// Has reports whether a step is still in the book.
+// Has reports whether st is still in the book.
 func (b *Book) Has(st *Step) bool { return b.Step(st.key) == st }
 
-// Steps are the steps of a run, in the order of their first word or sample.
+// Steps returns the steps of a run in the order of their first message or sample.
 func (b *Book) Steps(run string) iter.Seq[*Step] { return slices.Values(b.log(run)) }
 
-// Newest are the same, the latest first.
+// Newest returns the steps of a run, the latest first.
 func (b *Book) Newest(run string) iter.Seq[*Step] {
 	return func(yield func(*Step) bool) {
 		for _, st := range slices.Backward(b.log(run)) {
@@ -137,7 +138,7 @@ func (b *Book) log(run string) []*Step {
 	return nil
 }
 
-// News is closed when a step of the run has got further, or was forgotten.
+// News returns a channel that is closed when a step of the run has progressed or was forgotten.
 func (b *Book) News(run string) <-chan struct{} {
 	s := b.shelf(run)
 	if s.news == nil {
@@ -146,15 +147,15 @@ func (b *Book) News(run string) <-chan struct{} {
 	return s.news
 }
 
-// Wake tells everybody who waits for news.
+// Wake closes the channels of all callers of News.
 func (b *Book) Wake() {
 	for _, s := range b.runs {
 		s.progress()
 	}
 }
 
-// Open returns a step, making it on its first word or sample; the oldest step of the run
-// that nothing is in flight for makes room.
+// Open returns the step with that key, and creates it for its first message or sample. If the run
+// then has more than 64 steps, the oldest step without samples in flight is dropped.
 func (b *Book) Open(now time.Time, k Key) (*Step, Events) {
 	var ev Events
 	return b.open(now, k, &ev), ev
@@ -186,9 +187,10 @@ func (b *Book) open(now time.Time, k Key, ev *Events) *Step {
 // deadline for samples without one.
 const maxNames = 1 << 17
 
-// Declare takes a client's word about a step: how many samples of it there are, their
-// names, and when it ends. The error wraps rewards.Expired for a step that its deadline has
-// ended, and rewards.TooLarge for too many ids; there are events with it, too.
+// Declare records a client's message about a step: its number of samples, their ids, and its
+// deadline. The error wraps rewards.Expired if the deadline of the step has passed, and
+// rewards.TooLarge if there are too many ids. The caller must handle the events also when there is
+// an error.
 func (b *Book) Declare(now time.Time, run string, from Client, msg *wire.Step) (Events, error) {
 	var ev Events
 	st := b.open(now, KeyOf(run, msg.Split, msg.Step), &ev)
@@ -256,7 +258,7 @@ func (b *Book) name(st *Step, ids []string, ev *Events) error {
 // nameBytes is what a declared id costs.
 func nameBytes(id string) int64 { return int64(len(id)) + 64 }
 
-// EndStep takes a client's word that it sends no more.
+// EndStep records a client's message that it sends no more samples of the step.
 func (b *Book) EndStep(now time.Time, run string, msg *wire.EndOfStep) Events {
 	var ev Events
 	st := b.open(now, KeyOf(run, msg.Split, msg.Step), &ev)
@@ -276,8 +278,8 @@ func (b *Book) heard(st *Step, ev *Events) {
 	b.progress(st.key.Run)
 }
 
-// Arrived takes a sample in that has come, and returns its step and, where the step's
-// rewards may be asked for as a whole, its row.
+// Arrived records an arrived sample. It returns the sample's step, the sample's row if the rewards
+// of the step can be fetched as a whole, and events.
 func (b *Book) Arrived(now time.Time, k Key, a Arrival) (*Step, *Row, Events) {
 	var ev Events
 	st := b.open(now, k, &ev)
@@ -294,9 +296,9 @@ func (b *Book) Arrived(now time.Time, k Key, a Arrival) (*Step, *Row, Events) {
 	return st, r, ev
 }
 
-// Finished takes a sample's final result into its step. bytes is what the result costs
-// without its details, places how many live ones there are. The row is the sample's; nil: it
-// has none.
+// Finished records the final result of a sample of st. bytes is the size of the result without its
+// details, and places is the number of live places. r is the sample's row, or nil if the sample has
+// none.
 func (b *Book) Finished(now time.Time, st *Step, r *Row, res *wire.Result, bytes int64, places int) Events {
 	var ev Events
 	st.inflight--
@@ -318,9 +320,9 @@ func (b *Book) Finished(now time.Time, st *Step, r *Row, res *wire.Result, bytes
 	return ev
 }
 
-// Due is to be called when the alarm of a step goes off. It reports whether the deadline
-// ends the step: whatever is in flight expires now, nothing more is to be taken in, and the
-// gateway then calls Short.
+// Due must be called at the time of a step's alarm. ends reports whether the deadline ends the
+// step: then the samples in flight expire now, no more samples are accepted, and the gateway must
+// call Short.
 func (b *Book) Due(st *Step) (ends bool, ev Events) {
 	ev.clear(st)
 	if st.concluded() {
@@ -330,7 +332,7 @@ func (b *Book) Due(st *Step) (ends bool, ev Events) {
 	return true, ev
 }
 
-// Short ends a step at its deadline, after all of its samples that were in flight.
+// Short completes a step that its deadline has ended, after all samples in flight have ended.
 func (b *Book) Short(now time.Time, st *Step) Events {
 	var ev Events
 	b.findAbsent(now, st)
@@ -353,8 +355,8 @@ func (b *Book) noteOver(st *Step, ev *Events) {
 	}
 }
 
-// Examine counts a sample among those of its step that people look at, and reports whether
-// it is one of the first.
+// Examine counts a sample of st for inspection, and reports whether the sample is one of the first
+// Limits.Examine samples.
 func (b *Book) Examine(st *Step) bool {
 	if st.examined >= b.limits.Examine {
 		return false
@@ -363,24 +365,24 @@ func (b *Book) Examine(st *Step) bool {
 	return true
 }
 
-// Events are what a change of the book means to others.
+// Events are the effects of a change of the book that the gateway must handle.
 type Events struct {
-	// Alarms are to be set or cleared, in this order.
+	// Alarms are the alarms to set or clear, in this order.
 	Alarms []Alarm
-	// Whole says that all that is to come of the step has arrived.
+	// Whole reports whether all expected samples of the step have arrived.
 	Whole bool
-	// Over are steps that have ended and have rows: there is something to measure.
+	// Over are the steps that have ended and have rows, so that a report can be made.
 	Over []*Step
-	// Forgotten is how many steps have lost their rows, for whatever reason.
+	// Forgotten is the number of steps whose rows were deleted, for any reason.
 	Forgotten int
-	// Dropped are steps that the book no longer has.
+	// Dropped are the steps that the book no longer has.
 	Dropped []*Step
 }
 
-// Alarm says when Book.Due is to be called for a step.
+// Alarm is the time at which Book.Due must be called for a step.
 type Alarm struct {
 	Step *Step
-	At   time.Time // zero: it is not
+	At   time.Time // zero: clear the alarm
 }
 
 func (ev *Events) set(st *Step, at time.Time) { ev.Alarms = append(ev.Alarms, Alarm{st, at}) }

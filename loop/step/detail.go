@@ -8,7 +8,7 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Summary is what has become of one step's samples.
+// Summary is the state of the samples of a step.
 type Summary struct {
 	Split    rewards.Split           `json:"split"`
 	Step     int64                   `json:"step"`
@@ -17,34 +17,38 @@ type Summary struct {
 	Arrived  int                     `json:"arrived"`
 	InFlight int                     `json:"in_flight"`
 	Outcomes map[rewards.Outcome]int `json:"outcomes"`
-	// ArrivalMS is from the first sample's arrival to the last one's, ExposedMS from
-	// there to the latest result: what a trainer would wait after its rollout.
+	// ArrivalMS is the time from the beginning of the step to the arrival of the last sample,
+	// ExposedMS the time from there to the latest result, in milliseconds: the time for which a
+	// trainer waits after its rollout.
 	ArrivalMS float64 `json:"arrival_ms"`
 	ExposedMS float64 `json:"exposed_ms"`
 }
 
-// Detail is one step, and who it waits for.
+// Detail describes a step, including the samples that have no result yet.
 type Detail struct {
 	Summary
 
 	Run string `json:"run"`
-	// State is open, complete or short; Forgotten says why the rows are gone.
+	// State is "open", "complete" or "short". Forgotten is the reason why the rows of the step were
+	// deleted; empty: they were not.
 	State     string `json:"state"`
 	Forgotten string `json:"forgotten,omitempty"`
-	// Deadline is when a declared step ends, and OnDeadline what its rewards are then.
+	// Deadline is the deadline of a declared step, and OnDeadline selects its rewards at the
+	// deadline.
 	Deadline   *time.Time `json:"deadline,omitempty"`
 	OnDeadline string     `json:"on_deadline"`
 	Missing    int        `json:"missing"`
-	// Without names samples without a result, those longest here first.
+	// Without lists up to 256 samples without a result of their own, in order of arrival.
 	Without []wire.Missing `json:"without"`
-	// GroupsReady are complete and not handed out; Chunks were.
+	// GroupsReady is the number of complete groups that were not handed out. Chunks is the number
+	// of chunks that were handed out.
 	GroupsReady int `json:"groups_ready"`
 	Chunks      int `json:"chunks"`
-	// RowsBytes is what is kept of it.
+	// RowsBytes is the approximate size of the step's rows in bytes.
 	RowsBytes int64 `json:"rows_bytes"`
 }
 
-// Summary says how far the step has come.
+// Summary returns the state of the step's samples.
 func (st *Step) Summary() Summary {
 	s := Summary{
 		Split: st.key.Split, Step: st.key.Step, Expected: st.expected, Ended: st.ended, Arrived: st.arrived,
@@ -56,7 +60,7 @@ func (st *Step) Summary() Summary {
 	return s
 }
 
-// Detail says it in full.
+// Detail returns a detailed description of the step.
 func (st *Step) Detail(now time.Time) Detail {
 	d := Detail{
 		Summary: st.Summary(), Run: st.key.Run, State: st.state(), Forgotten: st.forgotten, OnDeadline: st.policy,

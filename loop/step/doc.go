@@ -1,19 +1,19 @@
-// Package step is the book of steps: what clients have declared of each step, which of its
-// samples have come, which have their result, what of them was handed out to a trainer, and
-// what is kept of it for how long.
+// Package step implements the book of steps: what clients have declared of each step, which samples
+// have arrived, which samples have a result, and which results were handed out to a trainer. The
+// book also limits how long these are kept.
 //
-// The life of a step: open, while samples come and are scored; over, once everything
-// that was declared has come and has its result, or at the step's deadline, which ends
-// whatever is still in flight; forgotten, when its rows are too old or too many, after
-// which a trainer that asks is told so; dropped, when 64 later steps of its run have begun,
-// when the run begins anew or when it is no longer used.
+// The life of a step: a step is open while samples arrive and are scored. It is over when all
+// declared samples have arrived and have a result, or at the step's deadline, which ends all
+// samples in flight. It is forgotten when its rows are too old or too many; a trainer that then
+// fetches it gets an error. It is dropped when 64 later steps of its run have begun, when the run
+// starts again, or when the run is no longer used.
 //
-// Every sample that came over a websocket has a Row; the rows of a prompt group make a unit
-// that is handed out whole, once: when the trainer asks for the next chunk and enough groups
-// are complete, or when the step is over and there will be no more. A chunk keeps its rows,
-// so that a trainer whose connection broke asks for it again.
+// Every sample that arrives over a websocket has a Row. The rows of a prompt group are handed out
+// together, once: when the trainer fetches the next chunk and enough groups are complete, or when
+// the step is over. A chunk keeps its rows, so that a trainer can fetch it again after a lost
+// connection.
 //
-// Nothing here has a goroutine, a clock or I/O. A Book and all that it hands out are guarded
-// by the gateway's mutex; its methods return Events, which the gateway has to act on before
-// it calls another one.
+// The package has no goroutines, clocks or I/O. A Book and all its results are guarded by the
+// gateway's mutex. The methods of a Book return Events, which the gateway must handle before it
+// calls another method.
 package step

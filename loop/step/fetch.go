@@ -15,12 +15,12 @@ import (
 // This file is about a step's rewards as its trainer reads them: chunk by chunk, each
 // given again to who asks again.
 
-// All is the Chunk of a Fetch that reads whatever is complete, and hands nothing out.
+// All is the Chunk of a Fetch that returns all complete groups and hands none out.
 const All = -1
 
-// Fetch answers a Fetch, or returns nothing while the groups are not there. The error wraps
-// rewards.Malformed for a chunk too far ahead, and rewards.Expired where the step's rows
-// were forgotten.
+// Fetch returns the answer to a fetch request, or nil if the groups of the chunk are not complete
+// yet. The error wraps rewards.Malformed for a chunk too far ahead, rewards.TooLarge if step.All
+// does not fit into one answer, and rewards.Expired if the step's rows were deleted.
 func (b *Book) Fetch(now time.Time, run string, t wire.Fetch) (*wire.Rewards, error) {
 	if st := b.Step(KeyOf(run, t.Split, t.Step)); st != nil {
 		b.ask(st)
@@ -248,7 +248,7 @@ func (st *Step) answer(t wire.Fetch, at int) *wire.Rewards {
 	}
 }
 
-// Unready answers a Fetch whose wait is over.
+// Unready returns the answer to a fetch request whose wait has timed out.
 func (b *Book) Unready(now time.Time, run string, t wire.Fetch) *wire.Rewards {
 	key := KeyOf(run, t.Split, t.Step)
 	st := b.Step(key)

@@ -58,9 +58,9 @@ func (b *Book) trimUnasked(run string, ev *Events) {
 	}
 }
 
-// Age forgets the rows of a run's steps that are over and that nobody has touched for
-// Limits.Age, or for a minute where nobody has asked for them and a later step of the split has
-// begun: the samples of the latest may come minutes apart.
+// Age deletes the rows of a run's steps that have no samples in flight and were not read or written
+// for Limits.Age. For steps that no client has declared or fetched, the limit is one minute once a
+// later step of the split has begun; the samples of the latest step may arrive minutes apart.
 func (b *Book) Age(now time.Time, run string) Events {
 	var ev Events
 	followed := map[rewards.Split]bool{}
@@ -80,7 +80,7 @@ func (b *Book) Age(now time.Time, run string) Events {
 	return ev
 }
 
-// Drop ends a run's steps, because it begins anew or is no longer used.
+// Drop removes all steps of a run, because the run starts again or is no longer used.
 func (b *Book) Drop(run string) Events {
 	var ev Events
 	s := b.runs[run]

@@ -8,10 +8,10 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Row is one sample of a step as its trainer will read it: what came of it, and when.
-// It outlives the sample's entry and its remembered result. What a final row holds does not
-// change any more. The methods that record do nothing on nil, which is the row of a sample
-// that has none.
+// Row is the record of one sample of a step as its trainer reads it: the sample's result and times.
+// A Row outlives the sample's entry and its remembered result. A final Row does not change any
+// more. The methods that record something do nothing on a nil Row, which stands for a sample
+// without a row.
 type Row struct {
 	id     string
 	index  *int64
@@ -34,14 +34,14 @@ type Row struct {
 	stages                                      map[string]float64 // milliseconds, shared with the result; read only
 }
 
-// Flight is a sample without a result, as its row asks for it.
+// Flight is a sample without a result.
 type Flight interface {
-	// Whereabouts are the stage of the sample, when it arrived, and the worker that claimed
-	// it last; "": none has it.
+	// Whereabouts returns the stage of the sample, its time of arrival, and the worker that claimed
+	// it last; "" if no worker has claimed it.
 	Whereabouts() (stage string, arrived time.Time, worker string)
 }
 
-// Attempt is one worker's try at a sample.
+// Attempt is one attempt of a worker to score a sample.
 type Attempt struct {
 	Worker       string
 	Began, Ended time.Time
@@ -60,21 +60,22 @@ func (r *Row) value() *float64 {
 // maxAttemptsKept bounds the attempts a row remembers.
 const maxAttemptsKept = 16
 
-// Tried records an attempt that has ended.
+// Tried records a finished attempt. The first 16 attempts are kept.
 func (r *Row) Tried(a Attempt) {
 	if r != nil && len(r.attempts) < maxAttemptsKept {
 		r.attempts = append(r.attempts, a)
 	}
 }
 
-// Counted records the attempt whose answer is the one that counts.
+// Counted records the attempt whose answer counts.
 func (r *Row) Counted(worker string, began, ended time.Time) {
 	if r != nil {
 		r.started, r.scored, r.worker = began, ended, worker
 	}
 }
 
-// Scored records when the sample's prompt group was scored, after its own components.
+// Scored records the time at which the sample's prompt group was scored, after the sample's own
+// components.
 func (r *Row) Scored(at time.Time) {
 	if r != nil {
 		r.scored = at
@@ -95,22 +96,22 @@ func (r *Row) settle(now time.Time, res *wire.Result, closed bool) {
 	}
 }
 
-// Record is what a row says of its sample's times.
+// Record contains the times of a sample from its row.
 type Record struct {
 	ID, UID string
 	// Outcome is empty while the sample has no result.
 	Outcome rewards.Outcome
-	// Received is when its first byte came, Queued when it was here whole, Returned when it
-	// had its result. Started and Scored are those of the attempt that counted; zero: there
-	// is none.
+	// Received is the time of the sample's first byte, Queued the time at which the sample was
+	// complete, and Returned the time of its result. Started and Scored are the times of the
+	// attempt that counted; they are zero if there is none.
 	Received, Queued, Started, Scored, Returned time.Time
-	Worker                                      string             // of the attempt that counted; "": there is none
+	Worker                                      string             // worker of the attempt that counted; "": no attempt counted
 	Attempts                                    []Attempt          // the first 16; read only
 	Stages                                      map[string]float64 // milliseconds by stage; read only
 }
 
-// Records are the times of the step's samples, in order of arrival; none of a step that was
-// forgotten.
+// Records returns the times of the step's samples in order of arrival. A step that was forgotten
+// has no records.
 func (st *Step) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		if st.assembly == nil {

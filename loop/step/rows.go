@@ -55,16 +55,16 @@ func newAssembly() *assembly {
 	return &assembly{byID: map[string]*Row{}, groups: map[string]*rowGroup{}, byIndex: map[int64]*rowGroup{}, given: map[int64]bool{}}
 }
 
-// Arrival is a sample that has come.
+// Arrival is an arrived sample.
 type Arrival struct {
 	ID       string
-	Index    *int64    // its place in the trainer's batch; nil: it has none
-	UID      string    // of its prompt group; "": it has none
-	Size     int       // of the group
-	Received time.Time // when its first byte came
-	Arrived  time.Time // when it was here whole
-	// Flight tells of the sample until it has its result; nil: nobody may ask for the step as
-	// a whole, because the sample did not come over a websocket.
+	Index    *int64    // index in the trainer's batch; nil: no index
+	UID      string    // prompt group; "": no group
+	Size     int       // number of members of the prompt group
+	Received time.Time // time of the first byte
+	Arrived  time.Time // time at which the sample was complete
+	// Flight is the sample until it has its result. It is nil for a sample that did not arrive over
+	// a websocket; such a sample gets no row.
 	Flight Flight
 }
 

@@ -7,15 +7,14 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Key names a step. A run that begins anew has none of its steps any more, so that keys need
-// no epoch.
+// Key identifies a step. It needs no epoch, because a run that starts again loses all its steps.
 type Key struct {
 	Run   string
 	Split rewards.Split
 	Step  int64
 }
 
-// KeyOf is the key of a step; one without a split is one of the training.
+// KeyOf returns the key of a step. An empty split means rewards.Train.
 func KeyOf(run string, split rewards.Split, n int64) Key {
 	if split == "" {
 		split = rewards.Train
@@ -23,14 +22,14 @@ func KeyOf(run string, split rewards.Split, n int64) Key {
 	return Key{run, split, n}
 }
 
-// Client names a connection that declares a part of a step.
+// Client identifies a connection that declares a part of a step.
 type Client struct {
 	Name string
 	Lane int
 }
 
-// Step is what has become of one step's samples. Others read it by its methods; only its
-// Book changes it.
+// Step is the state of the samples of a step. Only its Book changes a Step; other packages read it
+// with its methods.
 type Step struct {
 	key      Key
 	closes   time.Time // orders the queue; the deadline, once somebody has declared the step
@@ -57,38 +56,39 @@ type Step struct {
 	places    int            // the most live ones while its samples were scored
 }
 
-// Key is the step's name.
+// Key returns the key of the step.
 func (st *Step) Key() Key { return st.key }
 
-// Closes is when the step ends if it has not before; which step's samples go first depends
-// on it, also where nobody has declared the step and nothing ends it.
+// Closes returns the deadline of the step. The deadline orders the queue even if no client has
+// declared the step and nothing ends it then.
 func (st *Step) Closes() time.Time { return st.closes }
 
 // Closed reports whether the deadline has ended the step.
 func (st *Step) Closed() bool { return st.closed }
 
-// First is when the step's first word or sample came.
+// First returns the time of the step's first message or sample.
 func (st *Step) First() time.Time { return st.first }
 
-// Last is when its latest sample arrived; zero: none has.
+// Last returns the time at which the latest sample arrived, or zero if none has arrived.
 func (st *Step) Last() time.Time { return st.last }
 
-// Expected is how many samples were declared; 0: nobody has said.
+// Expected returns the declared number of samples, or 0 if it was not declared.
 func (st *Step) Expected() int { return st.expected }
 
-// Arrived is how many samples have come.
+// Arrived returns the number of samples that have arrived.
 func (st *Step) Arrived() int { return st.arrived }
 
-// InFlight is how many of these have no result.
+// InFlight returns the number of arrived samples without a result.
 func (st *Step) InFlight() int { return st.inflight }
 
-// Places is the most live places that there were when one of its samples got its result.
+// Places returns the maximum number of live places at the times at which the step's samples got
+// their results.
 func (st *Step) Places() int { return st.places }
 
-// Forgotten is why the step's rows are gone; "": they are not.
+// Forgotten returns the reason why the step's rows were deleted, or "" if they were not.
 func (st *Step) Forgotten() string { return st.forgotten }
 
-// Whole reports whether all that is to come of the step has arrived.
+// Whole reports whether all expected samples of the step have arrived.
 func (st *Step) Whole() bool {
 	return st.closed || st.ended || st.expected > 0 && st.arrived >= st.expected
 }

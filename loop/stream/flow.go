@@ -9,9 +9,10 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Flow is the flow control of a gateway: which sessions have a connection, and what these
-// may send of the memory for frames. Connections that are busy share it (share.go); the credit
-// of idle ones is asked back when others need it. Guarded by the gateway's mutex.
+// Flow implements the flow control of a gateway: which sessions have a connection, and how much of
+// the memory for frames each of them may use. Busy connections share the memory (share.go); the
+// credit of idle connections is reclaimed when others need it. Flow is guarded by the gateway's
+// mutex.
 type Flow struct {
 	budget   budget
 	full     func(profile string) wire.CreditTotals
@@ -23,36 +24,37 @@ type Flow struct {
 	next     time.Time       // when Tick has something to do, while anybody waits
 }
 
-// NewFlow divides maxBytes of memory, of which sessions of one profile get no more than
-// each. A connection may send up to full of its profile before a frame is released again.
-// Wake is called, with the gateway's mutex held, when Tick is to be called at Due; it must
-// not block.
+// NewFlow returns a Flow that divides maxBytes of memory; the sessions of one profile together get
+// at most each bytes. full returns what a connection may send of a profile before a frame is
+// released. wake is called with the gateway's mutex held when Due has changed, so that Tick is
+// called at that time; wake must not block.
 func NewFlow(maxBytes, each int64, full func(profile string) wire.CreditTotals, wake func()) *Flow {
 	return &Flow{budget: newBudget(maxBytes, each), full: full, wake: wake}
 }
 
-// Greeting is what a client is told when its session begins on a connection.
+// Greeting contains what a session needs when it begins on a connection.
 type Greeting struct {
-	// Client is the name of the token that the connection came with. Connections of one name
-	// share the memory as one does.
+	// Client is the name of the token of the connection. Connections with the same name share the
+	// memory like a single connection.
 	Client string
-	// Reward and Policy are for samples that name none; a nil Policy is the profile's own.
+	// Reward and Policy apply to samples that set none. A nil Policy means the policy of the
+	// profile.
 	Reward string
 	Policy *rewards.SamplePolicy
-	// Booked is the name by which the memory of that profile is booked.
+	// Booked is the name under which the memory of the profile is accounted.
 	Booked string
-	// Welcome has Resumed, Rewards and Limits; the session adds the rest.
+	// Welcome has the fields Resumed, Rewards and Limits set; the session sets the others.
 	Welcome wire.Welcome
-	// Confirmed is the latest result that a resuming client has.
+	// Confirmed is the number of the latest result that a resuming client has received.
 	Confirmed uint64
-	// Draining says that the gateway accepts nothing new.
+	// Draining reports whether the gateway accepts no new samples.
 	Draining bool
 }
 
-// Attach begins a session on a connection, grants its first credit, welcomes the client,
-// and sends a resuming one what it has not got. It writes to the connection while the
-// gateway's mutex is held, so that no grant or result can come before the welcome: Send
-// must not block.
+// Attach begins a session on a connection: it grants the first credit, sends the welcome message,
+// and sends a resuming client the results that it has not received. Attach writes to the connection
+// while the gateway's mutex is held, so that no grant or result can precede the welcome message;
+// therefore Conn.Send must not block.
 func (f *Flow) Attach(s *Session, c Conn, g Greeting) {
 	s.credit.reset(&f.budget)
 	s.credit.client = g.Client
@@ -63,16 +65,17 @@ func (f *Flow) Attach(s *Session, c Conn, g Greeting) {
 	s.greet(c, g, s.credit.granted)
 }
 
-// Displace takes a session's connection away for another one, and returns it for the
-// caller to close; nil: it had none.
+// Displace detaches a session from its connection because another connection takes over. It returns
+// the old connection for the caller to close, or nil if there was none.
 func (f *Flow) Displace(s *Session) Conn {
 	c := s.Cut()
 	f.leave(s)
 	return c
 }
 
-// Detach notes that a connection has ended. It reports whether the session was on it still,
-// and has no connection now; what it had not used is then granted to the others.
+// Detach records that connection c has ended, and reports whether the session s has no connection
+// now; that is false if another connection has taken over s. The unused credit of s is granted to
+// other sessions.
 func (f *Flow) Detach(s *Session, c Conn, now time.Time) (Grants, bool) {
 	if !s.lost(c) || !s.live {
 		return nil, false // another connection has taken the session over
@@ -90,14 +93,14 @@ func (f *Flow) leave(s *Session) {
 	s.credit.reset(&f.budget)
 }
 
-// Sessions are those with a connection, in the order in which these came.
+// Sessions returns the sessions with a connection, in the order of their connections.
 func (f *Flow) Sessions() []*Session { return slices.Clone(f.sessions) }
 
-// Spend books a sample that arrives over a session, and reports whether it may come: it is
-// within the credit, or nothing else of the session is in flight, and there is memory for it.
-// Where there is none, such samples come one after the other, over the reserve: the session
-// is told by a repeated credit when it is its turn. A client that does not say what it wants
-// is granted its share with its first sample.
+// Spend accounts for a sample that arrives over session s, and reports whether the sample is
+// accepted. It is accepted if it is within the credit of s, or if s has no other sample in flight
+// and there is memory for it. Without memory, such samples are accepted one after another in the
+// reserve; a repeated credit message tells the client when it is its turn. A client that does not
+// send want messages gets its share with its first sample.
 func (f *Flow) Spend(now time.Time, s *Session, size int64) (Grants, bool) {
 	w, b := &s.credit, &f.budget
 	if !w.tells {
@@ -122,27 +125,28 @@ func (f *Flow) Spend(now time.Time, s *Session, size int64) (Grants, bool) {
 	return f.topUpOne(s), true
 }
 
-// Skip books a sample that is sent again and needs no memory, since it is known.
+// Skip accounts for a sample that is sent again and needs no memory, because the gateway already
+// has it.
 func (f *Flow) Skip(now time.Time, s *Session, size int64) Grants {
 	s.credit.spend(&f.budget, now, size)
 	s.credit.release(&f.budget, size)
 	return f.topUpOne(s)
 }
 
-// Want takes what a client has ready beyond its credit, and grants it.
+// Want records how much a client has to send beyond its credit, and grants it more credit.
 func (f *Flow) Want(now time.Time, s *Session, more wire.Want) Grants {
 	s.credit.wants(now, more.Bytes)
 	return f.topUpOne(s)
 }
 
-// Yield takes credit that a client hands back, all in all, and grants it to the others.
+// Yield accepts credit that a client returns, as totals, and grants it to the others.
 func (f *Flow) Yield(now time.Time, s *Session, total wire.Yield) Grants {
 	s.credit.yield(&f.budget, now, wire.CreditTotals(total))
 	return f.TopUp()
 }
 
-// Reserve books the frame of a sample from inside the process, if there is room for it: of all
-// memory, and of its profile's part.
+// Reserve accounts for the frame of a sample from inside the process, and reports whether there is
+// memory for it, in total and in the profile's part.
 func (f *Flow) Reserve(profile string, size int64) bool {
 	if size > f.budget.free() || size > f.budget.each-f.budget.of[profile] {
 		return false
@@ -151,24 +155,24 @@ func (f *Flow) Reserve(profile string, size int64) bool {
 	return true
 }
 
-// Hold books a frame that came over no session, whether there is room for it or not, and
-// Drop its end. What is free then is granted.
+// Hold accounts for a frame that arrived over no session, even if there is no memory for it. Drop
+// ends the Hold.
 func (f *Flow) Hold(profile string, size int64) { f.budget.book(profile, size, 0) }
 
-// Drop is the end of a Hold.
+// Drop ends a Hold, and grants the free memory.
 func (f *Flow) Drop(profile string, size int64) Grants {
 	f.budget.book(profile, -size, 0)
 	return f.TopUp()
 }
 
-// Release books the end of a frame that came over a session. What is free now is granted.
+// Release accounts for the end of a frame that arrived over a session, and grants the free memory.
 func (f *Flow) Release(s *Session, size int64) Grants {
 	s.credit.release(&f.budget, size)
 	return f.freed(s)
 }
 
-// Refund books the end of a frame whose sample was refused as over_credit after Spend: its
-// client counts it as not sent, and so has credit for it again.
+// Refund accounts for the end of a frame whose sample was refused as over_credit after Spend. The
+// client does not count the sample as sent, and therefore gets the credit back.
 func (f *Flow) Refund(s *Session, size int64) Grants {
 	s.credit.release(&f.budget, size)
 	if s.live {
@@ -191,7 +195,7 @@ func (f *Flow) topUpOne(s *Session) Grants {
 	return Grants{grant{session: s, conn: s.connection(), total: s.credit.granted}}
 }
 
-// TopUp gives the bytes that are free to whoever should have more.
+// TopUp grants the free bytes to the sessions that should have more credit.
 func (f *Flow) TopUp() Grants {
 	var grants Grants
 	f.short = false
@@ -219,10 +223,10 @@ func (f *Flow) topUp(s *Session) bool {
 	return done.tell
 }
 
-// Stuck are the sessions whose samples wait for others that cannot come, for memory is full
-// of samples that wait. Each is looked at when its turn comes: what the caller has ended
-// for one counts for the next. Nobody is stuck while another one has credit that it may
-// hand back.
+// Stuck returns the sessions whose samples wait for samples that cannot arrive, because memory is
+// full of waiting samples. Each session is checked when the iterator reaches it, so that what the
+// caller has ended for one session counts for the next. No session is stuck while another session
+// has credit that its client may return.
 func (f *Flow) Stuck() iter.Seq[*Session] {
 	return func(yield func(*Session) bool) {
 		for _, s := range f.sessions {
@@ -239,7 +243,7 @@ func (f *Flow) surplus(but *Session) bool {
 	return slices.ContainsFunc(f.sessions, func(s *Session) bool { return s != but && s.credit.unused().Bytes > floor })
 }
 
-// Hungry is how many connections of a profile want to send more than they have credit for.
+// Hungry returns the number of connections of a profile that have more to send than credit.
 func (f *Flow) Hungry(profile string) (n int) {
 	for _, s := range f.sessions {
 		if w := &s.credit; w.profile == profile && w.tells && f.lacks(w) {
@@ -249,11 +253,11 @@ func (f *Flow) Hungry(profile string) (n int) {
 	return n
 }
 
-// Bytes returns how many bytes of frames are held, and how many are granted as credit and
-// not yet used.
+// Bytes returns the number of bytes of frames in memory, and the number of bytes granted as credit
+// and not used yet.
 func (f *Flow) Bytes() (held, granted int64) { return f.budget.held + f.budget.size, f.budget.unused }
 
-// Grants are credit that was given, or is asked for, and is still to be told.
+// Grants are credit messages and reclaim requests that have not been sent yet.
 type Grants []grant
 
 type grant struct {
@@ -263,8 +267,8 @@ type grant struct {
 	reclaim bool
 }
 
-// Send tells the clients, without the gateway's mutex. A grant is for one connection: the
-// totals begin anew with each welcome.
+// Send sends the messages to the clients. Call it without holding the gateway's mutex. A grant is
+// valid for one connection only, because the totals start again with each welcome message.
 func (g Grants) Send() {
 	for _, one := range g {
 		if one.reclaim {

@@ -13,31 +13,31 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Gateway is whom the messages of clients ask. Its methods are called by the connections'
-// goroutines, without any mutex. Their errors wrap the rewards.Class that the client is told.
+// Gateway handles the messages of clients. The goroutines of the connections call its methods
+// without holding any mutex. The errors wrap the rewards.Class that is sent to the client.
 type Gateway interface {
-	// Hello opens the session that a client asks for, or resumes it, and puts it on the
-	// connection (Flow.Attach).
+	// Hello opens or resumes the session that a client requests, and attaches it to the connection
+	// (Flow.Attach).
 	Hello(h wire.Hello, c Conn) (*Session, error)
-	// Left says that a connection on which Hello has succeeded has ended (Flow.Detach).
+	// Left reports the end of a connection on which Hello has succeeded (Flow.Detach).
 	Left(s *Session, c Conn)
-	// Receive reads one sample, books it against the session's credit (Flow.Spend), and
-	// accepts it. An error that names the sample, a *wire.FrameError or one with the method
-	// SampleID() string, rejects that sample; one of no class is the socket's own.
+	// Receive reads one sample, accounts for it (Flow.Spend), and accepts it. An error that
+	// identifies the sample, a *wire.FrameError or an error with the method SampleID() string,
+	// rejects this sample; an error without a class is an error of the socket.
 	Receive(s *Session, r io.Reader) error
-	// Message does what a control message says. Hello and fetch have methods of their own.
+	// Message handles a control message other than hello and fetch.
 	Message(s *Session, msg any) error
-	// Rewards waits for a chunk of a step's rewards. Neither an answer nor an error means
-	// that the gateway has stopped: it ends the connection, and the next one answers.
+	// Rewards waits for a chunk of a step's rewards. If both results are nil, the gateway has
+	// stopped and ends the connection; the client repeats the request on its next connection.
 	Rewards(ctx context.Context, s *Session, t *wire.Fetch) (*wire.Rewards, error)
-	// Phase does what the phase that a client's run has begun asks for, and returns when it is done;
-	// the error says what was not.
+	// Phase handles a phase that a client's run has begun, and returns when the actions of the
+	// phase are done. The error describes the actions that failed.
 	Phase(ctx context.Context, s *Session, name string) error
-	// Refused counts what was answered with an error: a sample, or another message.
+	// Refused counts a sample or another message that was answered with an error.
 	Refused(class rewards.Class, sample bool)
 }
 
-// Socket is a connection that hands its messages to a handler until it ends.
+// Socket is a connection that passes its messages to a handler until the connection ends.
 type Socket interface {
 	Conn
 	Run(ctx context.Context, h wsconn.Handler) error
@@ -58,8 +58,8 @@ type handler struct {
 	fetches fetches
 }
 
-// Serve speaks the stream protocol on a connection until it ends. It returns nil
-// when the client left in order.
+// Serve runs the stream protocol on a connection until the connection ends. Serve returns nil if
+// the client closed the connection normally. A client must send hello within 10 s.
 func Serve(ctx context.Context, g Gateway, c Socket) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -170,7 +170,8 @@ func (h *handler) reject(err error) error {
 	return nil
 }
 
-// Reason is what was wrong with a sample, without the class and the id that stand beside it.
+// Reason returns the reason of a sample's error, without the class and the id, which are in
+// separate fields.
 func Reason(err error) string {
 	var frame *wire.FrameError
 	if errors.As(err, &frame) && frame.Err != nil {

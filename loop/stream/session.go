@@ -11,24 +11,25 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Conn is what a session needs of its connection.
+// Conn is a session's connection.
 type Conn interface {
-	// Send queues a text message; it does not block.
+	// Send queues a text message. Send does not block.
 	Send(text []byte) error
-	// SendLater sends what later returns when its turn to be written comes; nil: nothing.
+	// SendLater queues a message whose text is the result of later, called at the time of writing.
+	// A nil result sends nothing.
 	SendLater(later func() []byte) error
-	// Close ends the connection with a handshake, which takes seconds at most.
+	// Close closes the connection with a closing handshake, which takes a few seconds at most.
 	Close(code int, reason string) error
 }
 
-// ID names a client's connection within a run.
+// ID identifies a client's connection within a run.
 type ID struct {
 	Client string
 	Lane   int
 }
 
-// Answer is a final result as its session keeps it, until the client confirms it or the
-// gateway forgets it.
+// Answer is a final result that its session keeps until the client confirms it or the gateway
+// forgets it.
 type Answer struct {
 	Result *wire.Result // immutable
 
@@ -36,8 +37,8 @@ type Answer struct {
 	numbered  atomic.Pointer[Session] // the session that has given it a number
 }
 
-// Forget says that the gateway remembers the answer no longer: its session drops it with
-// the next one.
+// Forget records that the gateway no longer remembers the answer. The session drops the answer at
+// the next delivery.
 func (a *Answer) Forget() { a.forgotten.Store(true) }
 
 // delivered is an answer with its place in the session's order.
@@ -46,8 +47,8 @@ type delivered struct {
 	answer *Answer
 }
 
-// Session is one client's side of a run. It outlives its connection: results wait
-// in it until the client comes back and confirms them.
+// Session is one client's side of a run. It outlives its connection: results wait in it until the
+// client reconnects and confirms them.
 type Session struct {
 	// Immutable.
 	run   string
@@ -73,25 +74,26 @@ type Session struct {
 	warned  time.Time             // when the client was told last why its samples wait; guarded by mu
 }
 
-// NewSession makes a session of a run's epoch. A client resumes it by its token.
+// NewSession returns a session of the given epoch of a run. A client resumes the session with
+// token.
 func NewSession(run string, id ID, epoch uint64, token string, log *slog.Logger) *Session {
 	return &Session{run: run, id: id, epoch: epoch, token: token, log: log}
 }
 
-// Run is the name of the session's run.
+// Run returns the name of the session's run.
 func (s *Session) Run() string { return s.run }
 
-// ID names the session within its run.
+// ID returns the session's ID within its run.
 func (s *Session) ID() ID { return s.id }
 
-// Epoch is the run's as the session began.
+// Epoch returns the epoch of the run in which the session began.
 func (s *Session) Epoch() uint64 { return s.epoch }
 
-// Token is what a client resumes the session by.
+// Token returns the token with which a client resumes the session.
 func (s *Session) Token() string { return s.token }
 
-// Defaults are the reward and the policy of samples that name none, as the latest hello
-// has said; a nil policy is the profile's own.
+// Defaults returns the reward and the policy for samples that set none, from the latest hello
+// message. A nil policy means the policy of the profile.
 func (s *Session) Defaults() (reward string, policy *rewards.SamplePolicy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,23 +103,24 @@ func (s *Session) Defaults() (reward string, policy *rewards.SamplePolicy) {
 // Live reports whether the session has a connection. The caller holds the gateway's mutex.
 func (s *Session) Live() bool { return s.live }
 
-// Expects counts the samples that were accepted and not answered. The caller holds the
+// Expects adds by to the number of samples that are accepted and not answered. The caller holds the
 // gateway's mutex.
 func (s *Session) Expects(by int64) { s.credit.open += by }
 
-// Open is how many samples were accepted and not answered. The caller holds the gateway's
-// mutex.
+// Open returns the number of samples that are accepted and not answered. The caller holds the
+// gateway's mutex.
 func (s *Session) Open() int64 { return s.credit.open }
 
-// Parks books a frame that stays although nobody works on it, or no longer does: it does not
-// count against the credit. The caller holds the gateway's mutex.
+// Parks records that a frame stays in memory although no worker has its sample, or, if more is
+// false, no longer does. Such a frame does not count against the credit. The caller holds the
+// gateway's mutex.
 func (s *Session) Parks(more bool, what wire.CreditTotals) { s.credit.park(more, what) }
 
-// Unused is the credit that is left. The caller holds the gateway's mutex.
+// Unused returns the unused credit. The caller holds the gateway's mutex.
 func (s *Session) Unused() wire.CreditTotals { return s.credit.unused() }
 
-// Sweep drops what is remembered no longer, and reports whether the client has been away
-// for longer than keep. The caller holds the gateway's mutex.
+// Sweep drops the answers that the gateway has forgotten, and reports whether the client has been
+// disconnected for longer than keep. The caller holds the gateway's mutex.
 func (s *Session) Sweep(now time.Time, keep time.Duration) (gone bool) {
 	s.mu.Lock()
 	s.prune()
@@ -156,8 +159,8 @@ func (s *Session) greet(c Conn, g Greeting, credit wire.CreditTotals) {
 	}
 }
 
-// Cut takes the session's connection away, and returns it for the caller to close: nothing
-// more is sent over it. nil: there was none.
+// Cut detaches the session from its connection, so that nothing more is sent over it. Cut returns
+// the connection for the caller to close, or nil if there was none.
 func (s *Session) Cut() Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +185,8 @@ func (s *Session) connection() Conn {
 	return s.conn
 }
 
-// Deliver gives the answer the next number and sends it if the client is there. The
-// answer to a sample that was sent again keeps its number.
+// Deliver gives the answer the next number and sends it if the client is connected. The answer to a
+// sample that was sent again keeps its number. Deliver returns the message that was sent, or nil.
 func (s *Session) Deliver(a *Answer) (message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,14 +223,14 @@ func (s *Session) drop(n int) {
 	}
 }
 
-// Unconfirmed is how many answers wait for the client to confirm them.
+// Unconfirmed returns the number of answers that the client has not confirmed.
 func (s *Session) Unconfirmed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.results)
 }
 
-// Confirm drops every answer up to seq, which the client has, and returns them.
+// Confirm drops all answers up to the number seq, which the client has received, and returns them.
 func (s *Session) Confirm(seq uint64) []*Answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,8 +261,8 @@ func (s *Session) sendResult(d *delivered) []byte {
 	return b
 }
 
-// EncodeResult encodes a copy of a result under a number. Details that JSON cannot express
-// are left out: they are for people, and the score still counts.
+// EncodeResult encodes a copy of a result with the number seq. Details that JSON cannot represent
+// are replaced by an error text, because details are informational and the score is still valid.
 func EncodeResult(of *wire.Result, seq uint64) ([]byte, error) {
 	res := *of
 	res.Seq = seq
@@ -279,13 +282,13 @@ func (s *Session) write(b []byte) {
 	}
 }
 
-// Send encodes and sends a control message if the client is there.
+// Send encodes and sends a control message if the client is connected.
 func (s *Session) Send(v any) { s.sendOver(nil, v) }
 
 // warnEvery is how often a client is told at most why its samples wait.
 const warnEvery = 10 * time.Second
 
-// Warn tells the client why its samples wait.
+// Warn sends the client the reason why its samples wait, at most once every 10 s.
 func (s *Session) Warn(now time.Time, class rewards.Class, why string) {
 	s.mu.Lock()
 	due := now.Sub(s.warned) >= warnEvery
@@ -298,8 +301,8 @@ func (s *Session) Warn(now time.Time, class rewards.Class, why string) {
 	}
 }
 
-// Acknowledge says that the gateway answers for a sample. Those that come while the
-// writer is busy are told in one message.
+// Acknowledge tells the client that the gateway has accepted a sample. Samples that are
+// acknowledged while the writer is busy share one message.
 func (s *Session) Acknowledge(id string) {
 	s.mu.Lock()
 	c := s.conn

@@ -135,7 +135,7 @@ func level(wants []int64, room int64) int64 {
 	return math.MaxInt64
 }
 
-// Due is when Tick has something to do; zero: nobody waits for memory.
+// Due returns the time at which Tick must be called, or zero if no session waits for memory.
 func (f *Flow) Due() time.Time {
 	if !f.waiting() {
 		return time.Time{}
@@ -149,8 +149,8 @@ func (f *Flow) waiting() bool {
 	return f.short || f.levels != nil || len(f.line) > 0 || slices.ContainsFunc(f.sessions, func(s *Session) bool { return !s.credit.asked.IsZero() })
 }
 
-// Tick works the shares out anew while connections can use more than there is, asks idle
-// ones for their credit, and takes it from those that do not answer. It reports whether
+// Tick recomputes the shares while connections can use more memory than there is, asks idle clients
+// to return credit, and takes it from those that do not answer within 2 s. short reports whether
 // memory is short.
 func (f *Flow) Tick(now time.Time) (grants Grants, short bool) {
 	if !f.waiting() || now.Before(f.next) {

@@ -50,12 +50,11 @@ func (m micros) MarshalJSON() ([]byte, error) {
 
 func nanos(seconds float64) micros { return micros(math.Round(seconds * 1e9)) }
 
-// WriteChrome draws the trace in the trace-event format, which ui.perfetto.dev
-// and chrome://tracing show. Process "rollout" has an instant for every generated
-// sample, a span for its time in the queue, and counters of the samples queued
-// and in flight; process "workers" has a track per worker, and where spans of a
-// worker overlap as many as it takes, each span on the first that is free. Where
-// a sample has Attempts each is a span of its own.
+// WriteChrome writes the trace in the trace-event format of ui.perfetto.dev and chrome://tracing.
+// Process "rollout" has an instant for every generated sample, a span for its time in the queue,
+// and counters of the samples queued and in flight. Process "workers" has one track for each
+// worker, or as many as the worker's overlapping spans need; each span is on the first free track.
+// A sample with Attempts has a span for each attempt.
 func (t Trace) WriteChrome(w io.Writer) error {
 	if err := t.Validate(); err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 	"github.com/rewardloop/rewardloop/loop/step"
 )
 
-// Of is what was recorded of a step. Seconds count from the step's first word or sample.
+// Of returns the trace that was recorded of a step. Seconds count from the step's first message or
+// sample.
 func Of(st *step.Step) Trace {
 	k := st.Key()
 	t := Trace{

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// String is the report in a few lines for people.
+// String returns the report as a few lines of text.
 func (rep *Report) String() string {
 	return fmt.Sprintf(`%s (%d unscored) on %s, pool load %s
 rollout %.3f s, all answered at %.3f s
@@ -28,8 +28,8 @@ func count(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// Details is the rest of the report for people: where the time of the samples
-// went, what dispatch did, and who was last. It ends without a blank line.
+// Details returns the rest of the report as text: the times of the stages, the dispatch statistics,
+// and the samples that finished last. The text ends without a blank line.
 func (rep *Report) Details() string {
 	var b strings.Builder
 	if rep.Missing > 0 {

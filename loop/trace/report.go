@@ -9,97 +9,96 @@ import (
 	"github.com/rewardloop/rewardloop/internal/sim"
 )
 
-// Report holds one step against what was possible. Durations are seconds. The
-// symbols: gᵢ Generated, rᵢ service time, fᵢ finish (Returned, else Scored),
-// T = max gᵢ, W servers, U update. Every figure is over the samples that were
-// answered, with a score or without: one that failed after three attempts has kept
-// the step waiting as well. Samples without an answer are left out.
+// Report compares one step with the best possible one. Durations are in seconds. The symbols are:
+// gᵢ Generated, rᵢ service time, fᵢ finish (Returned, or else Scored), T = max gᵢ, W servers, U
+// update. Every figure is over the samples that were answered, with a score or without, because a
+// sample that failed after three attempts also kept the step waiting. Samples without an answer are
+// omitted.
 type Report struct {
 	Samples int `json:"samples"`
-	// Unscored is how many have no score, whether they were answered or not.
+	// Unscored is the number of samples without a score, answered or not.
 	Unscored int `json:"unscored"`
 	Servers  int `json:"servers"`
-	// Missing is how many samples were declared and have no span: they never arrived.
+	// Missing is the number of declared samples that have no span, because they never arrived.
 	Missing int `json:"missing"`
-	// Rollout is T, Makespan is max fᵢ.
+	// Rollout is T. Makespan is max fᵢ.
 	Rollout  float64 `json:"rollout_s"`
 	Makespan float64 `json:"makespan_s"`
 	Update   float64 `json:"update_s"`
 
-	// Exposed is E = max fᵢ − T, the reward time that nothing hid. The others are
-	// the same figure of F* (E* = F* − T), of an ideal pull queue, and of scoring
-	// the same samples after the rollout (R_batch).
+	// Exposed is E = max fᵢ − T, the reward time after the rollout. The other fields are the same
+	// figure for the lower bound F* (E* = F* − T), for an ideal pull queue, and for scoring the
+	// same samples after the rollout (R_batch).
 	Exposed      float64 `json:"exposed_s"`
 	BoundExposed float64 `json:"bound_exposed_s"`
 	IdealExposed float64 `json:"ideal_exposed_s"`
 	BatchExposed float64 `json:"batch_exposed_s"`
 
-	// OverBound is the step over the step of the bound, (T+E+U)/(T+E*+U);
-	// OverIdeal is the same with the ideal queue; ExposedOverBound is E/E*. Nil
-	// where the divisor is 0.
+	// OverBound is the step time divided by the step time of the bound, (T+E+U)/(T+E*+U). OverIdeal
+	// is the same ratio for the ideal queue. ExposedOverBound is E/E*. A ratio is nil if its
+	// divisor is 0.
 	OverBound        *float64 `json:"step_over_bound"`
 	OverIdeal        *float64 `json:"step_over_ideal"`
 	ExposedOverBound *float64 `json:"exposed_over_bound"`
-	// Efficiency is the overlap efficiency η = 1 − E/R_batch: 1 fully hidden, 0 no
-	// better than scoring after the rollout, below 0 worse. Nil if R_batch is 0.
+	// Efficiency is the overlap efficiency η = 1 − E/R_batch. 1 means that all reward time was
+	// hidden, 0 that scoring after the rollout would be as good, and a negative value that it would
+	// be better. Efficiency is nil if R_batch is 0.
 	Efficiency *float64 `json:"overlap_efficiency"`
 
-	// Load is ρ = Σrᵢ/(W·T), the share of the pool that the rollout keeps busy;
-	// above 1 the pool cannot keep up. Nil if T is 0.
+	// Load is ρ = Σrᵢ/(W·T), the share of the pool that is busy during the rollout. Above 1 the
+	// pool cannot keep up. Load is nil if T is 0.
 	Load *float64 `json:"pool_load"`
-	// Utilisation is Σrᵢ/(W·max fᵢ). Nil if the makespan is 0.
+	// Utilisation is Σrᵢ/(W·max fᵢ), nil if the makespan is 0.
 	Utilisation *float64 `json:"pool_utilisation"`
-	// Imbalance is the largest number of scored samples on a worker over the mean per
-	// worker seen. Nil if the spans do not name workers.
+	// Imbalance is the largest number of scored samples of a worker divided by the mean over the
+	// workers in the trace. It is nil if the spans do not contain workers.
 	Imbalance *float64 `json:"dispatch_imbalance"`
-	// Peak is the largest number of samples in service at once. Above Servers the
-	// trace contradicts itself and the bound does not hold.
+	// Peak is the maximum number of samples in service at the same time. If Peak is larger than
+	// Servers, the trace contradicts itself, and the bound does not hold.
 	Peak int `json:"peak_in_service"`
 
-	// The stages a sample goes through, whose sum is fᵢ − gᵢ: Accept is
-	// Queued − Gᵢ, Wait from there (or from Gᵢ where Queued was not recorded) to
-	// Started, Score is Scored − Started, Return is Returned − Scored. Stages
-	// without a single recorded sample are nil.
+	// The stages of a sample, whose sum is fᵢ − gᵢ: Accept is Queued − gᵢ, Wait is Started − Queued
+	// (or Started − gᵢ if Queued was not recorded), Score is Scored − Started, and Return is
+	// Returned − Scored. A stage that no sample has recorded is nil.
 	Accept *Quantiles `json:"accept_s,omitempty"`
 	Wait   *Quantiles `json:"wait_s,omitempty"`
 	Score  *Quantiles `json:"score_s,omitempty"`
 	Return *Quantiles `json:"return_s,omitempty"`
-	// Overhead is (fᵢ − gᵢ) − rᵢ, everything that is not the scorer.
+	// Overhead is (fᵢ − gᵢ) − rᵢ, the time outside the scorer.
 	Overhead *Quantiles `json:"overhead_s,omitempty"`
-	// Stages holds what spans recorded of parts of those (see Span.Stages), by
-	// name: claim, decode, batch_wait, component/<key>.
+	// Stages are parts of these stages by name, as recorded in Span.Stages: claim, decode,
+	// batch_wait, component/<key>.
 	Stages map[string]Quantiles `json:"stages_s,omitempty"`
 
-	// Retries is how many attempts followed one that had failed, Backups how many
-	// were sent beside one that still ran, BackupsWon how many of those were first.
-	// BackupWasted is the seconds that servers spent on the other attempts of the
-	// samples that had a backup.
+	// Retries is the number of attempts after a failed one. Backups is the number of attempts that
+	// were started beside a running one, and BackupsWon the number of those that finished first.
+	// BackupWasted is the time in seconds that servers spent on the other attempts of the samples
+	// with a backup.
 	Retries      int     `json:"retries"`
 	Backups      int     `json:"backups"`
 	BackupsWon   int     `json:"backups_won"`
 	BackupWasted float64 `json:"backups_wasted_s"`
 
-	// Tail is the samples that finished last, the last one first; at most 5.
+	// Tail are the samples that finished last, the last one first; at most 5.
 	Tail []Late `json:"tail,omitempty"`
 }
 
-// Late is one of the samples that finished last. Stages that were not recorded
-// are absent.
+// Late is one of the samples that finished last. Stages that were not recorded are absent.
 type Late struct {
 	ID     string `json:"id"`
 	UID    string `json:"uid,omitempty"`
 	Worker string `json:"worker,omitempty"`
-	// Outcome is that of a sample without a score.
+	// Outcome is the outcome of a sample without a score.
 	Outcome  string  `json:"outcome,omitempty"`
 	Finished float64 `json:"finished_s"`
 	Attempts int     `json:"attempts,omitempty"`
-	// Stages is seconds by name: accept, wait, score, return, and those of
-	// Span.Stages; unscored is all of the time of a sample that got no score, after accept.
+	// Stages are seconds by name: accept, wait, score, return, and the stages of Span.Stages. For a
+	// sample without a score, unscored is the total time after accept.
 	Stages map[string]float64 `json:"stages_s"`
 }
 
-// Quantiles summarises one duration over the samples that recorded it.
-// Percentiles are by nearest rank.
+// Quantiles summarises a duration over the samples that recorded it. Percentiles are by nearest
+// rank.
 type Quantiles struct {
 	Count int     `json:"count"`
 	Mean  float64 `json:"mean"`
@@ -108,8 +107,8 @@ type Quantiles struct {
 	Max   float64 `json:"max"`
 }
 
-// Measure computes the report of a trace. It fails on a trace that Validate
-// refuses and on one without a single answered sample, with ErrTrace.
+// Measure computes the report of a trace. It fails with ErrTrace if Validate fails or if no sample
+// was answered.
 func Measure(t Trace) (Report, error) {
 	if err := t.Validate(); err != nil {
 		return Report{}, err
@@ -166,8 +165,8 @@ func (rep *Report) compare(g, r []float64) error {
 	return nil
 }
 
-// EfficiencyAgainst returns the overlap efficiency against a reward phase that
-// was measured, in seconds, instead of simulated. It is nil if that is 0.
+// EfficiencyAgainst returns the overlap efficiency relative to a measured reward phase of batch
+// seconds, instead of the simulated one. It is nil if batch is 0.
 func (rep *Report) EfficiencyAgainst(batch float64) *float64 {
 	share := over(rep.Exposed, batch)
 	if share == nil {

@@ -4,7 +4,7 @@ import (
 	"github.com/rewardloop/rewardloop/loop/step"
 )
 
-// Reports are those of the steps that are over. Guarded by the gateway's mutex.
+// Reports contains the reports of the finished steps. It is guarded by the gateway's mutex.
 type Reports struct {
 	of map[*step.Step]*report
 }
@@ -23,14 +23,14 @@ func (r *report) end() {
 	}
 }
 
-// NewReports returns no report.
+// NewReports returns an empty Reports.
 func NewReports() *Reports { return &Reports{of: map[*step.Step]*report{}} }
 
-// Expect says that a step is over and that its report will be Put.
+// Expect records that a step has ended and that Put will be called with its report.
 func (r *Reports) Expect(st *step.Step) { r.of[st] = &report{made: make(chan struct{})} }
 
-// Put keeps the report of a step; nil: there was nothing to measure. The report of a step
-// that was forgotten meanwhile is nobody's.
+// Put stores the report of a step; rep is nil if there is nothing to measure. Put does nothing if
+// the step was forgotten meanwhile.
 func (r *Reports) Put(st *step.Step, rep *Report) {
 	if it := r.of[st]; it != nil {
 		it.what = rep
@@ -38,7 +38,7 @@ func (r *Reports) Put(st *step.Step, rep *Report) {
 	}
 }
 
-// Of is the report of a step; nil: it has none.
+// Of returns the report of a step, or nil if it has none.
 func (r *Reports) Of(st *step.Step) *Report {
 	if it := r.of[st]; it != nil {
 		return it.what
@@ -46,8 +46,8 @@ func (r *Reports) Of(st *step.Step) *Report {
 	return nil
 }
 
-// Made is closed once the report of a step that is over is made; nil: the step is not over,
-// or has nothing to measure.
+// Made returns a channel that is closed when the report of a finished step is stored, or nil if the
+// step has not ended or has nothing to measure.
 func (r *Reports) Made(st *step.Step) <-chan struct{} {
 	if it := r.of[st]; it != nil {
 		return it.made
@@ -55,7 +55,7 @@ func (r *Reports) Made(st *step.Step) <-chan struct{} {
 	return nil
 }
 
-// Forget drops the report of a step that the book no longer has.
+// Forget deletes the report of a step that the book no longer has.
 func (r *Reports) Forget(st *step.Step) {
 	if it := r.of[st]; it != nil {
 		it.end()

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Summary holds several steps of a run.
+// Summary summarises the reports of several steps.
 type Summary struct {
 	Steps int `json:"steps"`
 	// Unscored and Missing are sums over the steps.
 	Unscored int `json:"unscored"`
 	Missing  int `json:"missing"`
-	// Exposed is E in seconds, OverBound the step over the step of the bound,
-	// Efficiency the overlap efficiency η. A step without the figure is not
-	// counted; nil where no step has it.
+	// Exposed is E in seconds, OverBound the step time divided by the step time of the bound, and
+	// Efficiency the overlap efficiency η. Steps without the figure are not counted; a field is nil
+	// if no step has the figure.
 	Exposed    *Spread `json:"exposed_s"`
 	OverBound  *Spread `json:"step_over_bound"`
 	Efficiency *Spread `json:"overlap_efficiency"`
 }
 
-// Spread is one figure over steps. P99 is what 99 % of the steps are no worse
-// than (by nearest rank: below 100 steps the worst), whichever direction is worse.
+// Spread describes a figure over steps. 99 % of the steps are no worse than P99 (by nearest rank:
+// with fewer than 100 steps, P99 is the worst value), whichever direction is worse.
 type Spread struct {
 	Count int     `json:"count"`
 	P50   float64 `json:"p50"`
@@ -29,7 +29,7 @@ type Spread struct {
 	Worst float64 `json:"worst"`
 }
 
-// Summarize puts the reports of several steps together.
+// Summarize returns the summary of the reports of several steps.
 func Summarize(reports []Report) Summary {
 	s := Summary{Steps: len(reports)}
 	var exposed, ratio, lost []float64
@@ -60,7 +60,7 @@ func spread(v []float64) *Spread {
 	return &Spread{Count: len(v), P50: rank(v, 50), P99: rank(v, 99), Worst: v[len(v)-1]}
 }
 
-// String is the summary in a few lines for people.
+// String returns the summary as a few lines of text.
 func (s *Summary) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d steps (%d samples unscored, %d never arrived)\n", s.Steps, s.Unscored, s.Missing)

@@ -21,67 +21,66 @@ const (
 // an attempt and stages 400.
 const maxFile = 512 << 20
 
-// ErrTrace is the class of every refusal of a trace.
+// ErrTrace is wrapped by every error about an invalid trace.
 var ErrTrace = errors.New("trace: cannot be measured")
 
-// Trace is what a run records of one step. All times are seconds on one clock
-// that reads 0 when the step (the rollout) begins; who records on several
-// machines subtracts the clocks' offsets first.
+// Trace is the record of one step. All times are seconds on one clock that is 0 when the step (the
+// rollout) begins. A recorder on several machines must subtract the offsets of their clocks first.
 type Trace struct {
-	// Run, Split and Step say whose step it is; empty where nobody asked, as in a
-	// simulation.
+	// Run, Split and Step identify the step. They are empty if unknown, as in a simulation.
 	Run   string `json:"run,omitempty"`
 	Split string `json:"split,omitempty"`
 	Step  int64  `json:"step,omitempty"`
-	// Expected is how many samples the step was declared to have; 0 where it was
-	// not declared. Those that never arrived have no span.
+	// Expected is the declared number of samples of the step, or 0 if it was not declared. Samples
+	// that never arrived have no span.
 	Expected int `json:"expected,omitempty"`
-	// Servers is how many samples the pool could score at once: workers × places.
+	// Servers is the number of samples that the pool could score at the same time: workers ×
+	// places.
 	Servers int `json:"servers"`
-	// Update is what the trainer needs after the last score (log-probabilities,
-	// update, weight sync); 0 where only the reward phase is of interest.
+	// Update is the time that the trainer needs after the last score (log-probabilities, update,
+	// weight sync), or 0 if only the reward phase matters.
 	Update float64 `json:"update_s,omitempty"`
-	// Spans holds one entry per sample of the step, in the order of the batch.
+	// Spans has one span for each sample of the step, in the order of the batch.
 	Spans []Span `json:"spans"`
 }
 
-// Span is the way of one sample. Generated ≤ Queued ≤ Started ≤ Scored ≤
-// Returned; a time that was not recorded is absent (nil), never 0.
+// Span contains the times of one sample. Generated ≤ Queued ≤ Started ≤ Scored ≤ Returned. A time
+// that was not recorded is nil, never 0.
 type Span struct {
 	ID string `json:"id"`
-	// UID is the prompt group.
+	// UID is the prompt group of the sample.
 	UID string `json:"uid,omitempty"`
-	// Generated is when the rollout of the sample finished.
+	// Generated is the time at which the rollout of the sample finished.
 	Generated float64 `json:"generated_s"`
-	// Queued is when the loop had accepted the sample.
+	// Queued is the time at which the loop had accepted the sample.
 	Queued *float64 `json:"queued_s,omitempty"`
-	// Started and Scored enclose the scorer's work in the attempt that counted.
-	// Both are absent if the sample never got a score.
+	// Started and Scored are the start and the end of the scorer's work in the attempt that
+	// counted. Both are nil if the sample never got a score.
 	Started *float64 `json:"started_s,omitempty"`
 	Scored  *float64 `json:"scored_s,omitempty"`
-	// Returned is when the generator's side held the answer. Without it the sample
-	// counts as finished when it was scored.
+	// Returned is the time at which the generator's side had the answer. If it is nil, the sample
+	// counts as finished at Scored.
 	Returned *float64 `json:"returned_s,omitempty"`
-	// Service is the scorer's own time where it is known beforehand (a stub that
-	// waits). Without it Scored − Started is taken, which also holds whatever a
-	// loaded machine added, and so raises the bound along with the measurement.
+	// Service is the scorer's own time, if it is known beforehand (a stub that waits). If it is
+	// nil, Scored − Started is used, which includes the delays of a loaded machine, and therefore
+	// raises the bound together with the measurement.
 	Service *float64 `json:"service_s,omitempty"`
-	// Worker names where the sample was scored.
+	// Worker is the worker that scored the sample.
 	Worker string `json:"worker,omitempty"`
-	// Outcome is what became of the sample, in the words of rewards.Outcome.
+	// Outcome is the outcome of the sample, one of rewards.Outcome.
 	Outcome string `json:"outcome,omitempty"`
-	// Attempts are the tries to score it, in the order they began, the one that
-	// counted among them.
+	// Attempts are the attempts to score the sample, in the order of their start, including the one
+	// that counted.
 	Attempts []sim.Attempt `json:"attempts,omitempty"`
-	// Stages holds seconds by name, parts of the way that the times above do not
-	// tell apart: claim (from the offer of the sample to its payload at the worker,
-	// the transport), decode, batch_wait, and component/<key> for every reward component. A
-	// name with a slash lies within the scorer's work; none is an absent stage.
+	// Stages are seconds by name for parts that the times above do not separate: claim (from the
+	// offer of the sample to its payload at the worker, the transport), decode, batch_wait, and
+	// component/<key> for every reward component. A stage whose name contains a slash is within the
+	// scorer's work. A missing stage was not recorded.
 	Stages map[string]float64 `json:"stages_s,omitempty"`
 }
 
-// HasScore says that the sample has a reward. One that was answered without has an
-// outcome that says so, whatever times it has.
+// HasScore reports whether the sample has a reward. The Outcome of a sample without one is the
+// reason, even if the span has times.
 func (s Span) HasScore() bool {
 	return s.Scored != nil && (s.Outcome == "" || s.Outcome == sim.AttemptWon)
 }
@@ -97,8 +96,8 @@ func (s Span) finish() float64 {
 	return *s.Scored
 }
 
-// Work is the service time of a span that was answered: Service, else Scored − Started, else
-// what its attempts took, without backups. One that nobody tried has none.
+// Work returns the service time of an answered span: Service, or else Scored − Started, or else the
+// total time of its attempts without backups. It is 0 if there was no attempt.
 func (s Span) Work() float64 {
 	switch {
 	case s.Service != nil:
@@ -115,7 +114,7 @@ func (s Span) Work() float64 {
 	return work
 }
 
-// Validate names every fault of the trace, at most ten of its spans'.
+// Validate returns an error with all faults of the trace, but at most ten faults of its spans.
 func (t Trace) Validate() error {
 	var faults []error
 	if t.Servers < 1 || t.Servers > sim.MaxServers {
@@ -215,8 +214,8 @@ func (s Span) validateParts() error {
 	return nil
 }
 
-// ReadTrace reads and checks a trace that was written as JSON. Unknown names and
-// anything after the object are errors, and so is a file over 512 MiB.
+// ReadTrace reads a trace that was written as JSON, and validates it. Unknown fields and data after
+// the object are errors; a file larger than 512 MiB is an error too.
 func ReadTrace(r io.Reader) (Trace, error) {
 	var t Trace
 	d := json.NewDecoder(io.LimitReader(r, maxFile))
@@ -233,8 +232,8 @@ func ReadTrace(r io.Reader) (Trace, error) {
 	return t, nil
 }
 
-// Write writes the trace as one JSON object. Times are written so that they read
-// back to the same bits.
+// Write writes the trace as one JSON object. Times are written so that reading them yields the same
+// float64 values. Write validates the trace first.
 func (t Trace) Write(w io.Writer) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -247,7 +246,7 @@ func (t Trace) Write(w io.Writer) error {
 	return nil
 }
 
-// FromSchedule writes a schedule down as a run would have recorded it.
+// FromSchedule returns the trace that a run with the given schedule would have recorded.
 func FromSchedule(s sim.Schedule) Trace {
 	t := Trace{Servers: s.Servers, Spans: make([]Span, len(s.Released))}
 	for i := range t.Spans {

@@ -23,8 +23,8 @@ import (
 // maxFiles bounds the open files of ffmpeg: its libraries are opened one after another.
 const maxFiles = 64
 
-// Play implements media.Player. Its goroutine keeps its thread until the process has ended: Linux sends the
-// parent-death signal when the thread that forked ends.
+// Play implements media.Player. Play locks its goroutine to a thread until the process has ended, because Linux
+// sends the parent-death signal when the thread that forked ends.
 func (r *Runner) Play(ctx context.Context, p media.Playing, read func(out io.Reader) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/rewardloop/rewardloop/media"
 )
 
-// Runner is ffmpeg. It is safe for concurrent use.
+// Runner runs one ffmpeg program. A Runner is safe for concurrent use.
 type Runner struct {
 	program string
 	folders []string
@@ -17,8 +17,8 @@ type Runner struct {
 
 var _ media.Player = (*Runner)(nil)
 
-// Find returns the ffmpeg of a configuration, or nil where there is none: it is off, or "auto" finds none. A
-// path that is no program is an error.
+// Find returns a Runner for the ffmpeg of a configuration, or nil if ffmpeg is off or auto finds none. The
+// error is a path that is not a program.
 func Find(cfg media.Config) (*Runner, error) {
 	path, err := cfg.FFmpegPath()
 	if err != nil || path == "" {
@@ -31,7 +31,7 @@ func Find(cfg media.Config) (*Runner, error) {
 	return r, nil
 }
 
-// New is the ffmpeg at a path.
+// New returns a Runner for the ffmpeg program at a path.
 func New(path string) (*Runner, error) {
 	path, err := exec.LookPath(path)
 	if err == nil {
@@ -52,7 +52,7 @@ func New(path string) (*Runner, error) {
 	}
 }
 
-// Program is its path.
+// Program returns the absolute path of the ffmpeg program.
 func (r *Runner) Program() string { return r.program }
 
 // systemFolders are where a program finds its libraries.

@@ -19,53 +19,54 @@ import (
 	"github.com/rewardloop/rewardloop/models"
 )
 
-// What can go wrong beside what models and pyenv say.
+// Errors of this package, in addition to those of the packages models and pyenv.
 var (
-	// ErrParity: the export does not compute what the checkpoint computes.
+	// ErrParity means that the export computes other values than the checkpoint.
 	ErrParity = errors.New("the export is wrong")
-	// ErrProgram: the program ended without a model.
+	// ErrProgram means that the program ended without a model.
 	ErrProgram = errors.New("the export failed")
-	// ErrRefused: Options.Agree did not agree.
+	// ErrRefused means that Options.Agree returned an error.
 	ErrRefused = errors.New("nothing was exported")
 )
 
 // defaultTimeout: 4 GB of packages and 4 GB of weights at 1 MB/s are 2.2 hours.
 const defaultTimeout = 3 * time.Hour
 
-// Exporter exports into a store of models.
+// Exporter exports models into a store.
 type Exporter struct {
 	Models models.Store
 	Envs   pyenv.Store
-	// Interpreter is a Python that has the packages already; "": an environment is made.
+	// Interpreter is a Python interpreter that already has the packages. Empty: an environment is
+	// created.
 	Interpreter string
-	// Python is what the environment is made of, as pyenv.Spec has it.
+	// Python is the Python of which the environment is created, as in pyenv.Spec.
 	Python string
-	// Programs are the exporters and requirements.txt; nil: those of this package.
+	// Programs are the export programs and requirements.txt. Nil: those of this package.
 	Programs fs.FS
 }
 
-// Options are those of one Export.
+// Options are the options of Export.
 type Options struct {
-	// Agree sees what will be downloaded, before it is; its error ends the export, which wraps it
-	// in ErrRefused. Nil: nobody is asked.
+	// Agree is called before anything is downloaded, with what will be downloaded. An error of
+	// Agree ends the export, which returns that error wrapped in ErrRefused. Nil: no call.
 	Agree func(context.Context, Plan) error
-	// Progress is told how the environment is made; nil: nobody.
+	// Progress is called while the environment is created. Nil: no calls.
 	Progress func(pyenv.Event)
-	// Output gets the lines of the program, from one goroutine; passing says that the next one
-	// stands in its place, as a bar's. Nil: nobody.
+	// Output is called with each line of the program, from one goroutine. passing means that the
+	// next line replaces this line, as for a progress bar. Nil: no calls.
 	Output func(line string, passing bool)
-	// Timeout bounds all of Export; default 3 hours.
+	// Timeout limits the whole call of Export. The default is 3 hours.
 	Timeout time.Duration
-	// Again replaces a model that is there.
+	// Again replaces a model that exists.
 	Again bool
-	// Source allows packages that have no wheel.
+	// Source allows packages without a wheel.
 	Source bool
 }
 
-// Plan is what will be downloaded.
+// Plan describes what will be downloaded.
 type Plan struct {
 	Name string
-	// Packages are those of the environment; nil: there is one.
+	// Packages are those of the environment. Nil: the environment exists.
 	Packages *pyenv.Plan
 	Weights  []Weights
 }
@@ -74,28 +75,29 @@ type Plan struct {
 type Weights struct {
 	// Name is owner/name of a repository, hf://owner/name/file, or a folder.
 	Name string
-	// Commit of the repository; "": it is a folder, or the hub's cache has it.
+	// Commit is the commit of the repository. Empty: the weights are in a folder or only in the
+	// hub's cache.
 	Commit string
-	// Size in bytes, as far as it is known; 0: unknown.
+	// Size is in bytes, as far as it is known. 0: unknown.
 	Size    int64
-	Licence string // as the repository states it; "": it states none
-	// Here: nothing of them is downloaded.
+	Licence string // as stated by the repository; "": none
+	// Here means that nothing of the weights is downloaded.
 	Here bool
 }
 
-// Result is what became of an Export.
+// Result is the result of an Export.
 type Result struct {
 	Model models.Model
 	Dir   string
-	// Here: it was exported before, and nothing was done.
+	// Here means that the model already existed and nothing was done.
 	Here   bool
 	Parity Parity
 }
 
-// Parity is by how much an export is off from its checkpoint: parity.json.
+// Parity is the difference between an export and its checkpoint, from parity.json.
 type Parity struct {
 	Format      int     `json:"format"`
-	Name        string  `json:"name"` // of the comparison that is off by most
+	Name        string  `json:"name"` // of the comparison with the largest difference
 	Value       float64 `json:"value"`
 	Limit       float64 `json:"limit"`
 	Unit        string  `json:"unit"`
@@ -107,8 +109,8 @@ const (
 	maxParity  = 64 << 10
 )
 
-// Export makes the model of a recipe be in the store under a name. The error says what was wrong,
-// where, and what to do; then nothing is there under the name that was not before.
+// Export exports the model of a recipe into the store under a name. The error contains the cause,
+// its place and the remedy; after an error the store has no new model under the name.
 func (x Exporter) Export(ctx context.Context, name string, r Recipe, o Options) (Result, error) {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if x.Programs == nil {

@@ -17,26 +17,26 @@ import (
 //go:embed aesthetic.py clip.py common.py siglip.py text_rm.py requirements.txt
 var programs embed.FS
 
-// Recipe is what is exported: the arguments of a program.
+// Recipe is the input of an export: the arguments of a program.
 type Recipe struct {
 	// Family is the program's name without .py.
 	Family string
-	// Model is the checkpoint: a folder, or owner/name of a repository; "": Args name a file.
+	// Model is the checkpoint: a folder, or owner/name of a repository. Empty: Args contain a file.
 	Model string
-	// Revision of Model's repository; "": main.
+	// Revision is the revision of Model's repository. Empty: main.
 	Revision string
-	// Processor is the checkpoint with preprocessing and tokenizer; "": Model.
+	// Processor is the checkpoint with preprocessing and tokenizer. Empty: Model.
 	Processor string
-	// Licence of the weights; "": what the repository states.
+	// Licence is the licence of the weights. Empty: the licence that the repository states.
 	Licence string
 	// Args are further arguments of the program. A file of the hub is hf://owner/repository/file@revision.
 	Args []string
 }
 
-// ErrRecipe means that what is to be exported cannot be understood.
+// ErrRecipe means that a recipe is not valid.
 var ErrRecipe = errors.New("bad export")
 
-// Families are the names that Recipe.Family may have.
+// Families returns the possible values of Recipe.Family.
 func Families() []string { return []string{"aesthetic", "clip", "siglip", "text_rm"} }
 
 // recipes are those of the catalogue's models.
@@ -54,7 +54,8 @@ func recipes() map[string]Recipe {
 	}
 }
 
-// Find returns the recipe of a model of the catalogue. The error wraps models.ErrUnknown.
+// Find returns the recipe of a model of the catalogue. The error wraps ErrRecipe for a model that is available
+// in ONNX, and models.ErrUnknown for any other name.
 func Find(name string) (Recipe, error) {
 	if r, ok := recipes()[name]; ok {
 		return r, nil

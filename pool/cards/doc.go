@@ -1,13 +1,14 @@
-// Package cards finds the NVIDIA GPUs that this process may use and assigns models to them.
+// Package cards finds the NVIDIA GPUs that this process may use, and assigns models to them.
 //
-// [Find] lists the cards as CUDA numbers them for this process: those that
-// CUDA_VISIBLE_DEVICES names, in its order, else all. Instances of a card that is divided by
-// MIG are cards of their own. What a card is comes from nvidia-smi; where that program is
-// missing, from the driver's files, else only what CUDA_VISIBLE_DEVICES says is known. Nothing
-// of CUDA is loaded: a card that is sick can hang whoever asks it, so a child is asked, which
-// is killed when its time is up.
+// [Find] lists the cards with CUDA's numbers for this process: the cards in CUDA_VISIBLE_DEVICES,
+// in that order, or all cards if the variable is not set. The instances of a card that is divided
+// by MIG are separate cards. The properties of the cards come from NVML in a build with the tag
+// nvml, otherwise from nvidia-smi. If neither exists, they come from the driver's files, and
+// otherwise only the entries of CUDA_VISIBLE_DEVICES are known. CUDA is never loaded. A faulty card
+// can hang a process that uses it, so nvidia-smi runs as a child process, which is killed at its
+// timeout.
 //
-// [Make] is the book of devices: given cards and wants it says who has which card and how
-// much memory of it, or lists every want that does not fit. It is a pure function, and its
-// answer depends on the order of cards and wants only.
+// [Make] assigns devices: for given cards and wants it computes the cards and the amount of memory
+// of each owner, or lists every want that does not fit. Make is a pure function; its result depends
+// only on the order of the cards and wants.
 package cards

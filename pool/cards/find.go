@@ -13,20 +13,22 @@ import (
 	"time"
 )
 
-// VisibleEnv is the variable that says which cards a process sees, and in which order.
+// VisibleEnv is the environment variable with the cards that a process sees, in their order.
 const VisibleEnv = "CUDA_VISIBLE_DEVICES"
 
-// Options are where Find looks. The zero value of a field means its default.
+// Options configures Find. A zero field means its default.
 type Options struct {
-	// Program is nvidia-smi, looked for on PATH. Where it is named NVML is not asked.
+	// Program is the nvidia-smi program. The default is nvidia-smi on PATH. If Program is set, NVML
+	// is not used.
 	Program string
-	// DriverDir is where the driver describes its cards; default /proc/driver/nvidia.
+	// DriverDir is the folder with the driver's descriptions of the cards. The default is
+	// /proc/driver/nvidia.
 	DriverDir string
-	// LookupEnv is os.LookupEnv.
+	// LookupEnv returns an environment variable. The default is os.LookupEnv.
 	LookupEnv func(string) (string, bool)
-	// Timeout bounds each call of the program, of which there are at most three, and half as
-	// much again all of them; default 20 s. Without persistence mode the driver may take two
-	// seconds for each card to answer.
+	// Timeout is the maximum duration of each call of the program. There are at most three calls,
+	// which together take at most one and a half times Timeout. The default is 20 s. Without
+	// persistence mode the driver may take two seconds for each card.
 	Timeout time.Duration
 
 	named bool // the program is
@@ -50,9 +52,9 @@ type gpu struct {
 	instances []Card
 }
 
-// Find lists the cards that this process may use. A machine without a driver has none, which
-// is no error. An error says that it is not known which cards there are: nvidia-smi hangs, or
-// says what cannot be understood.
+// Find lists the cards that this process may use. A machine without a driver has no cards, which is
+// not an error. An error means that the cards are unknown: nvidia-smi hangs, or its output cannot
+// be understood.
 func Find(ctx context.Context, o Options) (Found, error) {
 	o = o.withDefaults()
 	var f Found

@@ -10,40 +10,43 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// Want is what somebody needs to compute on.
+// Want is a request for a device.
 type Want struct {
-	// Owner names who, for people: reward default, component pick.
+	// Owner identifies the owner of the request for people: reward default, component pick.
 	Owner string `json:"owner"`
-	// Kind is what it is, such as onnx model; What its name. The plan does not depend on them.
+	// Kind is the kind of the user of the device, such as onnx model, and What its name. They do
+	// not affect the plan.
 	Kind string `json:"kind"`
 	What string `json:"what,omitempty"`
-	// Device is cpu, cuda:<n>, or cuda for every card of the pool. It is empty beside Count.
+	// Device is cpu, cuda:<n>, or cuda for every card of the pool. It is empty if Count is set.
 	Device string `json:"device,omitempty"`
-	// Count asks for so many whole cards as one set, side by side where possible.
+	// Count requests this number of whole cards as one set, with adjacent numbers if possible.
 	Count int `json:"count,omitempty"`
-	// Bytes is the memory that it needs on each card; 0: not known.
+	// Bytes is the required memory on each card. 0 means unknown.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Fraction is its share of each card, 0 < f <= 1; 0: what others leave. 1 is the whole card.
+	// Fraction is the share of each card, 0 < f <= 1. 1 is the whole card; 0 means the memory that
+	// other owners leave.
 	Fraction float64 `json:"fraction,omitempty"`
 }
 
 // whole reports whether nobody else may be on its cards.
 func (w Want) whole() bool { return w.Count > 0 || w.Fraction == 1 }
 
-// Share is an owner's part of a card.
+// Share is an owner's share of a card.
 type Share struct {
 	Want  `json:"want"`
 	Whole bool `json:"whole"`
-	// Planned is the memory that is set aside for it; 0: not known.
+	// Planned is the memory reserved for the owner. 0 means unknown.
 	Planned int64 `json:"planned_bytes"`
 }
 
-// Use is who has a card.
+// Use describes the owners of a card.
 type Use struct {
 	Device string  `json:"device"`
 	Card   Card    `json:"card"`
 	Shares []Share `json:"shares,omitempty"`
-	// Planned is the memory that is set aside, Left what nobody has planned; -1: not known.
+	// Planned is the reserved memory, and Left the memory that is not reserved. A Left of -1 means
+	// unknown.
 	Planned int64 `json:"planned_bytes"`
 	Left    int64 `json:"left_bytes"`
 }
@@ -52,10 +55,10 @@ type Use struct {
 // 300 to 600 MB.
 const librariesBytes = 600 << 20
 
-// Budget is how many bytes of the card models may have together; 0: not known. It is all of
-// the card, or what the fractions add up to where every owner says one, less what the
-// libraries need. What is free now does not count: a process that is just being replaced has
-// its memory for a moment longer.
+// Budget returns how many bytes of the card all models together may use; 0 means unknown. It is the
+// memory of the card, or the sum of the fractions if every owner has one, minus the memory that the
+// libraries need. The memory that is free now does not matter, because a process that is being
+// replaced holds its memory a moment longer.
 func (u Use) Budget() int64 {
 	budget := u.Card.MemoryBytes
 	if budget == 0 {
@@ -75,39 +78,39 @@ func (u Use) Budget() int64 {
 	return max(budget-librariesBytes, 1)
 }
 
-// Held is what an owner has.
+// Held is a want and its devices.
 type Held struct {
 	Want
-	// Devices are its cards in order, or cpu.
+	// Devices are the cards of the owner in order, or cpu.
 	Devices []string `json:"devices"`
 }
 
-// Plan says who has what. It holds the wants that fit.
+// Plan assigns cards to owners. It contains the wants that fit.
 type Plan struct {
-	// Cards are all cards, in order.
+	// Cards contains all cards, in order.
 	Cards []Use `json:"cards"`
-	// Pool are the devices of the reward pool; nil where nobody asks for it.
+	// Pool contains the devices of the reward pool. It is nil if no want uses the pool.
 	Pool []string `json:"pool,omitempty"`
-	// Owners are the wants that fit, in order.
+	// Owners contains the wants that fit, in order.
 	Owners []Held `json:"owners"`
-	// Notes are what fits and may yet go wrong, such as memory that other processes have now.
+	// Notes are warnings about wants that fit, for example that other processes use the memory now.
 	Notes []string `json:"notes,omitempty"`
 }
 
 // Unfit is a want that does not fit.
 type Unfit struct {
-	// Want is its place among the wants.
+	// Want is the index of the want.
 	Want int
-	// Owner is that of the want.
+	// Owner is the owner of the want.
 	Owner string
-	// Why says with numbers why it does not fit, and what to do.
+	// Why is the reason why the want does not fit, with numbers, and a remedy.
 	Why string
 }
 
 // UnfitError lists every want that does not fit, in order.
 type UnfitError []Unfit
 
-// Error returns one want a line.
+// Error returns one line for each want.
 func (e UnfitError) Error() string {
 	lines := make([]string, len(e))
 	for i, u := range e {
@@ -124,10 +127,11 @@ type planner struct {
 	unfit   UnfitError
 }
 
-// Make plans wants on cards, which are in CUDA's order. poolSize is how many cards the reward
-// pool has; 0: every card that no set takes. Wants of one card by name are placed first, then
-// sets, the largest first and each from the last cards on, then those of the pool, whose cards
-// are the first that are left. The error is an UnfitError; the plan beside it has the others.
+// Make assigns cards, which are in CUDA's order, to wants. poolSize is the number of cards in the
+// reward pool; 0 means every card that is not part of a set. Wants for one card by its name are
+// placed first; then sets, the largest first and each beginning with the last cards; then the wants
+// for the pool, which consists of the first remaining cards. The error is an UnfitError; the
+// returned Plan contains the wants that fit.
 func Make(cards []Card, poolSize int, wants []Want) (Plan, error) {
 	p := &planner{wants: wants, devices: make([][]string, len(wants))}
 	for i, c := range cards {

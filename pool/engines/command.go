@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Kind is a program that serves models.
+// Kind is the kind of a program that serves models.
 type Kind string
 
 // The kinds.
@@ -19,14 +19,14 @@ const (
 	Transformers Kind = "transformers"
 )
 
-// Kinds are all of them.
+// Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{VLLM, SGLang, Transformers} }
 
-// Parallel is over how many cards one server is spread.
+// Parallel is the number of cards of one server, by the kind of parallelism.
 type Parallel struct{ Tensor, Pipeline, Data int }
 
-// Command is the command line of a server of a kind that listens on a port of 127.0.0.1. With a Python it is the module form,
-// which works where the kind's own command is not on PATH.
+// Command returns the command line of a server that listens on a port of 127.0.0.1. If Python is
+// set, the command runs the program as a Python module, which works if the program is not on PATH.
 func (c Config) Command(port int) ([]string, error) {
 	var args []string
 	flag := func(name, value string) { args = append(args, name, value) }
@@ -91,7 +91,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// CheckArguments refuses arguments that are made here.
+// CheckArguments returns an error if args contains an argument that Command sets.
 func CheckArguments(args []string) error {
 	for _, name := range []string{"--host", "--port", "--served-model-name", "--api-key"} {
 		if slices.ContainsFunc(args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") }) {
@@ -117,8 +117,8 @@ func (k Kind) wake() string {
 	return "/wake_up"
 }
 
-// CanSleep says whether servers of a kind can give their memory back on a device, and with which arguments and variables of the
-// environment they are started to.
+// CanSleep reports whether servers of the kind can release their memory on a device, and returns
+// the arguments and environment variables that such servers need at their start.
 func (k Kind) CanSleep(device string) (args, env []string, can bool) {
 	switch {
 	case device == "cpu": // vLLM refuses --enable-sleep-mode there

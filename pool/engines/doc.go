@@ -1,21 +1,25 @@
-// Package engines starts and supervises servers of models (vLLM, SGLang, transformers serve), which are not part of this
-// project.
+// Package engines starts and supervises model servers (vLLM, SGLang, transformers serve), which are
+// not part of this project.
 //
-// The life of a server, in the order a reader meets it:
+// The life of a server:
 //
-//  1. Command makes the command line of a [Kind]: model, name, port, cards.
-//  2. [New] takes the configuration of one engine, which is a number of equal servers, and [Engine.Start] gives each of them one
-//     goroutine, its owner (own). Each has an address of its own on the loopback interface, which stays the same as long as
-//     nobody else takes its port; [Engine.URLs] has them all from the start, and whoever asks them finds out by itself which of
-//     them answer.
-//  3. The owner starts the command under a keeper (subprocess.KeepCommand), so that nothing that it has started outlives this
-//     process, and copies what it says into a log of two files. Until the server answers the health route and the canary it is
-//     starting; where that takes longer than StartTimeout, or the command ends, it is started again after a pause that doubles.
-//  4. A server that is ready is asked for its health again and again; one that is silent three times in a row, or that somebody
-//     calls suspect ([Engine.Suspect]) and that does not answer the canary then, is ended and started again.
-//  5. A canary that says that the engine cannot do what it is asked for ([ErrUnable]) ends the attempts: starting it again
-//     would change nothing.
-//  6. [Engine.Stop] ends all: SIGTERM, and SIGKILL after StopTimeout. No process and no goroutine is left when it returns.
+//  1. Command builds the command line of a [Kind]: model, name, port and cards.
+//  2. [New] takes the configuration of one engine, which is a number of equal servers.
+//     [Engine.Start] starts one goroutine for each server, its owner (own). Each server has its own
+//     address on the loopback interface, which does not change unless another program takes its
+//     port. [Engine.URLs] returns all addresses from the start; callers must find out themselves
+//     which servers answer.
+//  3. The owner starts the command under a keeper (subprocess.KeepCommand), so that none of its
+//     processes outlives this process, and copies its output into a log of two files. The server is
+//     starting until it answers the health route and the canary. If this takes longer than
+//     StartTimeout, or if the command ends, the server is restarted after a pause that doubles.
+//  4. The health of a ready server is checked periodically. A server is ended and restarted if it
+//     misses three checks in a row, or if a caller reports it ([Engine.Suspect]) and the server
+//     then does not answer the canary.
+//  5. If the canary reports that the engine cannot provide the required features ([ErrUnable]), the
+//     server is not restarted, because a restart would not help.
+//  6. [Engine.Stop] ends all servers: SIGTERM, and SIGKILL after StopTimeout. When it returns, no
+//     process and no goroutine is left.
 //
-// States change through one table ([next]); who waits for a change of state has it from [Engine.Changed].
+// All changes of state follow one table ([next]). [Engine.Changed] reports changes of state.
 package engines

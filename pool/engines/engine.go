@@ -13,49 +13,60 @@ import (
 	"time"
 )
 
-// ErrUnable marks what a canary says of an engine that will never do what it is asked for: it is not started again.
+// ErrUnable marks an error of the canary for an engine that will never provide the required
+// features. Such an engine is not restarted.
 var ErrUnable = errors.New("the engine lacks a feature")
 
-// Config is one engine: a number of equal servers. Of the durations 0 means the default.
+// Config configures one engine: a number of equal servers. A zero duration means its default.
 type Config struct {
-	// Name is the engine's, in messages and in the names of its logs; Served the one that requests name their model by; Model
-	// what the server loads, a folder or a name that its program knows.
+	// Name is the name of the engine in messages and in the names of its logs. Served is the model
+	// name in requests; the default is Model. Model is the model that the server loads: a folder,
+	// or a name for the program.
 	Name, Served, Model string
 	Kind                Kind
-	// Servers is how many there are.
+	// Servers is the number of servers, 1 to 256.
 	Servers  int
 	Parallel Parallel
-	// Python has the program as a module; empty: the kind's own command is on PATH. Device is that of kinds that have to be told.
+	// Python is the interpreter that runs the program as a module. If it is empty, the program
+	// itself must be on PATH. Device is for kinds that have a --device argument, which is all
+	// except vLLM.
 	Python, Device string
-	// Args follow the arguments made here; Env is the environment, as NAME=value; nil: this process's.
+	// Args follow the generated arguments. Env is the environment, as NAME=value; nil means the
+	// environment of this process.
 	Args, Env []string
-	// Folder is where <Name>-<number>.log is written.
+	// Folder is the folder for the logs <Name>-<number>.log.
 	Folder string
 
-	// StartTimeout bounds a start, from the command to the canary's answer; default 15 minutes. StopTimeout is what a server has
-	// between SIGTERM and SIGKILL; default 15 s.
+	// StartTimeout is the maximum duration of a start, from the command to the answer to the
+	// canary. The default is 15 minutes. StopTimeout is the time between SIGTERM and SIGKILL. The
+	// default is 15 s.
 	StartTimeout, StopTimeout time.Duration
-	// A ready server is asked every HealthEvery (default 5 s) for its health, and has HealthTimeout (default 10 s) to answer;
-	// CanaryTimeout (default 60 s) to answer the canary.
+	// HealthEvery is the interval of the health checks of a ready server (default 5 s),
+	// HealthTimeout the timeout of a health check (default 10 s), and CanaryTimeout the timeout of
+	// the canary (default 60 s).
 	HealthEvery, HealthTimeout, CanaryTimeout time.Duration
-	// PauseMin is how long a server that ended stays ended, at first; default 1 s. It doubles up to PauseMax, default 1 minute,
-	// as long as no server stays ready for that long.
+	// PauseMin is the first pause before a server is restarted. The default is 1 s. The pause
+	// doubles up to PauseMax, by default 1 minute, unless the server was ready for at least
+	// PauseMax.
 	PauseMin, PauseMax time.Duration
 
-	// Asleep has the servers not started before Wake. Sleeps says that Sleep asks them to give their memory back, which their kind
-	// and device can; else it ends them. SleepTimeout bounds what they have for it, default 1 minute: who takes longer is ended.
+	// Asleep delays the start of the servers until Wake. Sleeps makes Sleep use the servers' route
+	// for releasing memory, which their kind and device must support; otherwise Sleep ends the
+	// servers. SleepTimeout is the maximum duration of this call, by default 1 minute; a server
+	// that takes longer is ended.
 	Asleep, Sleeps bool
 	SleepTimeout   time.Duration
 
-	// Profile has the servers write profiles (StartProfile), those of Profile.Servers; nil: none does.
+	// Profile enables profiles (see StartProfile) in the servers listed in Profile.Servers. nil
+	// disables them.
 	Profile *Profile
 
-	// Canary asks a server, at its address, what will be asked of it; nil: its health is enough.
+	// Canary sends a typical request to the server at url. If nil, a healthy server is ready.
 	Canary func(ctx context.Context, url string) error
-	// Moved is called when a server got another address, because its port was taken, with those of all; nil: nobody asks. It
-	// must not call the engine.
+	// Moved is called with the addresses of all servers when a server got another address because
+	// its port was in use. It may be nil, and must not call the engine.
 	Moved func(urls []string)
-	Log   *slog.Logger // nil: the default one
+	Log   *slog.Logger // default: slog.Default()
 }
 
 func (c Config) withDefaults() Config {
@@ -73,7 +84,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Engine is one that runs here. It is safe for concurrent use.
+// Engine is an engine on this machine. It is safe for concurrent use.
 type Engine struct {
 	cfg     Config
 	http    *http.Client
@@ -87,7 +98,7 @@ type Engine struct {
 	wanted  chan struct{} // guarded by mu; closed when awake is another
 }
 
-// New makes an engine; nothing runs yet.
+// New returns an engine and starts nothing.
 func New(cfg Config) (*Engine, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -112,8 +123,9 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Start starts the servers and returns before they are ready. It is called once. cards are those that each of them sees, by UUID
-// or index; nil: all that this process does.
+// Start starts the servers and returns before they are ready. It may be called only once. cards
+// contains the cards of each server, by UUID or index; if it is nil, each server uses all cards of
+// this process.
 func (e *Engine) Start(cards [][]string) error {
 	switch {
 	case e.cancel != nil:
@@ -135,7 +147,8 @@ func (e *Engine) Start(cards [][]string) error {
 	return nil
 }
 
-// Stop ends all servers and waits until they are gone, or for ctx: what still runs then is killed by its keeper.
+// Stop ends all servers and waits until they have ended or ctx ends. The keepers kill any server
+// that is left.
 func (e *Engine) Stop(ctx context.Context) error {
 	if e.cancel == nil {
 		return nil
@@ -154,7 +167,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	}
 }
 
-// Program is where the program of the command is, or an error that says that it is nowhere.
+// Program returns the path of the engine's program, or an error if the program is not found.
 func (e *Engine) Program() (string, error) {
 	command, err := e.cfg.Command(1)
 	if err != nil {
@@ -163,22 +176,24 @@ func (e *Engine) Program() (string, error) {
 	return exec.LookPath(command[0])
 }
 
-// Status is what is known of a server.
+// Status is the state of a server.
 type Status struct {
 	Name  string    `json:"name"`
 	URL   string    `json:"url"`
 	State State     `json:"state"`
 	Since time.Time `json:"since"`
-	// Starts counts the commands started; PID is that of the last one's keeper, 0 where none runs.
+	// Starts counts the commands that were started. PID is the process ID of the last command's
+	// keeper, or 0 if none is running.
 	Starts int `json:"starts"`
 	PID    int `json:"pid,omitempty"`
-	// Why is how the last one ended, or why it is unable; empty: none has.
+	// Why describes how the last command ended, or why the server is unable. It is empty if no
+	// command has ended.
 	Why string `json:"why,omitempty"`
-	// Log is where it writes.
+	// Log is the path of the server's log.
 	Log string `json:"log"`
 }
 
-// Status are the servers, in order.
+// Status returns the state of the servers, in order.
 func (e *Engine) Status() []Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,7 +204,7 @@ func (e *Engine) Status() []Status {
 	return out
 }
 
-// URLs are the addresses of all servers, ready or not.
+// URLs returns the addresses of all servers, ready or not.
 func (e *Engine) URLs() []string {
 	var out []string
 	for _, s := range e.Status() {
@@ -198,14 +213,15 @@ func (e *Engine) URLs() []string {
 	return out
 }
 
-// Changed is closed at the next change of a server's state.
+// Changed returns a channel that is closed at the next change of a server's state.
 func (e *Engine) Changed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.changed
 }
 
-// Ready waits until n servers are ready, and says which cannot be where one never will.
+// Ready waits until n servers are ready. It returns an error if ctx ends first or a server is
+// Unable.
 func (e *Engine) Ready(ctx context.Context, n int) error {
 	for {
 		changed := e.Changed()
@@ -232,8 +248,8 @@ func (e *Engine) Ready(ctx context.Context, n int) error {
 	}
 }
 
-// Sleep has the servers give their memory back and returns when all have, or with ctx: those that sleep answer nothing. Whoever asks
-// them is to have stopped before.
+// Sleep makes the servers release their memory, and waits until all have done so or ctx ends.
+// Sleeping servers do not answer requests, so callers must stop sending requests first.
 func (e *Engine) Sleep(ctx context.Context) error {
 	e.want(false)
 	for {
@@ -255,7 +271,7 @@ func (e *Engine) Sleep(ctx context.Context) error {
 	}
 }
 
-// Wake has the servers take their memory again, and returns before they are ready.
+// Wake makes the servers load their models again. It returns before they are ready.
 func (e *Engine) Wake() { e.want(true) }
 
 func (e *Engine) want(awake bool) {
@@ -275,7 +291,8 @@ func (e *Engine) orders() (awake bool, other <-chan struct{}) {
 	return e.awake, e.wanted
 }
 
-// Suspect has a server be asked the canary at once: its caller has had no good answer of it. It does not wait.
+// Suspect requests an immediate canary for the server at url, from which the caller did not get a
+// valid answer. It does not block.
 func (e *Engine) Suspect(url string) {
 	for i, s := range e.Status() {
 		if s.URL == url {

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// Profiler is what makes a profile.
+// Profiler is a tool that creates profiles.
 type Profiler string
 
 // The profilers.
 const (
-	Torch Profiler = "torch" // PyTorch's, in the server
+	Torch Profiler = "torch" // PyTorch's profiler, in the server
 	Nsys  Profiler = "nsys"  // NVIDIA's Nsight Systems, under which the server runs
 )
 
-// Profile says how servers are profiled.
+// Profile configures the profiling of servers.
 type Profile struct {
 	Tool Profiler
-	// Servers are the numbers of those that are.
+	// Servers are the numbers of the profiled servers.
 	Servers []int
-	// Folder is where the profiles are written, an absolute path.
+	// Folder is the absolute path of the folder for the profiles.
 	Folder string
 }
 
@@ -64,10 +64,11 @@ func (p *Profile) profiled(kind Kind, name string, command, env []string) (with,
 // profileTime bounds the writing of a profile, which takes a minute for a long one.
 const profileTime = 5 * time.Minute
 
-// StartProfile has the profiled servers that are ready begin a profile, StopProfile write it.
+// StartProfile starts a profile in the profiled servers that are ready. StopProfile ends the
+// profile.
 func (e *Engine) StartProfile(ctx context.Context) error { return e.profile(ctx, "/start_profile") }
 
-// StopProfile ends what StartProfile has begun.
+// StopProfile ends the profile that StartProfile started; the servers write it.
 func (e *Engine) StopProfile(ctx context.Context) error { return e.profile(ctx, "/stop_profile") }
 
 func (e *Engine) profile(ctx context.Context, route string) error {
@@ -86,7 +87,7 @@ func (e *Engine) profile(ctx context.Context, route string) error {
 	return errors.Join(errs...)
 }
 
-// Profiles says which profilers a kind has.
+// Profiles returns the profilers that the kind supports.
 func (k Kind) Profiles() []Profiler {
 	switch k {
 	case VLLM:

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Rollout are keys of verl's RolloutConfig by their names, as a configuration has them: bool, int, float64, string, []any and
-// map[string]any.
+// Rollout contains keys of verl's RolloutConfig by their names, with values of a configuration:
+// bool, int, float64, string, []any and map[string]any.
 type Rollout map[string]any
 
-// VerlDefaults are what a reward_model's rollout has where nothing is written (verl-omni a1139ba,
-// verl_omni/trainer/config/reward/reward.yaml), of the keys that say how an engine is started.
+// VerlDefaults returns the defaults of the keys in a reward_model's rollout that affect the start
+// of an engine (verl-omni a1139ba, verl_omni/trainer/config/reward/reward.yaml).
 func VerlDefaults() Rollout {
 	return Rollout{
 		"dtype": "bfloat16", "gpu_memory_utilization": 0.5, "enforce_eager": true, "max_num_batched_tokens": 8192, "max_num_seqs": 1024,
@@ -66,8 +66,9 @@ const (
 	trained = "the key is for engines whose weights a trainer replaces"
 )
 
-// Arguments are the command line's arguments for keys of verl's rollout. notes say why a key of it has no effect on a kind; an
-// error names every one that asks for what cannot be had.
+// Arguments returns the command-line arguments for the keys. notes contains, by key, the reason why
+// a key has no effect for the kind. The error contains every key that requests something
+// unsupported.
 func (r Rollout) Arguments(kind Kind) (args []string, notes map[string]string, err error) {
 	notes = map[string]string{}
 	known, without := arguments(), idle()

@@ -2,24 +2,25 @@ package engines
 
 import "fmt"
 
-// State is that of a server.
+// State is the state of a server.
 type State string
 
 // The states.
 const (
-	// Stopped: it has not been started, or was ended for good.
+	// Stopped means that the server has not been started, or was ended for good.
 	Stopped State = "stopped"
-	// Starting: its command runs, and it does not answer yet.
+	// Starting means that the command runs, and the server does not answer yet.
 	Starting State = "starting"
-	// Ready: it has answered the canary.
+	// Ready means that the server has answered the canary.
 	Ready State = "ready"
-	// Silent: it was ready and does not answer; it is being ended.
+	// Silent means that the server was ready and does not answer; it is being ended.
 	Silent State = "silent"
-	// Asleep: it has given its memory back (Engine.Sleep); its command runs where its kind can sleep, and has ended where not.
+	// Asleep means that the server has released its memory (see Engine.Sleep). Its command is
+	// running if the server can sleep, and has ended otherwise.
 	Asleep State = "asleep"
-	// Paused: its command has ended, and it is started again when a pause is over.
+	// Paused means that the command has ended and is restarted after a pause.
 	Paused State = "paused"
-	// Unable: it runs and cannot do what it is asked for; it is not started again.
+	// Unable means that the server lacks a required feature. It is not restarted.
 	Unable State = "unable"
 )
 

@@ -12,60 +12,62 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// Isolation says where sessions run.
+// Isolation selects where sessions run.
 type Isolation string
 
 // The isolations.
 const (
-	Process Isolation = "process" // in child processes; the default
-	Inline  Isolation = "inline"  // in this process: debugging and measuring only
+	Process Isolation = "process" // in child processes (the default)
+	Inline  Isolation = "inline"  // in this process, only for debugging and measurements
 )
 
-// Config is what an Opener is made from. The zero value of a field means its default. What Keys
-// lists is set by the configuration file, and Keys says what it means; the rest is the program's.
+// Config configures an Opener. A zero field means its default. The fields listed in Keys are set by
+// the configuration file and documented there; the program sets the others.
 type Config struct {
-	// Library may be a folder, and defaults to where Find looks; Slots default to the number of
-	// CPUs.
+	// Library is the path of the library or its folder; if empty, the library is found by Find.
+	// Slots defaults to the number of CPUs.
 	Library    string
 	Slots      int
 	MaxBatch   int
 	RunTimeout time.Duration
-	// Isolation is "process" (default) or "inline".
+	// Isolation is "process" (the default) or "inline".
 	Isolation Isolation
-	// LoadTimeout bounds the start of a child and the loading of a model; default
-	// 2 min. The first use of CUDA reads gigabytes of libraries from disk.
+	// LoadTimeout is the maximum duration of the start of a child process, and of the loading of a
+	// model. The default is 2 min. The first use of CUDA reads gigabytes of libraries from disk.
 	LoadTimeout time.Duration
-	// Grace is how long after the deadline a run may take to end by itself before
-	// its process is killed, which costs a loading of its models; default 500 ms. A
-	// run ends between two nodes of the graph: 78 ms was the worst that was measured
-	// with a ViT-S and 32 pictures on a loaded machine.
+	// Grace is the time after its deadline in which a run may end by itself before its process is
+	// killed and must load its models again. The default is 500 ms. A run ends between two nodes of
+	// the graph; the longest measured delay was 78 ms, with a ViT-S and 32 pictures on a loaded
+	// machine.
 	Grace time.Duration
-	// MaxBatchBytes bounds the inputs of a batch; default 256 MiB.
+	// MaxBatchBytes is the maximum size of the inputs of a batch. The default is 256 MiB.
 	MaxBatchBytes int
-	// Recycle replaces a child after so many batches; default 20,000.
+	// Recycle is the number of batches after which a child process is replaced. The default is
+	// 20,000.
 	Recycle int
-	// CUDA holds what matters to CUDA devices only.
+	// CUDA contains options for CUDA devices.
 	CUDA CUDA
-	// Cards holds, by n, the CUDA_VISIBLE_DEVICES of the child of cuda:<n>: the uuid of a card
-	// or of a part of one. Nil: the devices that this process's own CUDA_VISIBLE_DEVICES names.
+	// Cards[n] is the CUDA_VISIBLE_DEVICES of the child process of cuda:<n>: the UUID of a card or
+	// of a MIG instance. If nil, the devices in CUDA_VISIBLE_DEVICES of this process are used.
 	Cards []string
-	// Python is the interpreter in whose environment CUDA's libraries, and an ONNX Runtime with the
-	// CUDA provider, are looked for; default: see FindCUDA.
+	// Python is the interpreter in whose environment FindCUDA looks for the CUDA libraries, and for
+	// an ONNX Runtime with the CUDA provider. For the default see FindCUDA.
 	Python string
-	// WarmCPU has children of the CPU run batches of 1, 2, 4 and so on up to MaxBatch when they
-	// have loaded a model, as those of cards do, for tests: nothing is gained by it there.
+	// WarmCPU makes child processes on the CPU run batches of 1, 2, 4 and so on up to MaxBatch
+	// after they have loaded a model, as those of cards do. It is for tests and has no benefit
+	// otherwise.
 	WarmCPU bool
-	// Language bounds what language models may take of a process.
+	// Language limits the resources of language models in a process.
 	Language LanguageLimits
-	// Loaded is told of every model that a device has loaded; nil: nobody is.
+	// Loaded is called for every model that a device has loaded. It may be nil.
 	Loaded func(infer.Model, infer.Info)
 }
 
-// CUDA are options of ONNX Runtime's CUDA provider.
+// CUDA contains options of ONNX Runtime's CUDA provider.
 type CUDA struct {
-	// ConvAlgoSearch is how cuDNN picks the algorithm of a convolution for every
-	// new shape: "HEURISTIC" (default) asks a model of the device, "EXHAUSTIVE"
-	// times all of them, which takes seconds a shape, "DEFAULT" asks nothing.
+	// ConvAlgoSearch selects how cuDNN chooses the algorithm of a convolution for every new shape:
+	// "HEURISTIC" (the default) uses a model of the device, "EXHAUSTIVE" measures all algorithms,
+	// which takes seconds for each shape, and "DEFAULT" does not search.
 	ConvAlgoSearch string
 }
 
@@ -76,7 +78,7 @@ const (
 	anyAlgo    = "DEFAULT"
 )
 
-// Keys implements keys.Described: the section pool.onnx.
+// Keys implements keys.Described for the section pool.onnx.
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Library, "library", "", "Path of libonnxruntime 1.29 or newer. Empty: the library is searched for; rewardloop doctor shows where.")
 	k.Int(&c.Slots, "slots", 0, "Maximum number of ONNX inferences at the same time on the CPU, each in a process with one thread. 0: one per CPU. On a GPU one inference runs at a time.").Max(1024)
@@ -84,7 +86,7 @@ func (c *Config) Keys(k *keys.Set) {
 	k.Duration(&c.RunTimeout, "timeout", time.Minute, "Time limit for one ONNX inference. A process that takes longer is killed and replaced.").Min(time.Millisecond)
 }
 
-// WithDefaults fills what is not set.
+// WithDefaults returns a copy of c with the default for each zero field.
 func (c Config) WithDefaults() Config {
 	keys.Fill(&c)
 	c.Slots = cmp.Or(c.Slots, runtime.NumCPU())
@@ -103,7 +105,7 @@ func (c CUDA) withDefaults() CUDA {
 	return c
 }
 
-// SlotsOf is how many batches run on a device at a time.
+// SlotsOf returns how many batches run on a device at the same time.
 func (c Config) SlotsOf(device string) int {
 	if device == cpuDevice {
 		return c.Slots
@@ -111,8 +113,7 @@ func (c Config) SlotsOf(device string) int {
 	return 1
 }
 
-// Validate names everything that is wrong with a configuration whose defaults
-// are filled.
+// Validate returns an error that contains every fault of c. The defaults must be filled in.
 func (c Config) Validate() error {
 	errs := []error{keys.Validate("ort", &c)}
 	bad := func(wrong bool, format string, args ...any) {

@@ -310,14 +310,14 @@ func bindEmbed(m infer.Model, info infer.Info, width int) error {
 	return nil
 }
 
-// LanguageLimits bound what language models may take of a process.
+// LanguageLimits are limits for language models in a process.
 type LanguageLimits struct {
-	// Positions is how many tokens a prompt and its answer may have together; default
+	// Positions is the maximum number of tokens of a prompt and its answer together. The default is
 	// 32,768.
 	Positions int `json:"positions"`
-	// Memory bounds the cache, the embeddings and the logits of a batch in bytes; a
-	// larger batch is split. Default 2 GiB. The runtime's own memory comes on top, and
-	// what rounding sizes up to powers of two takes.
+	// Memory is the maximum size of the cache, the embeddings and the logits of a batch, in bytes;
+	// a larger batch is split. The default is 2 GiB. The runtime's own memory, and the rounding of
+	// sizes up to powers of two, come on top.
 	Memory int64 `json:"memory"`
 }
 

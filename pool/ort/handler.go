@@ -15,7 +15,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
-// Kinds are the child processes this build can be; main hands them to subprocess.Main.
+// Kinds returns the kinds of child processes of this build; main passes them to subprocess.Main.
 func Kinds() []subprocess.Kind {
 	return []subprocess.Kind{{Name: kindName, New: newHandler}}
 }

@@ -13,23 +13,22 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// Language is a language model, loaded into this process: a decoder with a cache of
-// keys and values, and the model that makes embeddings of its tokens. It may be used as
-// a Session may.
+// Language is a language model that is loaded into this process: a decoder with a cache of keys and
+// values, and the model that computes the embeddings of its tokens. Its rules for concurrent use
+// are those of Session.
 //
-// A batch runs like this: the tokens become embeddings, those of image tokens are
-// replaced by the images' (prompt.go); the decoder runs over the whole prompt with an
-// empty cache (prefill.go), and either the logits of the last positions are the answer,
-// or one token after the other is appended, each run taking the cache that the one
-// before gave (greedy.go).
+// A batch runs as follows. The tokens become embeddings, and those of image tokens are replaced by
+// the embeddings of the images (prompt.go). The decoder runs over the whole prompt with an empty
+// cache (prefill.go). The result is either the logits of the last positions, or a sequence of
+// tokens, which are appended one by one; each run uses the cache of the previous run (greedy.go).
 //
-// The cache never leaves the process, nor is it copied here: a run writes it into
-// memory of ours which the next run reads. On a CUDA device it crosses the bus with
-// every token, there and back, because the bindings cannot make a value in the device's
-// memory (a binding to a device is not among their calls): 45 KiB a token of context for
-// a model of 256M, that is some 100 MB a token said behind a prompt of 1,100, about
-// 10 ms at what pageable memory gives. Where logits of a prompt are all that is asked
-// for, it crosses once. A cache of F16 stays F16, which is half of that.
+// The cache never leaves the process and is never copied by this package: a run writes it into this
+// package's memory, and the next run reads it there. On a CUDA device the cache crosses the bus
+// twice for every token, because the bindings cannot create a value in the device's memory (they
+// have no call to bind to a device). This is 45 KiB for each token of context for a model of 256M,
+// that is about 100 MB for each generated token after a prompt of 1,100 tokens, or about 10 ms with
+// pageable memory. If only the logits of a prompt are requested, the cache crosses the bus once. A
+// cache of F16 stays F16, which halves these amounts.
 type Language struct {
 	decoder, embed *Session
 	ports          decoderPorts
@@ -48,8 +47,8 @@ const (
 	rowsAsked             // of as many as num_logits_to_keep says
 )
 
-// OpenLanguage loads a model whose Embed is set, and tries it with two tokens. Its
-// errors are those of OpenSession; infer.ErrModel names every port that does not fit.
+// OpenLanguage loads a model whose Embed is set, and tests it with two tokens. Its errors are those
+// of OpenSession; infer.ErrModel contains the name of every port that does not fit.
 func OpenLanguage(cfg SessionConfig) (*Language, error) {
 	cfg = cfg.withDefaults()
 	m := cfg.Model
@@ -100,11 +99,11 @@ func (l *Language) about() infer.Info {
 	return info
 }
 
-// Info says what the decoder is, with the entries infer.Meta… It is the caller's to
-// read only.
+// Info returns the description of the decoder, with the entries infer.Meta…. The caller must not
+// modify it.
 func (l *Language) Info() infer.Info { return l.info }
 
-// Close waits for runs that go on and gives the models' memory back.
+// Close waits for the current runs and frees the memory of the models.
 func (l *Language) Close() error { return errors.Join(l.decoder.Close(), l.embed.Close()) }
 
 // probe runs two tokens and then a third behind them, so that an export whose shapes

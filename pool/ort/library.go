@@ -18,7 +18,7 @@ import (
 	"github.com/rewardloop/rewardloop/models"
 )
 
-// LibraryEnv is the environment variable that names the library.
+// LibraryEnv is the environment variable with the path of the library.
 const LibraryEnv = "ONNXRUNTIME_SHARED_LIBRARY_PATH"
 
 // minVersion is the oldest library whose API has everything that the bindings
@@ -42,26 +42,26 @@ const (
 	cudaFile   = "libonnxruntime_providers_cuda.so"
 )
 
-// Library is a libonnxruntime on this machine. It has not been loaded.
+// Library is a libonnxruntime on this machine that has not been loaded.
 type Library struct {
-	// Path of the file, absolute.
+	// Path is the absolute path of the file.
 	Path string `json:"path"`
-	// Version such as "1.29.0", from the file; "" if it does not say.
+	// Version is the version from the file, such as "1.29.0". It is empty if the file does not
+	// contain it.
 	Version string `json:"version,omitempty"`
-	// From says who named the place: "the configuration", the environment variable,
-	// or a default.
+	// From is the origin of the path: "the configuration", the environment variable, or a default.
 	From string `json:"from"`
-	// CUDA is whether the CUDA provider lies beside it.
+	// CUDA reports whether the files of the CUDA provider are in the same folder.
 	CUDA bool `json:"cuda"`
 }
 
-// String says what a person wants to know of the library.
+// String describes the library for people.
 func (l Library) String() string {
 	return fmt.Sprintf("ONNX Runtime %s at %s (from %s), providers %s", cmp.Or(l.Version, "of unknown version"), l.Path, l.From, strings.Join(l.Providers(), ", "))
 }
 
-// Providers are what can run models: the CPU always, CUDA if its files are there.
-// Whether CUDA works, Probe says.
+// Providers returns the providers whose files exist: always the CPU, and CUDA if its files exist.
+// Probe reports whether CUDA works.
 func (l Library) Providers() []string {
 	if l.CUDA {
 		return []string{cudaProvider, cpuProvider}
@@ -69,13 +69,13 @@ func (l Library) Providers() []string {
 	return []string{cpuProvider}
 }
 
-// Find looks for the library and loads nothing. A file or folder that was
-// configured, or named in the environment variable ONNXRUNTIME_SHARED_LIBRARY_PATH,
-// is the only one looked at; otherwise it is the first good one in .cache/ort
-// below the working directory and below the folder above the program's, in the folder
-// onnxruntime beside that of the models, in /opt/onnxruntime/lib, in /usr/local/lib, in the system's folder of libraries, and in the package
-// onnxruntime of the Python environments that FindCUDA knows.
-// The error wraps infer.ErrUnavailable, lists the places and says what to do.
+// Find finds the library without loading it. If a file or folder is configured, or set in the
+// environment variable ONNXRUNTIME_SHARED_LIBRARY_PATH, Find checks only that path. Otherwise it
+// returns the first usable library in .cache/ort below the working directory, .cache/ort below the
+// parent of the program's folder, the folder onnxruntime next to the folder of the models,
+// /opt/onnxruntime/lib, /usr/local/lib, the system's library folder, and the package onnxruntime of
+// the Python environments listed at FindCUDA. The error wraps infer.ErrUnavailable and contains the
+// searched paths and a remedy.
 func Find(configured string) (Library, error) {
 	env, _ := os.LookupEnv(LibraryEnv)
 	return find(configured, env, places(sitePackages("")), false)
@@ -111,8 +111,8 @@ func places(sites []string) []place {
 	return all
 }
 
-// Kept is where `rewardloop models unbundle` puts the library: the folder onnxruntime beside that of
-// the models; "": there is none.
+// Kept returns the folder into which `rewardloop models unbundle` writes the library: the folder
+// onnxruntime next to the folder of the models, or "" if there is none.
 func Kept(getenv func(string) (string, bool)) string {
 	store, err := models.FromEnvironment(getenv)
 	if err != nil {
@@ -121,8 +121,8 @@ func Kept(getenv func(string) (string, bool)) string {
 	return filepath.Join(filepath.Dir(filepath.Clean(store.Dir)), "onnxruntime")
 }
 
-// Files are the paths of the library and of what belongs to it in its folder: the providers and the
-// licences. The library comes last.
+// Files returns the paths of the library and of the files in its folder that belong to it: the
+// providers and the licences. The library is the last element.
 func (l Library) Files() (all []string) {
 	names := []string{"LICENSE", "ThirdPartyNotices.txt", sharedFile}
 	if l.CUDA {

@@ -18,7 +18,7 @@ import (
 // kindName is the hidden argument of a child: "rewardloop child ort".
 const kindName = "ort"
 
-// Opener makes runners of devices. It is safe for concurrent use.
+// Opener creates the runners of devices. It is safe for concurrent use.
 type Opener struct {
 	cfg Config
 
@@ -35,7 +35,8 @@ var (
 	_ pool.Runner   = (*runner)(nil)
 )
 
-// NewOpener checks the configuration. It looks for nothing and starts nothing.
+// NewOpener checks the configuration and returns an Opener. It searches for nothing and starts
+// nothing.
 func NewOpener(cfg Config) (*Opener, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -73,9 +74,9 @@ type childConfig struct {
 	Fresh bool `json:"fresh"`
 }
 
-// Open starts the processes of a device: "cpu", or "cuda:<n>", the nth of the
-// devices that CUDA_VISIBLE_DEVICES lets this process see. It returns when each
-// has run the canary. Its errors wrap infer.ErrUnavailable and say what is missing.
+// Open starts the processes of a device: "cpu", or "cuda:<n>", the nth device that is visible to
+// this process through CUDA_VISIBLE_DEVICES. Open returns when each process has run the canary. Its
+// errors wrap infer.ErrUnavailable and describe what is missing.
 func (o *Opener) Open(ctx context.Context, device string) (pool.Runner, error) {
 	n, err := parseDevice(device)
 	if err != nil {
@@ -185,7 +186,7 @@ func (o *Opener) procs(lib Library, device string, slots int, env []string) (pro
 	return subprocess.New(cfg)
 }
 
-// Stats says how the processes of every device are that was opened.
+// Stats returns the state of the processes of every opened device, by the name of the device.
 func (o *Opener) Stats() map[string]subprocess.Stats {
 	o.mu.Lock()
 	open := maps.Clone(o.open)

@@ -191,9 +191,9 @@ func (l *Language) logitsOf(n, keep int) int {
 	}
 }
 
-// Run runs the model on a batch whose Generate is set: see there for what it takes and
-// gives. The inputs are read only and only until Run returns. When ctx ends, so does the
-// run, between two nodes of the graph. Errors are as of Session.Run.
+// Run runs the model on a batch whose Generate is set; infer.Generate documents its inputs and
+// outputs. The inputs are not modified, and are read only until Run returns. When ctx ends, the run
+// ends between two nodes of the graph. Errors are like those of Session.Run.
 func (l *Language) Run(ctx context.Context, b infer.Batch) (*Answer, error) {
 	p, err := l.read(b)
 	if err != nil {

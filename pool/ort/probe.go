@@ -11,23 +11,23 @@ import (
 	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
-// Report is what a child process saw of a library that it loaded.
+// Report is the result of loading a library in a child process.
 type Report struct {
 	Library Library
-	// Version that the library gives itself.
+	// Version is the version that the loaded library reports.
 	Version string
-	// Providers that work, the best first.
+	// Providers are the working providers, the best first.
 	Providers []string
-	// CUDA is why the CUDA provider does not work; "" if it does. It says nothing of
-	// whether there is a device.
+	// CUDA is the reason why the CUDA provider does not work. It is empty if the provider works,
+	// which does not imply that there is a device.
 	CUDA string
 }
 
 // probeWait bounds how long the child of a Probe may take to end.
 const probeWait = 5 * time.Second
 
-// Probe has a child process load the library, run the canary on the CPU and try
-// the CUDA provider, whose libraries may lie in those folders. It takes some 0.2 s without CUDA.
+// Probe loads the library in a child process, runs the canary on the CPU, and tests the CUDA
+// provider, whose libraries may be in folders. Without CUDA, Probe takes about 0.2 s.
 func Probe(ctx context.Context, lib Library, folders ...string) (Report, error) {
 	rep := Report{Library: lib}
 	if err := built(); err != nil {

@@ -17,23 +17,24 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// Provider is what its file and those of this machine say of a CUDA provider. Nothing of it has
+// Provider describes a CUDA provider by its file and the files on this machine. Nothing of it has
 // been loaded.
 type Provider struct {
-	// Path of libonnxruntime_providers_cuda.so.
+	// Path is the path of libonnxruntime_providers_cuda.so.
 	Path string `json:"path"`
-	// Major is the CUDA that it was built for, such as 13; 0 where its file does not say.
+	// Major is the CUDA version for which the provider was built, such as 13. It is 0 if the file
+	// does not contain the version.
 	Major int `json:"major,omitempty"`
-	// Found are the libraries of CUDA that it needs, with the folder that each lies in.
+	// Found contains the CUDA libraries that the provider needs and that exist, with their folders.
 	Found []string `json:"found,omitempty"`
-	// Folders are those of them in which the loader looks only where LD_LIBRARY_PATH names them,
-	// as that of its child does.
+	// Folders contains the folders of these libraries that the loader only searches if they are in
+	// LD_LIBRARY_PATH, as in the environment of the child process.
 	Folders []string `json:"folders,omitempty"`
-	// Missing are the libraries that it needs and that lie nowhere, Others a file of another
-	// version for each of which one was found.
+	// Missing contains the needed libraries that were not found. Others contains, for each of them,
+	// a file of another version if there is one.
 	Missing []string `json:"missing,omitempty"`
 	Others  []string `json:"others,omitempty"`
-	// Fault is why the file could not be read; "" if it could.
+	// Fault is the reason why the file could not be read. It is empty if the file could be read.
 	Fault string `json:"fault,omitempty"`
 }
 
@@ -45,11 +46,11 @@ const (
 	driverFile = "libcuda.so.1"
 )
 
-// FindCUDA is Find for a library that has the CUDA provider beside it, and says what is known of
-// that provider. The libraries of CUDA are looked for where the loader does, beside the provider,
-// below /usr/local/cuda, and in the folders nvidia/*/lib and torch/lib of Python environments: that
-// of the interpreter, or with "" of the program that REWARDLOOP_PYTHON names, of an environment
-// that is active, and of python3 on PATH.
+// FindCUDA is like Find, but finds a library with the CUDA provider and also returns a description
+// of the provider. The CUDA libraries are searched in the loader's folders, next to the provider,
+// below /usr/local/cuda, and in the folders nvidia/*/lib and torch/lib of Python environments.
+// These are the environment of the interpreter or, if it is empty, those of the program in
+// REWARDLOOP_PYTHON, of an active environment, and of python3 on PATH.
 func FindCUDA(configured, interpreter string) (Library, Provider, error) {
 	env, _ := os.LookupEnv(LibraryEnv)
 	sites := sitePackages(interpreter)
@@ -60,7 +61,7 @@ func FindCUDA(configured, interpreter string) (Library, Provider, error) {
 	return lib, examineProvider(filepath.Join(filepath.Dir(lib.Path), cudaFile), loaderFolders(), cudaFolders(filepath.Dir(lib.Path), sites)), nil
 }
 
-// String says what a person wants to know of a provider.
+// String describes the provider for people.
 func (p Provider) String() string {
 	if p.Fault != "" {
 		return fmt.Sprintf("%s: %s", p.Path, p.Fault)
@@ -79,7 +80,7 @@ func (p Provider) String() string {
 	return out
 }
 
-// Remedy says what to do so that the provider can be loaded; "" where nothing is missing.
+// Remedy returns what must be done so that the provider can be loaded, or "" if nothing is missing.
 func (p Provider) Remedy() string {
 	if p.Fault != "" {
 		return "restore the file from the GPU package of the same version"

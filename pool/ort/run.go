@@ -13,7 +13,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// Answer is what a run gave.
+// Answer is the result of a run.
 type Answer struct {
 	Outputs []infer.Tensor
 
@@ -21,8 +21,8 @@ type Answer struct {
 	memory  [][]byte
 }
 
-// Release lets later runs have the memory of the outputs, which must not be looked
-// at afterwards. Without it they are the garbage collector's.
+// Release lets later runs reuse the memory of the outputs, which must not be read afterwards.
+// Without Release, the garbage collector frees the memory.
 func (a *Answer) Release() {
 	for _, b := range a.memory {
 		a.buffers.put(b)
@@ -30,15 +30,14 @@ func (a *Answer) Release() {
 	a.memory, a.Outputs = nil, nil
 }
 
-// Run runs the model on a batch. Bytes with a Norm are made numbers first, and floats
-// numbers of F16 where an input is F16; the outputs of F16 are F32. Outputs that
-// are not wanted are computed all the same, because a run of the bindings asks for all
-// that a session was opened with, but go no further. The inputs are bound in place; they are read only
-// and only until Run returns. When ctx ends, so does the run, between two nodes of
-// the graph. Errors wrap infer.ErrInput (a batch that does not fit the model, or
-// has numbers that are none or too large for F16), infer.ErrMemory, infer.ErrFault (among others: NaN or
-// an infinity in an output), infer.ErrTimeout or ctx's cancellation; after
-// infer.ErrFault the process should be replaced.
+// Run runs the model on a batch. Bytes with a Norm are converted to floats first, and floats to F16
+// if an input is F16; outputs of F16 are returned as F32. Outputs that are not requested are
+// computed but not returned, because the bindings always compute all outputs of a session. The
+// inputs are bound in place, are not modified, and are read only until Run returns. When ctx ends,
+// the run ends between two nodes of the graph. Errors wrap infer.ErrInput (a batch that does not
+// fit the model, or contains a NaN, an infinity, or a number too large for F16), infer.ErrMemory,
+// infer.ErrFault (for example NaN or an infinity in an output), infer.ErrTimeout or ctx's
+// cancellation. After infer.ErrFault the process should be replaced.
 func (s *Session) Run(ctx context.Context, b infer.Batch) (*Answer, error) {
 	if b.Generate != nil {
 		return nil, fmt.Errorf("%w: %q is not a language model and cannot generate", infer.ErrInput, s.cfg.Model.Name)

@@ -15,10 +15,10 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// Session is a model, loaded into this process. Its methods are safe for
-// concurrent use, but on a CUDA device, where every call must come from the thread
-// that opened it: called from several, one session grew by 2 GiB a run
-// (onnxruntime issue 29351), and two runs at once spoil the process (32342).
+// Session is a model that is loaded into this process. Its methods are safe for concurrent use,
+// except on a CUDA device, where every call must come from the thread that opened the session. With
+// calls from several threads, one session grew by 2 GiB for each run (onnxruntime issue 29351), and
+// two concurrent runs corrupt the process (32342).
 type Session struct {
 	cfg     SessionConfig
 	info    infer.Info
@@ -37,9 +37,8 @@ type Session struct {
 	shapes map[string][][]int // guarded by mu; of the outputs, by those of the inputs
 }
 
-// OpenSession loads a model. Its errors wrap infer.ErrModel with the path and the
-// reason, infer.ErrMemory, infer.ErrFault, or infer.ErrUnavailable where the
-// library or the device is what fails.
+// OpenSession loads a model. Its errors wrap infer.ErrModel with the path and the reason,
+// infer.ErrMemory, infer.ErrFault, or infer.ErrUnavailable if the library or the device fails.
 func OpenSession(cfg SessionConfig) (*Session, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.validate(), load(cfg.Library)); err != nil {
@@ -112,11 +111,10 @@ func (s *Session) open() error {
 	return nil
 }
 
-// Info says what the model is. It is the caller's to read only.
+// Info returns the description of the model. The caller must not modify it.
 func (s *Session) Info() infer.Info { return s.info }
 
-// Close waits for runs that go on and gives the model's memory back. A second call
-// does nothing.
+// Close waits for the current runs and frees the memory of the model. A second call does nothing.
 func (s *Session) Close() error {
 	var err error
 	s.close.Do(func() {

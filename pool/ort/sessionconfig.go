@@ -10,24 +10,24 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// SessionConfig is what a Session is made from.
+// SessionConfig configures a Session.
 type SessionConfig struct {
-	// Library to load; a process can load but one.
+	// Library is the library to load. A process can load only one library.
 	Library Library
-	// Model to load.
+	// Model is the model to load.
 	Model infer.Model
-	// Want are ports the caller counts on: each must be there with that type and
-	// shape, -1 fitting every size. A model without them is refused.
+	// Want contains the required ports: each must exist with that type and shape, where -1 matches
+	// every size. A model without one of them is refused.
 	Want infer.Info
-	// Concurrency is how many runs go on at the same time, each on its caller's
-	// thread; others wait. Default: the number of CPUs, and always 1 on CUDA.
+	// Concurrency is the maximum number of concurrent runs, each on its caller's thread; further
+	// runs wait. The default is the number of CPUs. It is always 1 on CUDA.
 	Concurrency int
-	// Ordinal of the CUDA device among those this process sees.
+	// Ordinal is the number of the CUDA device among those that this process sees.
 	Ordinal int
-	// CUDA holds what matters to CUDA devices only.
+	// CUDA contains options for CUDA devices.
 	CUDA CUDA
 
-	// Language bounds what a language model may take, see OpenLanguage.
+	// Language limits the resources of a language model, see OpenLanguage.
 	Language LanguageLimits
 
 	// decoder: the outputs are asked for that keptOutput says, and caches stay as they are.

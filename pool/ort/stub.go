@@ -10,7 +10,7 @@ import (
 	"github.com/rewardloop/rewardloop/internal/subprocess"
 )
 
-// Kinds is empty: without cgo no child process of this binary runs models.
+// Kinds returns nil: without cgo, no child process of this binary runs models.
 func Kinds() []subprocess.Kind { return nil }
 
 // built is what is missing in this build.
@@ -19,25 +19,25 @@ func built() error {
 		infer.ErrUnavailable))
 }
 
-// Session cannot be had without cgo.
+// Session is not available without cgo.
 type Session struct{}
 
-// Answer is what a run gave.
+// Answer is the result of a run.
 type Answer struct{ Outputs []infer.Tensor }
 
-// OpenSession says that this binary cannot.
+// OpenSession returns an error, because this binary was built without cgo.
 func OpenSession(SessionConfig) (*Session, error) { return nil, built() }
 
-// Info is empty.
+// Info returns the zero value.
 func (*Session) Info() infer.Info { return infer.Info{} }
 
-// Run says that this binary cannot.
+// Run returns an error, because this binary was built without cgo.
 func (*Session) Run(context.Context, infer.Batch) (*Answer, error) { return nil, built() }
 
-// Language cannot be had without cgo.
+// Language is not available without cgo.
 type Language struct{ Session }
 
-// OpenLanguage says that this binary cannot.
+// OpenLanguage returns an error, because this binary was built without cgo.
 func OpenLanguage(SessionConfig) (*Language, error) { return nil, built() }
 
 // Close does nothing.

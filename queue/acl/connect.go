@@ -12,10 +12,9 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// NKey returns the option to connect with the user seed in file, as Create wrote it.
-// The file is read for each connection and the seed then forgotten. A file that others
-// can read or that holds anything but a user's seed is refused with ErrFile; the error
-// never quotes it.
+// NKey returns the option to connect with the user seed in file, which Create wrote. The file is
+// read for each connection, and the seed is wiped from memory afterwards. NKey refuses a file that
+// other users can read or that does not contain a user's seed; the error never quotes the seed.
 func NKey(file string) (nats.Option, error) {
 	pair, err := userKey(file)
 	if err != nil {
@@ -39,9 +38,9 @@ func NKey(file string) (nats.Option, error) {
 	}), nil
 }
 
-// Creds returns the option to connect with the JWT and seed in file, as Create wrote
-// them. The file is read for each connection, so that it may be replaced meanwhile.
-// Files are refused as by NKey, and JWTs that have ended.
+// Creds returns the option to connect with the JWT and the seed in file, which Create wrote. The
+// file is read for each connection, so that it may be replaced meanwhile. Creds refuses the files
+// that NKey refuses, and expired JWTs.
 func Creds(file string) (nats.Option, error) {
 	refuse := func(why string, args ...any) (nats.Option, error) {
 		return nil, fmt.Errorf("%w %s: %s", errFile, file, fmt.Sprintf(why, args...))

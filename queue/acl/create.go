@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// Config says what Create makes.
+// Config selects the files that Create writes.
 type Config struct {
-	// Dir is where the files go; it is made if it is not there.
+	// Dir is the folder for the files, which Create makes if it does not exist.
 	Dir string
-	// JWT makes an operator, accounts and credentials in place of nkeys.
+	// JWT selects an operator, accounts and credentials instead of nkeys.
 	JWT bool
-	// Hosts are the names and IP addresses that a server's certificate is for; none:
-	// no certificates are made.
+	// Hosts are the names and IP addresses of the server certificate. Without Hosts, Create makes
+	// no certificates.
 	Hosts []string
-	// MutualTLS also makes a certificate for each role, for servers that ask for one.
+	// MutualTLS also makes a client certificate for each role, for servers that require one.
 	MutualTLS bool
-	// Force replaces files that are there.
+	// Force replaces existing files.
 	Force bool
 }
 
-// Validate reports everything that is wrong.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Dir == "" {
@@ -62,11 +62,11 @@ func validHost(host string) error {
 	return nil
 }
 
-// File is one that was made.
+// File is a file that Create has written.
 type File struct {
-	Name string      // within the folder
-	Mode os.FileMode // 0600 where it holds a secret
-	For  string      // what it is for, in a few words
+	Name string      // relative to the folder
+	Mode os.FileMode // 0600 for a file with a secret
+	For  string      // purpose of the file, in a few words
 	data []byte
 }
 
@@ -76,12 +76,12 @@ const (
 	public  os.FileMode = 0o644
 )
 
-// ErrExists is that of files that are there and were not to be replaced.
+// ErrExists is wrapped by the error for existing files that must not be replaced.
 var ErrExists = errors.New("acl: files exist already")
 
-// Create makes keys and what goes with them, and returns the files that it wrote.
-// Either all are written or, unless the disk fails half-way through a replacement,
-// none is. Without Config.Force a file that is there is an error (ErrExists).
+// Create makes the keys and their files, and returns the files that it wrote. Create writes all
+// files or none, except if the disk fails during a replacement. Without Config.Force, an existing
+// file is an error (ErrExists).
 func Create(cfg Config) ([]File, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

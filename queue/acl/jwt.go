@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// CredsFile is the name of the file with a role's JWT and key.
+// CredsFile returns the name of the file with the JWT and the key of a role.
 func CredsFile(role Role) string { return string(role) + ".creds" }
 
 // jwtFiles makes an operator, a system account, the account of the bus and a user of

@@ -20,23 +20,23 @@ var errFile = errors.New("acl: cannot use")
 // maxFile bounds what is read of a file: acl.conf has 4 KB, credentials have 2.
 const maxFile = 1 << 20
 
-// Options are the users of a server that this process embeds; after Load one or more.
+// Options are the users of an embedded server. After Load there is at least one user.
 type Options struct {
 	accounts []*server.Account
 	nkeys    []*server.NkeyUser
 }
 
-// Apply adds the users and their account to a server's options. From then on the
-// server lets nobody in without one of their keys, connections in the process included.
+// Apply adds the users and their account to the options of a server. The server then refuses every
+// connection without one of their keys, including connections within the process.
 func (o Options) Apply(to *server.Options) {
 	to.Accounts = append(to.Accounts, o.accounts...)
 	to.Nkeys = append(to.Nkeys, o.nkeys...)
 }
 
-// Load reads acl.conf, as Create wrote it or as somebody has changed it since: one
-// account with users, each a public nkey with what it may publish and subscribe to.
-// Whatever else a nats-server's configuration may hold is refused by name, for an
-// embedded server takes it from elsewhere or must not have it. All errors are ErrFile.
+// Load reads acl.conf, which Create wrote and which may have been edited: one account with users,
+// each a public nkey with the subjects that it may publish and subscribe to. Load refuses all other
+// settings of a nats-server configuration by name, because an embedded server gets them elsewhere
+// or must not have them.
 func Load(file string) (Options, error) {
 	refuse := func(err error) (Options, error) { return Options{}, fmt.Errorf("%w %s: %w", errFile, file, err) }
 	text, err := readBounded(file, func(info os.FileInfo) error {

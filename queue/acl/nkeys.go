@@ -16,7 +16,7 @@ const (
 	resolverFile = "resolver.conf"
 )
 
-// SeedFile is the name of the file with a role's nkey.
+// SeedFile returns the name of the file with the nkey of a role.
 func SeedFile(role Role) string { return string(role) + ".nk" }
 
 // newKey makes a key pair and returns its public half and its seed.

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// OwnDir is the folder with the keys of the user that runs this process, for a bus that only
-// this machine reaches: rewardloop/nats in the user's folder of configurations.
+// OwnDir returns the folder with the keys of the current user, for a bus that only this machine can
+// reach: rewardloop/nats in the user's configuration folder.
 func OwnDir() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -21,8 +21,9 @@ func OwnDir() (string, error) {
 	return filepath.Join(dir, "rewardloop", "nats"), nil
 }
 
-// OwnKey gives the option to connect with the key of a role that Own makes, and nil as long as
-// nobody has made it: a process may start before the bus that does.
+// OwnKey returns a function that returns the option to connect with the key in file, which Own
+// made, or nil while the file does not exist: a process may start before the bus that makes the
+// key.
 func OwnKey(file string) func() (nats.Option, error) {
 	return func() (nats.Option, error) {
 		if _, err := os.Stat(file); err != nil {
@@ -32,8 +33,9 @@ func OwnKey(file string) func() (nats.Option, error) {
 	}
 }
 
-// Own returns the users of a bus for the processes of one user: whoever can read the keys in
-// dir, which are made if it is not there. What each role may do follows from this release.
+// Own returns the users of a bus for the processes of one user, namely all that can read the keys
+// in dir. Own makes the keys if dir does not exist. The permissions of each role are those of this
+// release.
 func Own(dir string) (Options, error) {
 	refuse := func(err error) (Options, error) {
 		return Options{}, fmt.Errorf("acl: this user's keys for NATS in %s: %w", dir, err)

@@ -1,15 +1,15 @@
 package acl
 
-// Role is what a process is on the bus.
+// Role is the role of a process on the bus.
 type Role string
 
-// The roles. A process that is both takes the gateway's key.
+// The roles. A process with both roles uses the gateway's key.
 const (
-	Gateway Role = "gateway" // holds samples and publishes tickets
+	Gateway Role = "gateway" // has samples and publishes tickets
 	Worker  Role = "worker"  // takes tickets and scores
 )
 
-// Roles returns all roles, the one that may do more first.
+// Roles returns all roles, the role with more permissions first.
 func Roles() []Role { return []Role{Gateway, Worker} }
 
 // grant is one subject that a role may publish or subscribe to.

@@ -35,29 +35,31 @@ var (
 // corruptTries is how often a payload that arrives corrupt is asked for.
 const corruptTries = 3
 
-// ClientOptions are what a Client is made of.
+// ClientOptions configure a Client.
 type ClientOptions struct {
 	Config Config
-	// TLS is for wss addresses; nil: the system's roots.
+	// TLS is the TLS configuration for wss addresses; nil: the system's root certificates.
 	TLS *tls.Config
-	// Secure refuses addresses without TLS: whoever can write tickets must not be able to
-	// have a worker show its tokens in clear.
+	// Secure refuses addresses without TLS. Otherwise anyone who can write tickets could make a
+	// worker send its tokens in clear text.
 	Secure bool
-	// Buffers lends the memory of frames; nil: each has its own. Limits bounds frames.
+	// Buffers provides the memory of frames; nil: each frame has its own. Limits limits the size of
+	// frames.
 	Buffers *wire.Buffers
 	Limits  wire.Limits
-	// Alive reports whether a gateway has been heard of lately. One that has not and cannot
-	// be reached is gone; nil: every gateway may come back.
+	// Alive reports whether a gateway has announced itself recently. A gateway that has not, and
+	// that cannot be reached, no longer exists. nil: every gateway may come back.
 	Alive func(gateway string) bool
-	// Version is told to gateways.
+	// Version is the version of this program, which is sent to gateways.
 	Version string
-	// Log takes what goes wrong; nil: discarded. Metrics takes the metrics; nil: nobody does.
+	// Log gets problems; nil: no log. Metrics registers the metrics; nil: the metrics are not
+	// exported.
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
 
-// Client is the gateways of other processes as the workers of this one see them. It is a
-// workers.Gateway and safe for concurrent use.
+// Client gives the workers of this process access to the gateways of other processes. It implements
+// workers.Gateway and is safe for concurrent use.
 type Client struct {
 	cfg     Config
 	opt     ClientOptions
@@ -78,7 +80,7 @@ type Client struct {
 	wanted map[uint64]struct{}
 }
 
-// NewClient returns a client without connections. Every fault of the options is in the error.
+// NewClient returns a client without connections. The error lists all invalid options.
 func NewClient(opt ClientOptions) (*Client, error) {
 	cfg := opt.Config.WithDefaults()
 	opt.Limits = opt.Limits.WithDefaults()
@@ -97,8 +99,7 @@ func NewClient(opt ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// Close ends all connections; claims and results on their way fail with ErrClosed. Frames
-// that workers have are theirs still.
+// Close ends all connections. Pending claims and results fail. Frames that workers have stay valid.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -118,8 +119,9 @@ func (c *Client) Close() {
 	c.tasks.Wait()
 }
 
-// Claim implements workers.Gateway. Its errors wrap wire.ErrGone, wire.ErrUnreachable,
-// wire.ErrCorrupt, ErrRefused, ErrStalled, ErrClosed or the cause of ctx.
+// Claim implements workers.Gateway. The error wraps wire.ErrGone, wire.ErrUnreachable,
+// wire.ErrCorrupt, or the cause of ctx; there are also errors for a refused or stalled claim and
+// for a closed client, which wrap no exported error.
 func (c *Client) Claim(ctx context.Context, t wire.Ticket, worker string) (f *wire.Frame, kept []rewards.ComponentResult, err error) {
 	frames, p, err := c.claim(ctx, t, worker)
 	if err != nil {
@@ -132,7 +134,7 @@ func (c *Client) Claim(ctx context.Context, t wire.Ticket, worker string) (f *wi
 	return frames[0], p.Frames[0].Partial, nil
 }
 
-// ClaimGroup implements workers.Gateway.
+// ClaimGroup implements workers.Gateway. Its errors are those of Claim.
 func (c *Client) ClaimGroup(ctx context.Context, t wire.Ticket, worker string) (*wire.Group, error) {
 	t.Group = true
 	frames, p, err := c.claim(ctx, t, worker)
@@ -268,8 +270,9 @@ func (c *Client) frames(call *call) ([]*wire.Frame, error) {
 	return frames, nil
 }
 
-// Finish implements workers.Gateway. It sends the result until the gateway has taken it or
-// ctx ends, over one connection after the other. wire.ErrGone: nobody is there to take it.
+// Finish implements workers.Gateway. It sends the result, over one connection after another, until
+// the gateway has accepted it or ctx ends. wire.ErrGone means that there is no gateway to accept
+// the result.
 func (c *Client) Finish(ctx context.Context, t wire.Ticket, res *wire.Result) error {
 	if res.Attempt != t.Key() {
 		return fmt.Errorf("result of %+v with the ticket of %+v", res.Attempt, t.Key())

@@ -13,34 +13,34 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Config bounds both sides. Zero fields mean the defaults.
+// Config configures both sides. A zero field gets its default.
 type Config struct {
-	// ReadTimeout is how long the peer may be silent, PingInterval how often it is asked.
-	// Default to 15 s and 5 s.
+	// ReadTimeout is the time without data from the peer after which the connection ends, 15 s by
+	// default. PingInterval is the interval of pings, a third of ReadTimeout by default.
 	ReadTimeout, PingInterval time.Duration
 
-	// BulkBytes is the size from which a payload has the second connection; default 1 MiB.
+	// BulkBytes is the size above which a payload uses the second connection; default 1 MiB.
 	BulkBytes int64
-	// MaxOpen bounds the claims that a worker process has open; default 4096.
+	// MaxOpen is the maximum number of open claims of a worker process; default 4096.
 	MaxOpen int
-	// MaxConns bounds a gateway's connections; default 4096.
+	// MaxConns is the maximum number of connections of a gateway; default 4096.
 	MaxConns int
 
-	// LostAfter is how long a worker process may be without a connection before it is lost;
+	// LostAfter is the time without a connection after which a worker process counts as lost;
 	// default 1 s.
 	LostAfter time.Duration
-	// DialTimeout bounds one attempt to connect; default 5 s.
+	// DialTimeout is the timeout of one attempt to connect; default 5 s.
 	DialTimeout time.Duration
-	// DialPatience is how long a claim waits for a connection; default 2 s.
+	// DialPatience is the time for which a claim waits for a connection; default 2 s.
 	DialPatience time.Duration
-	// BackoffMin and BackoffMax bound the pause between two attempts, which doubles and of
-	// which up to half is random; default 50 ms and 2 s.
+	// BackoffMin and BackoffMax limit the pause between two attempts to connect. The pause doubles,
+	// and up to half of it is random. The defaults are 50 ms and 2 s.
 	BackoffMin, BackoffMax time.Duration
-	// StallTimeout is how long a claim may go without an answer or a byte; default 30 s.
+	// StallTimeout is the time without an answer or data after which a claim fails; default 30 s.
 	StallTimeout time.Duration
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 15*time.Second)
 	c.PingInterval = cmp.Or(c.PingInterval, c.ReadTimeout/3)
@@ -56,7 +56,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate returns every fault.
+// Validate returns an error that lists all invalid fields.
 func (c Config) Validate() error {
 	var errs rewards.Faults
 	for _, d := range [...]struct {

@@ -15,19 +15,19 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// What Key.Check says of a token.
+// Errors of Key.Check.
 var (
-	// ErrToken: it was not made with this key for this attempt.
+	// ErrToken means that the token was not made with this key for this attempt.
 	ErrToken = errors.New("wrong claim token")
 	// errTokenExpired: it was, and its time is over.
 	errTokenExpired = errors.New("expired claim token")
 )
 
-// Key signs claim tokens. It is made at random and lives as long as the gateway's process,
-// as its samples do. It is safe for concurrent use.
+// Key signs claim tokens. A Key is random and lives as long as the gateway's process, like the
+// gateway's samples. It is safe for concurrent use.
 type Key struct{ secret [32]byte }
 
-// NewKey makes a key.
+// NewKey returns a new random key.
 func NewKey() *Key {
 	k := new(Key)
 	_, _ = rand.Read(k.secret[:]) // never fails: crypto/rand ends the process instead
@@ -37,15 +37,15 @@ func NewKey() *Key {
 // tokenVersion begins every token.
 const tokenVersion = "v1."
 
-// Sign returns the token for one attempt, good until the second that until lies in:
-// "v1.<unix seconds>.<base64url of HMAC-SHA256>".
+// Sign returns the token for one attempt, which is valid until the end of the second that contains
+// until. The token has the form "v1.<unix seconds>.<base64url of HMAC-SHA256>".
 func (k *Key) Sign(key wire.AttemptKey, until time.Time) string {
 	expiry := until.Unix()
 	return tokenVersion + strconv.FormatInt(expiry, 10) + "." + base64.RawURLEncoding.EncodeToString(k.mac(key, expiry))
 }
 
-// Check returns nil for a token that Sign made for the attempt and that is good at now, else
-// an error that wraps ErrToken or ErrTokenExpired. An expired one is right in all else.
+// Check returns nil if Sign made the token for the attempt and the token is valid at now. Otherwise
+// the error wraps ErrToken, or an unexported error if the token is only expired.
 func (k *Key) Check(token string, key wire.AttemptKey, now time.Time) error {
 	rest, ok := strings.CutPrefix(token, tokenVersion)
 	at, mac, found := strings.Cut(rest, ".")

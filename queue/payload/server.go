@@ -23,26 +23,27 @@ import (
 // of a wire.AttemptKey.
 const attemptHeader = "Rewardloop-Attempt"
 
-// ServerOptions are what a Server is made of.
+// ServerOptions configure a Server.
 type ServerOptions struct {
 	Config Config
-	// Gateway holds the payloads and takes the results; its Claim must not block for long.
+	// Gateway provides the payloads and accepts the results. Its Claim must not block for long.
 	Gateway workers.Gateway
-	// Name is the gateway's, as its tickets have it.
+	// Name is the name of the gateway in its tickets.
 	Name string
-	// Key signs its tickets.
+	// Key is the key that signs the gateway's tickets.
 	Key *Key
-	// Version is told to workers.
+	// Version is the version of this program, which is sent to workers.
 	Version string
-	// Lost is told the names of workers that had claims open when their process went away;
-	// nil: nobody is. It is called from a goroutine of the server and may block.
+	// Lost is called with the names of the workers that had open claims when their process was
+	// lost; nil: no call. Lost is called from a goroutine of the server and may block.
 	Lost func(workers []string)
-	// Log takes what goes wrong; nil: discarded. Metrics takes the metrics; nil: nobody does.
+	// Log gets problems; nil: no log. Metrics registers the metrics; nil: the metrics are not
+	// exported.
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 }
 
-// Server is the gateway's side, an http.Handler.
+// Server is the gateway's side. It is an http.Handler.
 type Server struct {
 	cfg     Config
 	opt     ServerOptions
@@ -59,7 +60,7 @@ type Server struct {
 	sessions map[string]*session
 }
 
-// NewServer returns a running server. Every fault of the options is in the error.
+// NewServer returns a running server. The error lists all invalid options.
 func NewServer(opt ServerOptions) (*Server, error) {
 	cfg := opt.Config.WithDefaults()
 	err := cfg.Validate()
@@ -80,7 +81,7 @@ func NewServer(opt ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// ServeHTTP answers GET /v1/claim. It returns when the connection has ended.
+// ServeHTTP handles GET /v1/claim. It returns when the connection has ended.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if status, reason, err := s.admit(r); err != nil {
 		s.refuse(reason, err, "remote", r.RemoteAddr)
@@ -232,8 +233,8 @@ func (s *Server) expire(sess *session) {
 	}
 }
 
-// Close ends all connections and returns when nothing of the server runs any more. Nobody is
-// told of lost workers.
+// Close ends all connections and returns when no goroutine of the server runs any more. Close does
+// not report lost workers.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -1,21 +1,20 @@
-// Package compare scores the members of a prompt group against one another: what a
-// model says of them in pairs or in one list, or where each stands by the value of
-// another component.
+// Package compare scores the members of a prompt group by comparison: by the answers of a model
+// about pairs or one list of members, or by the rank of each member's value from another component.
 //
-// The life of a pairwise score: every member becomes a participant, which is its
-// response, its picture or the frames of its video, encoded once; one that cannot be
-// shown fails alone. Of a validation group the reference answer takes part, too. The
-// pairs are planned, all of them or some of each, and the questions of the whole group
-// go out at once, bounded, through a chat.Chatter: both orders of a pair, so that the place
-// of an answer does not decide. An answer that cannot be read is asked for again, past
-// the cache, and then leaves the pair unknown; an unknown pair is no tie, and a
-// participant with too many of them is withdrawn as if it had never been there. What is
-// known makes a Table, and a method makes scores of it.
+// The life of a pairwise score: every member becomes a participant, with its response, its picture
+// or the frames of its video, encoded once. A member that cannot be shown fails alone. In a
+// validation group the reference answer is a participant, too. The package plans the pairs, either
+// all pairs or some for each member, and sends the questions of the whole group at the same time,
+// with a limit, through a chat.Chatter. Both orders of a pair are asked, so that the position of an
+// answer does not decide. If an answer is unreadable, the question is asked again, past the cache;
+// after that the pair is unknown. An unknown pair is not a tie, and a participant with too many
+// unknown pairs is withdrawn, together with all its pairs. The known pairs form a table, and a
+// method computes scores from the table.
 //
-// The methods are pure functions of a Table. Nothing depends on the order in which
-// members or answers arrive: what has to be drawn (who is shown first, which of several
-// equally good ways out of a cycle is taken) is drawn by the keys of the participants,
-// which are made of the group's uid and the samples' ids.
+// The methods are pure functions of a table. Nothing depends on the order in which members or
+// answers arrive. Random choices (which participant is shown first, which of several equally good
+// ways out of a cycle is taken) follow from the keys of the participants, which are computed from
+// the group's uid and the samples' ids.
 //
 // ScoreGroup starts goroutines for its questions and waits for all of them.
 package compare

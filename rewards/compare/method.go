@@ -88,8 +88,9 @@ func winRate(t *table) []float64 {
 	return minMax(rates, flat)
 }
 
-// Listwise is RM-Gallery's listwise: 1 − 2·position/(n − 1), from 1 for the best to −1
-// for the last. Order lists n participants, best first, each once; one alone gets 0.
+// Listwise returns RM-Gallery's listwise scores: 1 − 2·position/(n − 1), from 1 for the best
+// participant to −1 for the last. order lists the n participants, best first, each once. A single
+// participant gets 0.
 func Listwise(order []int) []float64 {
 	out := make([]float64, len(order))
 	if len(order) == 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Specs describes every scorer of the package for a registry. Nil clients are missed
-// only by a configuration that names a scorer needing them.
+// Specs describes every scorer of the package for a registry. If c is nil, only the scorers that
+// need a client cannot be built.
 func Specs(c chat.Clients) []rewards.Spec {
 	asking := []rewards.Spec{pairwiseSpec(c), listwiseSpec(c)}
 	for i := range asking {

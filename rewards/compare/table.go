@@ -8,7 +8,7 @@ import (
 // outcome is what a comparison of A with B says.
 type outcome int8
 
-// The outcomes. Unknown is a comparison that was never made, or one without an answer.
+// The outcomes. Unknown is the outcome of a comparison that was not made or has no answer.
 const (
 	Unknown outcome = iota
 	aBetter

@@ -13,21 +13,22 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Config is what a Scorer is made from.
+// Config configures a Scorer.
 type Config struct {
-	// Quality is PIL's quality setting, 1…100. Default 95, which all published
-	// uses of this reward take.
+	// Quality is PIL's quality setting, 1…100. The default is 95, as in all published uses of this
+	// reward.
 	Quality int
-	// Divisor is what the size in kB (1000 bytes) is divided by: positive and
-	// finite. Default 1.
+	// Divisor divides the size in kB (1000 bytes). It must be positive and finite. The default is
+	// 1.
 	Divisor float64
-	// Negate makes small files good (compressibility) instead of large ones.
+	// Negate rewards small files (compressibility) instead of large ones.
 	Negate bool
-	// Frames are those of a video whose mean is the score; nil: the first alone.
+	// Frames selects the frames of a video; the score is their mean. nil selects only the first
+	// frame.
 	Frames *rewards.FrameChoice
 }
 
-// WithDefaults returns c with every field that is zero set to its default.
+// WithDefaults returns a copy of c with the default for each zero field.
 func (c Config) WithDefaults() Config {
 	if c.Quality == 0 {
 		c.Quality = 95
@@ -38,7 +39,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names every fault of c.
+// Validate returns an error that contains every fault of c.
 func (c Config) Validate() error {
 	var faults rewards.Faults
 	faults.Add(c.Quality < 1 || c.Quality > 100, "quality is %d, must be 1…100", c.Quality)
@@ -46,8 +47,8 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Scorer rewards a picture by the size of its JPEG file. It holds no state and
-// may be used by any number of goroutines.
+// Scorer rewards a picture by the size of its JPEG file. It has no state and is safe for concurrent
+// use.
 type Scorer struct {
 	cfg Config
 }
@@ -58,10 +59,10 @@ var (
 	_ rewards.Queuer       = (*Scorer)(nil)
 )
 
-// Queues says that the component's time begins when a CPU is free for it.
+// Queues marks that the component's timeout starts when the component gets a CPU.
 func (*Scorer) Queues() {}
 
-// New makes a scorer; zero fields of cfg take their defaults.
+// New returns a scorer. Zero fields of cfg get their defaults.
 func New(cfg Config) (*Scorer, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -70,12 +71,12 @@ func New(cfg Config) (*Scorer, error) {
 	return &Scorer{cfg: cfg}, nil
 }
 
-// Score returns kB/Divisor of the sample's picture, negated where configured. Of
-// a video it is the mean of the chosen frames, which are frame 0 alone unless Frames says
-// otherwise, as in verl-omni. Details holds jpeg_bytes, the exact size, and of more frames than one
-// the list of them. A sample without a picture, or with one that JPEG cannot hold, is
-// rewards.BadInput; when ctx ends the answer comes within one row of MCUs. The picture is
-// decoded once a CPU is free for it.
+// Score returns kB/Divisor of the sample's picture, negated if Negate is set. For a video, the
+// score is the mean of the selected frames; the default is frame 0 only, as in verl-omni. Details
+// holds jpeg_bytes: the exact size, or the list of sizes if there are several frames. A sample
+// without a picture, or with a picture that JPEG cannot represent, is an error of class
+// rewards.BadInput. Score returns within one row of MCUs after ctx ends. The picture is decoded
+// when a CPU is free for the component.
 func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	visual, err := sample.Visual()
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *Scorer) value(n int) float64 {
 	return v
 }
 
-// ExtraFields declares that the scorer returns no extra columns.
+// ExtraFields returns nil, because the scorer has no extra columns.
 func (s *Scorer) ExtraFields() []rewards.Field { return nil }
 
 // The presets: the code bases whose scale jpeg_compressibility takes.

@@ -19,13 +19,13 @@ const headerBytes = 2 + 18 + 2*69 + 19 + 2*33 + 2*183 + 14
 // eoiBytes is the marker that ends the file.
 const eoiBytes = 2
 
-// Size returns the number of bytes of the file that PIL writes for
-// Image.save(f, format="JPEG", quality=quality) of this picture.
+// Size returns the number of bytes of the file that PIL writes for Image.save(f, format="JPEG",
+// quality=quality) with this picture.
 //
-// Rgb holds width×height pixels, rows from top to bottom, three bytes R, G, B
-// each, without padding (tight HWC). It is only read. Width and height are
-// 1…65500, quality is 1…100; anything else is rewards.BadInput. Nothing is
-// allocated beyond a few KiB, whatever the size of the picture.
+// rgb holds width×height pixels, rows from top to bottom, three bytes R, G, B each, without padding
+// (tight HWC), and is not modified. width and height are 1…65500, quality is 1…100; any other value
+// is an error of class rewards.BadInput. Size allocates at most a few KiB, whatever the size of the
+// picture.
 func Size(rgb []byte, width, height, quality int) (int, error) {
 	return size(context.Background(), rgb, width, height, quality)
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Engines gives disrm, which does not chat, its engine.
+// Engines provides the engine of disrm, which does not use a chat API.
 type Engines interface {
-	// Engine returns what sends calls to the engine, and the name of its model. It
-	// connects nowhere. sample makes a call for a model as the scorer's are, with which the
-	// engine is tried when it starts.
+	// Engine returns the sender of calls to the engine, and the name of the engine's model. Engine
+	// opens no connection. sample returns a typical call of the scorer for a model; it is used to
+	// test the engine when the engine starts.
 	Engine(e chat.Endpoint, sample func(model string) outbound.Call) (outbound.Doer, string, error)
 }
 
-// Deps is what the scorers need from the process that runs them. What is nil is
-// missed only by a configuration that names a scorer needing it.
+// Deps provides what the scorers need from the process. A nil field only prevents the scorers that
+// need it from being built.
 type Deps struct {
 	Clients chat.Clients
 	Engines Engines

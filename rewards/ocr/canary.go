@@ -10,7 +10,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// CanaryText is what the picture of Canary says.
+// CanaryText is the text in the picture that Canary returns.
 const CanaryText = "QUIET HARBOUR 42"
 
 // canaryPNG was drawn once, by a test, so that no program carries a font.
@@ -18,8 +18,8 @@ const CanaryText = "QUIET HARBOUR 42"
 //go:embed canary.png
 var canaryPNG []byte
 
-// Canary returns the picture with which a reader is tried before it is used: CanaryText in one line of black letters on white,
-// 480 × 96 pixels, 40 pixels per em.
+// Canary returns the picture that tests a reader before its first use: CanaryText in one line of
+// black letters on white, 480 × 96 pixels, 40 pixels per em.
 func Canary() (*rewards.Pixels, error) {
 	img, err := png.Decode(bytes.NewReader(canaryPNG))
 	if err != nil {

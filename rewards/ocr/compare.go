@@ -11,23 +11,23 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Match is how a read text compares with what was wanted.
+// Match is the result of comparing the read text with the target.
 type Match struct {
-	// Value is the reward, 0 to 1: 1 − min(d, n)/n for a target of n code points
-	// and an edit distance d, with d = 0 where the substring rule applies. Of several
-	// targets it is the mean weighted by n, which is 1 − Σ min(d, n)/Σ n. By raw_target
-	// it is below 0 where normalising makes a target longer (İ is two code points in
-	// lower case) and little of it is there: the original (cosmos) has that, too.
+	// Value is the reward, 0 to 1: 1 − min(d, n)/n for a target of n code points and an edit
+	// distance d, where d is 0 if the substring rule applies. For several targets, Value is the
+	// mean weighted by n, which is 1 − Σ min(d, n)/Σ n. With raw_target, Value can be below 0 if
+	// normalising makes a target longer (İ becomes two code points in lower case) and little of the
+	// target was read; the original (cosmos) has the same property.
 	Value float64
-	// Distance is the edit distance without the substring rule, at most Length; of
-	// several targets the sum.
+	// Distance is the edit distance without the substring rule. It is at most Length. For several
+	// targets, Distance is the sum.
 	Distance int
-	// Length is the number of code points of the normalised target, or of all.
+	// Length is the number of code points of the normalised target, or of all targets together.
 	Length int
 }
 
-// Text joins what was read the way the reference implementations do: line after
-// line without a separator, lines of confidence 0 left out.
+// Text joins the lines as the reference implementations do: without a separator, and without lines
+// of confidence 0.
 func Text(lines []Line) string { return strings.Join(Options{}.counted(lines), "") }
 
 // counted are the texts of the lines that are confident enough.
@@ -41,15 +41,15 @@ func (o Options) counted(lines []Line) []string {
 	return texts
 }
 
-// Compare scores a text against the target. It fails with class BadInput on a
-// target that is empty after normalising, unless EmptyTarget says otherwise:
-// flow_grpo divides by zero there and loses the whole batch.
+// Compare scores a text against one target. If the normalised target is empty and EmptyTarget is
+// "fail", Compare returns an error of class BadInput (flow_grpo divides by zero in this case and
+// loses the whole batch).
 func (o Options) Compare(target, text string) (Match, error) {
 	return o.compare([]string{target}, []string{text}, o.Substring)
 }
 
-// CompareLines scores the lines of a picture against all targets. It fails like
-// Compare if nothing is left of any of them.
+// CompareLines scores the lines of a picture against all targets. It fails like Compare if all
+// normalised targets are empty.
 func (o Options) CompareLines(targets []string, lines []Line) (Match, error) {
 	return o.compare(targets, o.counted(lines), o.Substring)
 }

@@ -12,103 +12,107 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Options are the options of the scorer. A preset gives each its value; what is
-// set beside the preset overrides it. They fall into four questions: what is
-// wanted (TargetRule to EmptyTarget), how texts are made comparable (Whitespace to
-// FoldConfusions), what of the read text is compared, and how (MinConf to
-// Denominator), and which frames of a video count.
+// Options are the options of the scorer. A preset sets the value of each option; an option that is
+// set together with the preset overrides the preset. There are four groups of options: the target
+// (TargetRule to EmptyTarget), the normalisation of the texts (Whitespace to FoldConfusions), the
+// comparison (MinConf to Denominator), and the frames of a video.
 type Options struct {
-	// Preset is one of the names that Presets returns; "flow_grpo" is the default.
+	// Preset is the name of a preset, see the function Preset. The default is "flow_grpo".
 	Preset string `json:"preset"`
 	ReaderOptions
 
-	// TargetRule says which part of a text is wanted: "first_quoted" (what stands
-	// between the first two double quotes; one that is not closed takes the rest),
-	// "double_or_single" (unirl: the first span in double quotes that is closed and
-	// not empty, else the first in single quotes), or "every_quoted" (deepgen: all
-	// spans in double quotes that are closed and not empty).
+	// TargetRule selects the part of a text that is the target: "first_quoted" (the text between
+	// the first two double quotes; an unclosed quote extends to the end), "double_or_single"
+	// (unirl: the first closed, non-empty span in double quotes, otherwise the first in single
+	// quotes), or "every_quoted" (deepgen: all closed, non-empty spans in double quotes).
 	TargetRule string `json:"target_rule"`
-	// NoTarget is what a sample without a quoted span means: "fail" (the default),
-	// "prompt" (the whole prompt is wanted: unirl, flow_factory) or "zero" (deepgen).
+	// NoTarget selects what happens to a sample without a quoted span: "fail" (the default),
+	// "prompt" (the whole prompt is the target: unirl, flow_factory) or "zero" (the score is 0:
+	// deepgen).
 	NoTarget string `json:"no_target"`
-	// BareGroundTruth takes a ground truth without quotes as the target (verl_omni).
+	// BareGroundTruth makes a ground truth without quotes the target (verl_omni).
 	BareGroundTruth bool `json:"bare_ground_truth"`
-	// EmptyTarget is what a target of which normalising leaves nothing means: "fail"
-	// (flow_grpo divides by zero), "match_empty" (verl_omni: 1 if nothing was read,
-	// else 0), "met" (cosmos, unirl: 1) or "zero" (deepgen).
+	// EmptyTarget selects what happens if the normalised target is empty: "fail" (flow_grpo divides
+	// by zero), "match_empty" (verl_omni: 1 if no text was read, otherwise 0), "met" (cosmos,
+	// unirl: 1) or "zero" (deepgen).
 	EmptyTarget string `json:"empty_target"`
 
-	// Whitespace says what is removed before the comparison: "space" (the ASCII
-	// space only, flow_grpo) or "all" (Python's \s, verl_omni and deepgen).
+	// Whitespace selects what is removed before the comparison: "space" (only the ASCII space,
+	// flow_grpo) or "all" (Python's \s, verl_omni and deepgen).
 	Whitespace string `json:"whitespace"`
-	// IgnorePunct removes everything but the ASCII letters and digits (deepgen).
+	// IgnorePunct removes all characters except the ASCII letters and digits (deepgen).
 	IgnorePunct bool `json:"ignore_punct"`
-	// CaseSensitive keeps upper and lower case apart (deepgen); all others lower-case.
+	// CaseSensitive distinguishes upper and lower case (deepgen). All other presets convert to
+	// lower case.
 	CaseSensitive bool `json:"case_sensitive"`
-	// NFKC folds compatibility forms (full-width letters, ligatures) first; off in
-	// all presets, for nobody else does it.
+	// NFKC first normalises compatibility forms (full-width letters, ligatures). It is off in all
+	// presets, because no published formula does this.
 	NFKC bool `json:"nfkc"`
-	// FoldConfusions takes the smaller of two distances: of the texts, and of the
-	// texts with 0 read as o, 1, i and j as l, 5 as s and v as w (deepgen).
+	// FoldConfusions uses the smaller of two distances: that of the texts, and that of the texts
+	// with 0 replaced by o, 1, i and j by l, 5 by s, and v by w (deepgen).
 	FoldConfusions bool `json:"fold_confusions"`
 
-	// MinConf leaves out lines of a confidence below it, 0 to 1. Lines of confidence
-	// 0 never count.
+	// MinConf is the minimum confidence of a line, 0 to 1; lines below are ignored. Lines of
+	// confidence 0 are always ignored.
 	MinConf float64 `json:"min_conf"`
-	// Candidates says what the target is compared with: "whole" (all lines joined
-	// without a separator) or "ngrams" (deepgen: the closest of each line, of each
-	// run of up to NgramMax lines, joined, and of the whole).
+	// Candidates selects the texts that are compared with the target: "whole" (all lines joined
+	// without a separator) or "ngrams" (deepgen: the closest among each line, each sequence of up
+	// to NgramMax lines, joined, and the whole text).
 	Candidates string `json:"candidates"`
-	// NgramMax is the longest run of lines for "ngrams", 1 or more; 3.
+	// NgramMax is the maximum number of lines in a sequence with "ngrams", 1 to 8. The default is
+	// 3.
 	NgramMax int `json:"ngram_max"`
-	// Substring lets a target that the read text contains count as met, whatever else
-	// was read. All presets but deepgen do.
+	// Substring gives the full score if the read text contains the target, whatever else was read.
+	// All presets except deepgen set it.
 	Substring bool `json:"substring"`
-	// MinLenForSubstring is the length in code points from which Substring applies.
-	// All presets have 1. A higher one keeps one- and two-letter targets from being
-	// met by a picture full of text.
+	// MinLenForSubstring is the minimum length of a target, in code points, for Substring. It is 1
+	// in all presets. A larger value prevents that a picture full of text contains a target of one
+	// or two letters by chance.
 	MinLenForSubstring int `json:"min_len_for_substring"`
-	// Denominator is what the distance is divided by: the code points of the "target"
-	// after normalising, or of the "raw_target" as it stands in the prompt (cosmos;
-	// spaces count, so that a picture without text has more than 0).
+	// Denominator selects the length that divides the distance: the code points of the normalised
+	// "target", or of the "raw_target" as written in the prompt (cosmos; spaces count, so a picture
+	// without text scores more than 0).
 	Denominator string `json:"denominator"`
 
-	// FrameInterval takes every nth frame of a video, the first one first; 4, and 1
-	// for flow_factory.
+	// FrameInterval n selects every nth frame of a video, beginning with the first. It is 4, and 1
+	// in the preset flow_factory.
 	FrameInterval int `json:"frame_interval"`
-	// Frames chooses the frames instead of FrameInterval; nil: every FrameInterval-th.
+	// Frames selects the frames in place of FrameInterval. nil means that FrameInterval applies.
 	Frames *rewards.FrameChoice `json:"frames"`
-	// Video says how frames become one value: "mean" (verl-omni; the default), or
-	// "positive_mean": the mean of the frames above 0, without the substring rule
-	// (preset flow_grpo_video: the scorer of flow_grpo's descendants for videos).
+	// Video selects how the values of frames are combined: "mean" (verl-omni; the default), or
+	// "positive_mean": the mean of the frames above 0, without the substring rule (preset
+	// flow_grpo_video: the scorer of flow_grpo's descendants for videos).
 	Video string `json:"video"`
 }
 
-// ReaderOptions say who reads the text. Scorers with equal ones share a reader.
+// ReaderOptions select the reader. Scorers with equal ReaderOptions share a reader.
 type ReaderOptions struct {
-	// Reader is "auto" (default: ppocr where its model and ONNX Runtime are here, else
-	// tesseract), "ppocr", "tesseract", or "vlm": a vision-language model that runs here.
+	// Reader is "auto" (the default: ppocr if its model and ONNX Runtime are installed, otherwise
+	// tesseract), "ppocr", "tesseract", or "vlm": a vision-language model on this machine.
 	Reader string `json:"reader"`
-	// Model is the PP-OCR model, by its name in the catalogue; "ppocr-v4-mobile". With
-	// reader vlm the model by its name or folder; "smolvlm-256m".
+	// Model is the name of the PP-OCR model in the catalogue; the default is "ppocr-v4-mobile".
+	// With the reader vlm, Model is the name or folder of the vision-language model; the default is
+	// "smolvlm-256m".
 	Model string `json:"model"`
-	// Profile holds the constants around the models: "rapidocr" (default) or
-	// "paddle2", PaddleOCR 2.x as flow_grpo runs it.
+	// Profile selects the constants used with the models: "rapidocr" (the default) or "paddle2",
+	// which is PaddleOCR 2.x as flow_grpo uses it.
 	Profile string `json:"profile"`
-	// Mode is "fast" (default), or "parity": sizes, padding and batches of the
+	// Mode is "fast" (the default), or "parity", which uses the sizes, padding and batches of the
 	// reference.
 	Mode string `json:"mode"`
-	// Detect has a detector find the lines of a picture first; true. Without it the whole
-	// picture is one line, for pictures of cropped text: only ppocr reads so.
+	// Detect runs a detector first, which finds the lines of a picture. The default is true.
+	// Without a detector the whole picture is one line, for pictures of cropped text; only ppocr
+	// supports this.
 	Detect bool `json:"detect"`
-	// SwapRB hands the models red and blue exchanged, as flow_grpo does by giving
-	// PaddleOCR RGB arrays.
+	// SwapRB exchanges red and blue before the models run, which is the effect of flow_grpo's RGB
+	// arrays in PaddleOCR.
 	SwapRB bool `json:"swap_rb"`
-	// Device the models run on: "cpu" (default), "cuda" for every card, or "cuda:<n>".
+	// Device is the device that runs the models: "cpu" (the default), "cuda" for every card, or
+	// "cuda:<n>".
 	Device string `json:"device"`
 }
 
-// The words of ReaderOptions.
+// Values and defaults of ReaderOptions.
 const (
 	ReaderAuto      = "auto"
 	ReaderPPOCR     = "ppocr"
@@ -122,22 +126,22 @@ const (
 	DefaultVLM      = "smolvlm-256m"
 )
 
-// DefaultReader is what options that name no reader mean.
+// DefaultReader returns the ReaderOptions of a configuration that sets none of them.
 func DefaultReader() ReaderOptions {
 	return ReaderOptions{Reader: ReaderAuto, Model: DefaultModel, Profile: profileRapidOCR, Mode: modeFast, Detect: true, Device: infer.CPU}
 }
 
-// Readers gives scorers their reader.
+// Readers provides the readers of scorers.
 type Readers interface {
-	// Reader returns the reader for the options, the same for equal ones, or an error
-	// that says what is missing. It stays its owner's, who closes it.
+	// Reader returns the reader for the options, or an error that describes what is missing. Equal
+	// options give the same reader. The owner of the Readers closes the reader.
 	Reader(o ReaderOptions) (TextReader, error)
 }
 
-// ReadersFunc is a function that is Readers.
+// ReadersFunc adapts a function to Readers.
 type ReadersFunc func(o ReaderOptions) (TextReader, error)
 
-// Reader implements Readers.
+// Reader calls f.
 func (f ReadersFunc) Reader(o ReaderOptions) (TextReader, error) { return f(o) }
 
 // The presets.
@@ -182,7 +186,8 @@ func presets() []string {
 	return []string{FlowGRPO, FlowGRPOVideo, VerlOmni, deepGen, deepGenOld, cosmos, uniRL, flowFactory}
 }
 
-// Preset returns the options of a preset by name; "" is FlowGRPO.
+// Preset returns the options of the named preset; the empty name means FlowGRPO. An unknown name is
+// an error.
 func Preset(name string) (Options, error) {
 	o := Options{
 		Preset: cmp.Or(name, FlowGRPO), ReaderOptions: DefaultReader(),
@@ -213,7 +218,7 @@ func Preset(name string) (Options, error) {
 	return o, nil
 }
 
-// ParseOptions reads the options of the configuration: a JSON object or nothing.
+// ParseOptions parses and validates the options of the configuration: a JSON object or nothing.
 func ParseOptions(raw json.RawMessage) (Options, error) {
 	var chosen struct {
 		Preset string `json:"preset"`
@@ -234,7 +239,7 @@ func ParseOptions(raw json.RawMessage) (Options, error) {
 	return o, o.Validate()
 }
 
-// Validate names everything that is wrong.
+// Validate returns an error that contains every fault of o.
 func (o Options) Validate() error {
 	var errs rewards.Faults
 	word := func(name, got string, want ...string) {

@@ -14,47 +14,47 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Line is one line of text a reader found.
+// Line is one line of text that a reader found.
 type Line struct {
 	Text string `json:"text"`
-	// Confidence is the reader's own, 0 to 1; 0 means that the line does not count.
+	// Confidence is the reader's confidence, 0 to 1. Lines of confidence 0 do not count.
 	Confidence float64 `json:"confidence"`
-	// Box is x0, y0, x1, y1 in pixels of the frame, x1 and y1 exclusive.
+	// Box is x0, y0, x1, y1 in pixels of the frame; x1 and y1 are exclusive.
 	Box [4]int `json:"box"`
 }
 
-// TextReader reads text from pixels. It is never shown a prompt or a target. One whose
-// calls wait for something to execute them is a rewards.Queuer: it calls rewards.Start.
+// TextReader reads text from pixels. It never gets a prompt or a target. A TextReader whose calls
+// wait for an executor must be a rewards.Queuer and call rewards.Start.
 type TextReader interface {
-	// ReadText returns the lines of a frame in reading order; none is no error. Its
-	// errors wrap a rewards.Class or ctx's error. It is safe for concurrent use.
+	// ReadText returns the lines of a frame in reading order. A frame without lines is not an
+	// error. Its errors wrap a rewards.Class or ctx's error. It is safe for concurrent use.
 	ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]Line, error)
 }
 
-// Named is a TextReader that says who it is: ReaderPPOCR, ReaderTesseract or ReaderVLM. The
-// details of a score name the reader, because two of them read the same picture differently.
+// Named is a TextReader with a name: ReaderPPOCR, ReaderTesseract or ReaderVLM. The details of a
+// score contain the name, because two readers may read the same picture differently.
 type Named interface {
 	TextReader
 	Reader() string
 }
 
-// Turner is a TextReader whose executors are few and serve the tenants in turn. A frame's
-// pixels are decoded when its turn has come, so that what waits takes no memory.
+// Turner is a TextReader with a limited number of executors, which serve the tenants in turn. A
+// frame's pixels are decoded only when its turn has come, so that waiting frames take no memory.
 type Turner interface {
 	TextReader
-	// Turn waits for an executor. Its errors are as of ReadText.
+	// Turn waits for an executor. Its errors are like those of ReadText.
 	Turn(ctx context.Context) (Turn, error)
 }
 
-// Turn is an executor of a Turner that has nothing else to do.
+// Turn is an idle executor of a Turner, reserved for one frame.
 type Turn interface {
-	// ReadText is that of the reader, and may be called once.
+	// ReadText reads a frame, like TextReader.ReadText. It may be called once.
 	ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]Line, error)
-	// Done gives the executor back. It may be called twice.
+	// Done releases the executor. It may be called twice.
 	Done()
 }
 
-// Scorer is the ocr reward: 0 (nothing of the text) to 1 (the text is there).
+// Scorer is the ocr reward, from 0 (none of the text was read) to 1 (the text was read).
 type Scorer struct {
 	reader  TextReader
 	options Options
@@ -68,17 +68,16 @@ var (
 	_ rewards.Concurrent   = (*Scorer)(nil)
 )
 
-// Concurrency is the reader's.
+// Concurrency returns the concurrency of the reader.
 func (s *Scorer) Concurrency() int { return rewards.ConcurrencyOf(s.reader) }
 
-// ConcurrencyReason is the reader's.
+// ConcurrencyReason returns the reader's reason for its concurrency.
 func (s *Scorer) ConcurrencyReason() string { return rewards.ConcurrencyReason(s.reader) }
 
-// Queues says that the component's time begins when a reader begins with a frame.
+// Queues marks that the component's timeout starts when a reader begins with a frame.
 func (*Scorer) Queues() {}
 
-// New makes a scorer. The reader stays its owner's, who closes it: several
-// scorers may share one.
+// New returns a scorer. The owner of the reader closes the reader; several scorers may share one.
 func New(reader TextReader, options Options) (*Scorer, error) {
 	if reader == nil {
 		return nil, errors.New("ocr: no text reader")
@@ -89,7 +88,7 @@ func New(reader TextReader, options Options) (*Scorer, error) {
 	return &Scorer{reader: reader, options: options}, nil
 }
 
-// Spec describes the scorer for a registry, reading with what readers gives.
+// Spec describes the scorer for a registry. The scorer gets its reader from readers.
 func Spec(readers Readers) rewards.Spec {
 	return rewards.Spec{
 		Name:        "ocr",
@@ -113,14 +112,14 @@ func Spec(readers Readers) rewards.Spec {
 	}
 }
 
-// ExtraFields declares distance (edit distance without the substring rule, at
-// most target_len; the mean over the frames of a video) and target_len (code
-// points of the normalised target, or of all targets together).
+// ExtraFields returns distance (the edit distance without the substring rule, at most target_len;
+// for a video the mean over its frames) and target_len (the code points of the normalised target,
+// or of all targets together).
 func (s *Scorer) ExtraFields() []rewards.Field {
 	return []rewards.Field{{Name: "distance", Kind: rewards.Number}, {Name: "target_len", Kind: rewards.Number}}
 }
 
-// Warm readies the reader.
+// Warm calls Warm of the reader, if the reader has one.
 func (s *Scorer) Warm(ctx context.Context) error {
 	if w, ok := s.reader.(rewards.Warmer); ok {
 		return w.Warm(ctx)
@@ -128,8 +127,8 @@ func (s *Scorer) Warm(ctx context.Context) error {
 	return nil
 }
 
-// Score reads the sample's first image or video. A frame that cannot be read
-// fails the sample: a picture that was not read is not a picture without text.
+// Score reads the sample's first image or video. If a frame cannot be read, the sample fails,
+// because an unread picture is not a picture without text.
 func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	targets, err := s.options.Targets(sample)
 	if err != nil {

@@ -21,7 +21,7 @@ var (
 	singleQuoted = regexp.MustCompile(`'([^']+)'`)
 )
 
-// Target is the first of Targets, or "" where there is none.
+// Target returns the first of Targets, or "" if there are none.
 func (o Options) Target(s *rewards.Sample) (string, error) {
 	targets, err := o.Targets(s)
 	if err != nil || len(targets) == 0 {
@@ -30,18 +30,18 @@ func (o Options) Target(s *rewards.Sample) (string, error) {
 	return targets[0], nil
 }
 
-// Targets are the texts a sample's picture should show, by TargetRule, of the
-// first of these that has any: the ground truth, if it is a string (in double
-// quotes only: its apostrophes are no quotes); with BareGroundTruth such a ground
-// truth itself; the prompt; with NoTarget "prompt" the whole prompt. With NoTarget
-// "zero" there may be none, and no error. Only the rule every_quoted gives more
-// than one.
+// Targets returns the texts that the sample's picture should contain, selected by TargetRule. The
+// first of these sources with a target is used: the ground truth, if it is a string (only double
+// quotes count, because apostrophes are not quotes); with BareGroundTruth, that ground truth as a
+// whole; the prompt; with NoTarget "prompt", the whole prompt. With NoTarget "zero", the result may
+// be empty, without an error. Only the rule every_quoted returns more than one target.
 //
-// By first_quoted a quote that is not closed takes the rest, as Python's
-// split('"')[1] does; but not in a bare ground truth, where it may be an inch mark.
+// With first_quoted, an unclosed quote extends to the end of the text, as in Python's
+// split('"')[1]. This does not apply with BareGroundTruth to a ground truth, in which the quote may
+// be an inch mark.
 //
-// It fails with class BadInput where a target is wanted and not there, and beyond
-// the bounds of 64 spans and 4,096 code points.
+// Targets returns an error of class BadInput if there is no target although one is required, or if
+// the targets have more than 64 spans or more than 4,096 code points.
 func (o Options) Targets(s *rewards.Sample) ([]string, error) {
 	targets, err := o.find(s)
 	if err != nil {

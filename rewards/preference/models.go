@@ -16,12 +16,12 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Deps is what the scorers need from the process that runs them.
+// Deps provides what the scorers need from the process.
 type Deps struct {
-	// Nets run the graphs. Nil: a scorer is refused when it is made.
+	// Nets runs the graphs. If nil, no scorer can be built.
 	Nets infer.Nets
-	// Folder finds the folder of a model: the option `model` is a folder or a name of the
-	// catalogue. Its error says how to get the model.
+	// Folder returns the folder of a model. The option `model` is a folder or a name in the
+	// catalogue. The error describes how to get the model.
 	Folder func(model string) (string, error)
 }
 

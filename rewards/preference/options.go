@@ -10,7 +10,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// The catalogue's names of the models that scorers take by default.
+// The names, in the catalogue, of the scorers' default models.
 const (
 	PickScoreModel = "pickscore-v1"
 	CLIPModel      = "clip-vit-large-patch14"

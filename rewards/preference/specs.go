@@ -19,8 +19,8 @@ const (
 	formulaLogit    = "logit"
 )
 
-// Specs describes the scorers for a registry. Those of one call share their models and
-// what is kept of them.
+// Specs describes the scorers for a registry. The scorers of one call share their models and
+// caches.
 func Specs(d Deps) []rewards.Spec {
 	s := &shelf{deps: d, models: make(map[place]*model)}
 	all := s.specs()

@@ -16,14 +16,14 @@ var (
 	_ rewards.Concurrent = (*postProcess)(nil)
 )
 
-// Concurrency is how many calls the function's processes execute at a time. Whether the
-// function is async is known when the first process has started, which Warm waits for.
+// Concurrency returns how many calls the function's processes execute at the same time. Whether the
+// function is async is known after the first process has started, for which Warm waits.
 func (s *Scorer) Concurrency() int {
 	processes, each, _ := s.pool.executors()
 	return processes * each
 }
 
-// ConcurrencyReason counts processes and their calls.
+// ConcurrencyReason returns the numbers of processes and of calls per process, as text.
 func (s *Scorer) ConcurrencyReason() string { return s.pool.concurrencyReason() }
 
 // Concurrency is the Scorer's, whose processes it uses.

@@ -16,9 +16,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Config is what processes are made from, for all functions of a server. The zero value of a
-// field means its default. What Keys lists is set by the configuration file, and Keys says what
-// it means; the rest is the program's.
+// Config configures the processes of all functions of a server. A zero field means its default. The
+// fields listed in Keys are set by the configuration file and documented there; the program sets
+// the others.
 type Config struct {
 	// Interpreter defaults to python3 on PATH, MemoryBytes to a quarter of the memory of the
 	// machine or container.
@@ -31,27 +31,27 @@ type Config struct {
 	StartTimeout time.Duration
 	StallTimeout time.Duration
 
-	// CallTimeout bounds one call besides the caller's context, which may only be
-	// shorter; default 120 s.
+	// CallTimeout is the maximum duration of one call; the caller's context can only shorten it.
+	// The default is 120 s.
 	CallTimeout time.Duration
 
-	// CancelGrace is how long a cancelled call of an async process has to end before
-	// the process is killed; default 2 s.
+	// CancelGrace is the time that a cancelled call of an async function has to end before its
+	// process is killed. The default is 2 s.
 	CancelGrace time.Duration
-	// BackoffMin and BackoffMax bound the pause before a start that follows failed ones, or
-	// calls that ended their process; default 100 ms doubling up to 5 s.
+	// BackoffMin and BackoffMax are the limits of the pause before a start, after failed starts or
+	// after calls that ended their process. The default is 100 ms, which doubles up to 5 s.
 	BackoffMin, BackoffMax time.Duration
-	// IdleTimeout is how long a process beyond a function's first may have nothing to do
-	// before it is ended; default 60 s.
+	// IdleTimeout is the time after which an idle process beyond a function's first is ended. The
+	// default is 60 s.
 	IdleTimeout time.Duration
-	// HiddenEnv names the variables of the server's environment that hold its own secrets.
-	// No function sees them, unless its Options name them.
+	// HiddenEnv contains the names of the environment variables that hold the server's own secrets.
+	// A function gets them only if its Options.Env contains their names.
 	HiddenEnv []string
-	// Log gets a line when the calls of a function have to wait; nil: nothing is logged.
+	// Log gets a line when the calls of a function have to wait. If nil, nothing is logged.
 	Log *slog.Logger
 }
 
-// Keys implements keys.Described: the section pool.python.
+// Keys implements keys.Described for the section pool.python.
 func (c *Config) Keys(k *keys.Set) {
 	k.Text(&c.Interpreter, "interpreter", "", "Path of Python 3.10 or newer, such as .venv/bin/python. Empty: REWARDLOOP_PYTHON, else python3 on PATH.")
 	k.Int(&c.Processes, "processes", 0, "Maximum number of processes of a function: 1 of its own, the others started on demand and shared by all functions. 0: one per CPU, but 1 for a function that is async or sets concurrency.").Max(1024)
@@ -63,8 +63,8 @@ func (c *Config) Keys(k *keys.Set) {
 	k.Duration(&c.StallTimeout, "stall_timeout", 10*time.Second, "Time for which a call to an async function may block the other calls of the process. After this time the process is killed.").Min(time.Millisecond)
 }
 
-// WithDefaults fills what is not set, except Processes, whose default depends on the
-// function.
+// WithDefaults returns a copy of c with the default for each zero field, except Processes, whose
+// default depends on the function.
 func (c Config) WithDefaults() Config {
 	keys.Fill(&c)
 	c.Interpreter = cmp.Or(c.Interpreter, "python3")
@@ -82,8 +82,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names everything that is wrong with a configuration whose defaults
-// are filled.
+// Validate returns an error that contains every fault of c. The defaults must be filled in.
 func (c Config) Validate() error {
 	errs := []error{keys.Validate("python", &c)}
 	bad := func(wrong bool, format string, args ...any) {
@@ -97,61 +96,69 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Options names one function: the options of the scorer "python".
+// Options are the options of the scorer "python", which describe one function.
 type Options struct {
-	// Path is a file (my_reward.py, file://…) or a module (pkg://package.module); with a Source it is
-	// the name that this has, scorer://NAME.
+	// Path is a file (my_reward.py, file://…) or a module (pkg://package.module). With Source, Path
+	// is the name of the source, scorer://NAME.
 	Path string `json:"path"`
-	// Source is the text of a module that is no file; "": there is one at Path. It is a model.
+	// Source is the text of a module that is not a file. If it is empty, the module is at Path. A
+	// Source is always a model.
 	Source string `json:"source,omitempty"`
-	// Inputs are what each sample must have, of InputWords; one that lacks some is BadInput and does
-	// not reach the process.
+	// Inputs are the inputs that each sample must have, from InputWords. A sample that lacks one
+	// fails with the class BadInput and is not sent to the process.
 	Inputs []string `json:"inputs,omitempty"`
-	// Name is the function or class in it; default compute_score. A class is made
-	// once in each process, without arguments; its compute_score is called, else the
-	// object itself, and its log, where it has one, after each call.
+	// Name is the name of the function or class in the module. The default is compute_score. A
+	// class is instantiated once in each process, without arguments. Its compute_score is called,
+	// or the object itself if it has no compute_score; its method log, if it has one, is called
+	// after each call.
 	Name string `json:"name,omitempty"`
-	// Kwargs are handed to every call by keyword; they win over the sample's own.
+	// Kwargs are passed to every call as keyword arguments. They take precedence over the arguments
+	// from the sample.
 	Kwargs map[string]any `json:"kwargs,omitempty"`
-	// ExtraKeys declares the scalars besides score that the function returns, name to
-	// number, bool or string; nil: those of the first success.
+	// ExtraKeys declares the scalars that the function returns in addition to score: names, each
+	// with the kind number, bool or string. If nil, the scalars of the first success are used.
 	ExtraKeys map[string]rewards.FieldKind `json:"extra_keys,omitempty"`
-	// Pixels is numpy, torch, pil (PIL.Image; of a video a list), path (a file: PNG, AVI, WAV, NPY,
-	// removed after the call) or auto (default): torch if the function's module has imported it,
-	// else numpy.
+	// Pixels is the form of pictures and videos: numpy, torch, pil (PIL.Image; a list for a video),
+	// path (a file: PNG, AVI, WAV, NPY, removed after the call) or auto (the default): torch if the
+	// function's module has imported it, otherwise numpy.
 	Pixels string `json:"pixels,omitempty"`
-	// Frames chooses the frames of a video that the function is given; the zero value: all.
+	// Frames selects the frames of a video that the function gets. The zero value selects all
+	// frames.
 	Frames rewards.FrameChoice `json:"frames,omitzero"`
-	// Concurrency is how many calls one process runs at a time: of an async function in
-	// its event loop (default Config.Concurrency), of a synchronous one in threads
-	// (default 1, on the main thread).
+	// Concurrency is how many calls one process runs at the same time: in the event loop for an
+	// async function (default Config.Concurrency), in threads for a synchronous function (default
+	// 1, on the main thread).
 	Concurrency int `json:"concurrency,omitempty"`
-	// AgentConcurrency is Concurrency of a class whose compute_score is synchronous, where
-	// that is not set: such a class is that of the recipe async_reward_agent, which calls
-	// it in threads. Default 1.
+	// AgentConcurrency is used in place of an unset Concurrency for a class whose compute_score is
+	// synchronous, because the recipe async_reward_agent calls such a class in threads. The default
+	// is 1.
 	AgentConcurrency int `json:"agent_concurrency,omitempty"`
-	// Memory bounds the resident memory of a process and all that it starts, in bytes;
-	// default Config.MemoryBytes.
+	// Memory is the maximum resident memory of a process and all processes that it starts, in
+	// bytes. The default is Config.MemoryBytes.
 	Memory int64 `json:"memory,omitempty"`
-	// Signature is the form in which the function is called, one of Signatures; "": it scores one
-	// sample, or as a model batches. Unless Placement.Batch is set it is called with whole prompt
-	// groups, and Functions makes a GroupFunction of it.
+	// Signature is the form in which the function is called, one of Signatures. If it is empty, a
+	// function scores one sample, and a model scores a batch of samples. With a Signature, the
+	// function is called with whole prompt groups and becomes a GroupFunction, unless
+	// Placement.Batch is set.
 	Signature string `json:"signature,omitempty"`
-	// Reference is where the reference answer stands that takes part in the groups of the
-	// validation split: ground_truth, extra_info.y.0.content; "": none takes part.
+	// Reference is the field of the sample that contains the reference answer, such as ground_truth
+	// or extra_info.y.0.content. The reference answer becomes a member of the groups of the
+	// validation split. If it is empty, there is no reference answer.
 	Reference string `json:"reference,omitempty"`
-	// Placement makes a model of it, which runs in batches on devices; nil: it is a function.
+	// Placement makes the function a model, which runs in batches on devices. If nil, it is a
+	// function.
 	Placement *Placement `json:"placement,omitempty"`
-	// Interpreter is a Python of its own; "": Config.Interpreter.
+	// Interpreter is the Python interpreter of this function. The default is Config.Interpreter.
 	Interpreter string `json:"interpreter,omitempty"`
-	// Timeout is that of the component, from which the time of a model's runs follows; 0: that of
-	// the pool.
+	// Timeout is the timeout of the component, from which the timeout of a model's runs is derived.
+	// The default is rewards.DefaultComponentTimeout.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Env names the variables that the function sees besides what Python itself, its
-	// accelerators and its thread pools read; nil: all but Config.HiddenEnv.
+	// Env contains the names of the environment variables that the function gets, in addition to
+	// those of Python, its accelerators and its thread pools. If nil, the function gets all
+	// variables except Config.HiddenEnv and variables with secrets of the server.
 	Env []string `json:"env"`
-	// Probe names the kinds of known sample, of Kinds, that TryKnown calls the function with;
-	// nil: those that its parameters name, empty: none.
+	// Probe contains the kinds of known samples (see Kinds) with which TryKnown calls the function.
+	// If nil, the kinds follow from the function's parameters; if empty, no calls are made.
 	Probe []string `json:"probe"`
 }
 
@@ -161,7 +168,7 @@ const minMemory = 16 << 20
 // functionName is the default of Options.Name.
 const functionName = "compute_score"
 
-// WithDefaults fills what is not set.
+// WithDefaults returns a copy of o with the default for each zero field.
 func (o Options) WithDefaults() Options {
 	o.Name = cmp.Or(o.Name, functionName)
 	o.Pixels = cmp.Or(o.Pixels, "auto")
@@ -172,8 +179,8 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// Validate names everything that is wrong with options whose defaults are filled.
-// A file must exist; a module is looked for by the process.
+// Validate returns an error that contains every fault of o. The defaults must be filled in. A file
+// must exist; whether a module exists is checked later by the process.
 func (o Options) Validate() error {
 	var errs []error
 	if problem := checkPath(o.Path); problem != "" && o.Source == "" {
@@ -219,7 +226,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// PixelForms are what Options.Pixels may be.
+// PixelForms returns the values of Options.Pixels.
 func PixelForms() []string { return []string{"auto", "numpy", "torch", "pil", "path"} }
 
 func checkPath(path string) string {

@@ -8,9 +8,8 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Functions are all Python functions of a process: what makes their scorers, and
-// what these count together. The zero value is not usable; it is safe for
-// concurrent use.
+// Functions creates the scorers of all Python functions of a server process, and counts their
+// processes together. The zero value is not usable. Functions is safe for concurrent use.
 type Functions struct {
 	cfg     Config
 	devices Devices
@@ -21,8 +20,8 @@ type Functions struct {
 	models []*Runner // guarded by mu; likewise
 }
 
-// NewFunctions takes the configuration that all functions share, and what runs models; nil: nothing
-// does. Nothing is started.
+// NewFunctions returns Functions with the configuration that all functions share. devices runs the
+// models; if it is nil, there are no models. NewFunctions starts nothing.
 func NewFunctions(cfg Config, devices Devices) *Functions {
 	return &Functions{cfg: cfg, devices: devices, share: newShare(cfg)}
 }
@@ -57,15 +56,15 @@ func (f *Functions) newScorer(opts Options) (*Scorer, error) {
 	return s, nil
 }
 
-// Len is how many functions were made.
+// Len returns how many functions were created.
 func (f *Functions) Len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.made)
 }
 
-// Each calls do with every function, by file or module and name, and how
-// its processes are. Two entries may have one function; do is called for each.
+// Each calls do with every function, by its file or module and its name, and with the state of its
+// processes. If two components use the same function, do is called for each of them.
 func (f *Functions) Each(do func(function string, s Stats)) {
 	f.mu.Lock()
 	made := slices.Clone(f.made)
@@ -75,8 +74,8 @@ func (f *Functions) Each(do func(function string, s Stats)) {
 	}
 }
 
-// Stats adds up what the processes of all functions are and count; LastError is the
-// last of any that has one.
+// Stats returns the sums over the processes of all functions. LastError is the error of the last
+// function that has one.
 func (f *Functions) Stats() Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,21 +21,21 @@ var (
 	_ rewards.Queuer      = (*postProcess)(nil)
 )
 
-// PostProcess returns what calls post_process_scores of the class, with the values
-// that the component with the key of, which is this Scorer's, gave the members of a group.
-// It comes before Warm and the first Score; from then on the class must have that
-// method, and Warm fails where it has not. Without PostProcess a class that has it is
-// refused, because nobody would call it.
+// PostProcess returns a GroupScorer that calls post_process_scores of the class, with the values
+// that the members of a group got from the component with the key of, whose scorer is s. It must be
+// called before Warm and the first Score. Warm then fails if the class does not have that method.
+// Without PostProcess, a class that has the method is refused, because the method would never be
+// called.
 //
-// The class is called with one list of floats, a member's each, in the order of
-// Group.Members: its value as the component has it, clipped and scaled, or NaN where it has
-// none. It returns a list of the same length. None or NaN for a member is a failure of
-// class NoScore, anything else that is no finite number one of class InvalidScore, and
-// neither is the others'. A wrong length fails all, as do the errors of Score. It runs
-// in one of the function's processes: with several, not all members were scored by the
-// object that is called.
+// The class is called with one list of floats, one for each member in the order of Group.Members:
+// the component's value, clipped and scaled, or NaN if the member has no value. The class returns a
+// list of the same length. None or NaN for a member is a failure of class NoScore, and any other
+// value that is not a finite number is a failure of class InvalidScore; neither affects other
+// members. A wrong length fails all members, as do the errors of Score. The call runs in one of the
+// function's processes; if there are several, other objects of the class may have scored some of
+// the members.
 //
-// The scorer holds nothing: Close of the Scorer ends it too.
+// The GroupScorer holds no resources; it is unusable after Close of the Scorer.
 func (s *Scorer) PostProcess(of string) (rewards.GroupScorer, error) {
 	if err := s.pool.expectGroups(); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 //go:embed forms.py
 var formsSource []byte
 
-// ScoreGroup is the Signature of this project's own form: score_group(samples).
+// ScoreGroup is the Signature score_group(samples), which this project defines.
 const ScoreGroup = "score_group"
 
 // form is what the server knows of a call form; the rest is in forms.py.
@@ -44,7 +44,7 @@ var forms = []form{
 	{"ddpo", true, true, string(rewards.Image)},
 }
 
-// Signatures are what Options.Signature may be.
+// Signatures returns the values of Options.Signature.
 func Signatures() (names []string) {
 	for _, f := range forms {
 		names = append(names, f.name)
@@ -52,8 +52,8 @@ func Signatures() (names []string) {
 	return names
 }
 
-// TakesBatches reports whether functions of a signature may be called with batches of samples of any
-// groups.
+// TakesBatches reports whether a function with the signature may be called with batches of samples
+// from any groups.
 func TakesBatches(signature string) bool {
 	f, _ := Options{Signature: signature}.form()
 	return f.batches
@@ -67,8 +67,8 @@ func (o Options) form() (form, bool) {
 	return forms[i], true
 }
 
-// Grouped reports whether the function is called with whole prompt groups, and not with samples
-// or batches of them.
+// Grouped reports whether the function is called with whole prompt groups, instead of single
+// samples or batches of samples.
 func (o Options) Grouped() bool {
 	return o.Signature != "" && (o.Placement == nil || !o.Placement.Batch)
 }
@@ -114,8 +114,8 @@ var (
 	_ askGrouper = (*Model)(nil)
 )
 
-// GroupFunction is a user's function that scores whole prompt groups, in processes of its own (a
-// Scorer's) or on devices (a Model's). It is safe for concurrent use.
+// GroupFunction is a user's function that scores whole prompt groups, in its own processes (like a
+// Scorer) or on devices (like a Model). It is safe for concurrent use.
 type GroupFunction struct {
 	askGrouper
 
@@ -170,7 +170,7 @@ func (f *Functions) makeGroup(opts Options) (rewards.GroupScorer, error) {
 	return g, nil
 }
 
-// Close ends the processes of a function. Those of a model end with the pool of devices.
+// Close ends the processes of a function. The processes of a model end with the pool of devices.
 func (g *GroupFunction) Close() error {
 	if c, ok := g.askGrouper.(rewards.Closer); ok {
 		return c.Close()
@@ -178,7 +178,7 @@ func (g *GroupFunction) Close() error {
 	return nil
 }
 
-// Stats returns a snapshot of a function's processes; the zero value for a model.
+// Stats returns a snapshot of a function's processes, or the zero value for a model.
 func (g *GroupFunction) Stats() Stats {
 	if s, ok := g.askGrouper.(*Scorer); ok {
 		return s.Stats()
@@ -186,13 +186,13 @@ func (g *GroupFunction) Stats() Stats {
 	return Stats{}
 }
 
-// ScoreGroup calls the function once with the members, in the order of Group.Members; in validation
-// with the reference behind them, whose score is dropped. A member whose picture cannot be decoded
-// fails alone, and is not among the samples. None, NaN and an exception in the place of a member's
-// score are that member's failure; None is skipped in the forms of TRL and ms-swift. Everything else
-// fails the group as it would fail a sample in Scorer.Score or Model.Score: an exception, another
-// length, a hang, a crash. What the function printed is among the details of the first member that has
-// a score.
+// ScoreGroup calls the function once with the members, in the order of Group.Members. In validation
+// the reference follows the members, and its score is dropped. A member whose picture cannot be
+// decoded fails alone, and is not passed to the function. None, NaN or an exception as a member's
+// score fails only that member; in the forms of TRL and ms-swift, None skips the member. Any other
+// failure fails the whole group, with the error that a sample has in Scorer.Score or Model.Score:
+// an exception, a wrong length, a hang, a crash. The output that the function prints is in the
+// details of the first member that has a score.
 func (g *GroupFunction) ScoreGroup(ctx context.Context, group *rewards.Group) ([]rewards.MemberScore, error) {
 	c, err := newGroupCall(g.opts, group)
 	if err != nil {

@@ -14,7 +14,7 @@ const sourceImage = "source image"
 
 const promptInput = "prompt"
 
-// InputWords are what Options.Inputs may name.
+// InputWords returns the values of Options.Inputs.
 func InputWords() []string {
 	return []string{string(rewards.Image), sourceImage, string(rewards.Video), string(rewards.Audio), promptInput}
 }

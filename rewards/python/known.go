@@ -18,7 +18,7 @@ var (
 	_ rewards.Reliant = (*postProcess)(nil)
 )
 
-// Kinds are what known samples may be: Options.Probe.
+// Kinds returns the kinds of known samples, which are the values of Options.Probe.
 func Kinds() []string { return []string{string(rewards.Image), string(rewards.Video), textKind} }
 
 const textKind = "text"
@@ -89,9 +89,9 @@ func (s *Scorer) knownKinds() (kinds []string, text bool) {
 // KnownSamples implements rewards.Knower.
 func (s *Scorer) KnownSamples() []*rewards.Sample { return knownSamples(s.knownKinds()) }
 
-// TryKnown implements rewards.Knower. The calls are ordinary ones of the function's processes.
-// If all of them fail because a module is not there, the function depends on it from then on
-// and takes no samples, until another TryKnown finds it.
+// TryKnown implements rewards.Knower. The calls are ordinary calls in the function's processes. If
+// all of them fail because a module is missing, the function depends on that module and gets no
+// samples until another TryKnown succeeds.
 func (s *Scorer) TryKnown(ctx context.Context, timeout time.Duration) []rewards.Tried {
 	kinds, text := s.knownKinds()
 	return s.known.try(ctx, timeout, kinds, func(ctx context.Context, kind string) error {
@@ -114,9 +114,9 @@ const (
 	knownFrames = 4
 )
 
-// KnownSample is a sample as verl-omni hands it to a function, with a picture, a video or a text: a
-// kind of Kinds. Text says that one with pixels has a text as well. python/rewardloop/check.py makes
-// the same ones.
+// KnownSample returns a sample in the form of verl-omni with a picture, a video or a text; kind is
+// one of Kinds. text adds a text to a sample with pixels. python/rewardloop/check.py creates the
+// same samples.
 func KnownSample(kind string, text bool) *rewards.Sample {
 	const prompt = `a sign that says "hello"`
 	s := &rewards.Sample{
@@ -144,8 +144,8 @@ func KnownSample(kind string, text bool) *rewards.Sample {
 	return s
 }
 
-// Dependency is the module that the function needs and this machine lacks, as the last
-// TryKnown has found; none where all is there.
+// Dependency returns the module that the function needs and that is missing on this machine,
+// according to the last TryKnown. It returns the zero value if nothing is missing.
 func (s *Scorer) Dependency() rewards.Dependency { return s.known.dependency(s.opts) }
 
 // Dependency is the Scorer's, whose processes it uses.

@@ -18,11 +18,13 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Devices run models, in batches that they make by measured cost. *node.Devices is one.
+// Devices runs models, in batches whose size follows from measured costs. *node.Devices implements
+// it.
 type Devices interface {
-	// Python returns the handle of a model that runs on o.Devices. Open makes what runs it on a
-	// device whose processes get those CUDA_VISIBLE_DEVICES, "" for the CPU; share is how much of
-	// each card's memory the model is taken to need, 0: not known. Equal models are the same one.
+	// Python returns the handle of a model that runs on o.Devices. open creates the Runner for one
+	// device; visible is the CUDA_VISIBLE_DEVICES of its processes, or "" for the CPU. share is the
+	// assumed fraction of each card's memory that the model needs; 0 means unknown. Equal models
+	// share one handle.
 	Python(m infer.Model, o pool.ModelOptions, share float64, open func(visible string) *Runner) (*pool.Model, error)
 }
 
@@ -104,7 +106,7 @@ func (m *Model) scorer() rewards.Scorer {
 // Queues implements rewards.Queuer: the component's timeout starts when a process takes the batch.
 func (*Model) Queues() {}
 
-// Concurrency is how many samples the model's processes execute at a time, and prepare beside them.
+// Concurrency returns how many samples the model's processes execute and prepare at the same time.
 func (m *Model) Concurrency() int {
 	if m.lacks != nil {
 		return 0
@@ -112,7 +114,7 @@ func (m *Model) Concurrency() int {
 	return m.net.Concurrency()
 }
 
-// ConcurrencyReason counts the processes.
+// ConcurrencyReason returns the number of processes, as text.
 func (m *Model) ConcurrencyReason() string {
 	if m.lacks != nil {
 		return m.lacks.Error()
@@ -120,7 +122,7 @@ func (m *Model) ConcurrencyReason() string {
 	return m.net.ConcurrencyReason()
 }
 
-// Warm loads the model. A file that cannot be imported fails it with the traceback.
+// Warm loads the model. If the file cannot be imported, Warm fails with the traceback.
 func (m *Model) Warm(ctx context.Context) error {
 	if m.lacks != nil {
 		return localmodel.Classify(ctx, m.lacks)
@@ -146,9 +148,9 @@ type head struct {
 	Media []tensor `json:"media,omitempty"`
 }
 
-// Score has the sample scored in a batch with others. Its errors are those of a function
-// (Scorer.Score): an exception fails the samples of its batch one by one, and of class Crashed or
-// Timeout is the sample alone that ended its process or hung.
+// Score scores the sample in a batch with others. Its errors are those of a function (see
+// Scorer.Score). If a batch raises an exception, its samples are scored one by one. Only the sample
+// that ended its process or hung fails with the class Crashed or Timeout.
 func (m *Model) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	if m.lacks != nil {
 		return rewards.Score{}, localmodel.Classify(ctx, m.lacks)
@@ -226,7 +228,8 @@ func (m *Model) knownKinds() (kinds []string, text bool) {
 // KnownSamples implements rewards.Knower.
 func (m *Model) KnownSamples() []*rewards.Sample { return knownSamples(m.knownKinds()) }
 
-// TryKnown implements rewards.Knower, as Scorer does, once Warm has loaded the model.
+// TryKnown implements rewards.Knower, as Scorer does. It makes no calls before Warm has loaded the
+// model.
 func (m *Model) TryKnown(ctx context.Context, timeout time.Duration) []rewards.Tried {
 	kinds, text := m.knownKinds()
 	return m.known.try(ctx, timeout, kinds, func(ctx context.Context, kind string) error {
@@ -235,6 +238,6 @@ func (m *Model) TryKnown(ctx context.Context, timeout time.Duration) []rewards.T
 	})
 }
 
-// Dependency is the module that the model needs and this machine lacks, as the last TryKnown has
-// found; none where all is there.
+// Dependency returns the module that the model needs and that is missing on this machine, according
+// to the last TryKnown. It returns the zero value if nothing is missing.
 func (m *Model) Dependency() rewards.Dependency { return m.known.dependency(m.opts) }

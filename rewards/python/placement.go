@@ -14,37 +14,39 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Placement says where and how a model in Python runs: in batches, in processes of its own on
-// each of its devices. What Keys lists is set by the entry, and Keys says what it means.
+// Placement configures where and how a model in Python runs: in batches, in its own processes on
+// each of its devices. The fields listed in Keys are set by the entry of the component and
+// documented there.
 type Placement struct {
-	// Batch has lists of the named arguments handed to the function, one item for each sample.
+	// Batch passes lists of the named arguments to the function, with one item for each sample.
 	Batch bool `json:"batch,omitempty"`
-	// Devices are "cpu", "cuda" or "cuda:<n>", each once; "cuda" alone.
+	// Devices are "cpu", "cuda" or "cuda:<n>", each at most once. "cuda" must be the only device.
 	Devices []string `json:"devices,omitempty"`
-	// Replicas is how many processes each device has, each with the whole model.
+	// Replicas is the number of processes on each device, each with the whole model.
 	Replicas int `json:"num_replicas,omitempty"`
-	// Fraction is how much of each card's memory the model is taken to need, above 0 and at most
-	// 1; 0: what the loaded model reports.
+	// Fraction is the assumed fraction of each card's memory that the model needs, above 0 and at
+	// most 1. 0 means the amount that the loaded model reports.
 	Fraction float64 `json:"fraction,omitempty"`
-	// MaxBatch bounds the samples of a batch.
+	// MaxBatch is the maximum number of samples in a batch.
 	MaxBatch int `json:"max_batch_size,omitempty"`
-	// MaxBatchPixels bounds the pixels of a batch, over all pictures and frames; 0: the bytes of
-	// its samples are bounded, at 128 MiB.
+	// MaxBatchPixels is the maximum number of pixels in a batch, over all pictures and frames. 0
+	// means no such limit; instead the samples of a batch have at most 128 MiB.
 	MaxBatchPixels int `json:"max_batch_pixels,omitempty"`
-	// BatchWait is how many seconds a sample waits at most for others to share its batch while a
-	// process is free; nil: as long as is measured to be worth it, at most 5 ms.
+	// BatchWait is the maximum time in seconds that a sample waits for others to share its batch
+	// while a process is idle. If nil, a sample waits as long as measurements show a benefit, at
+	// most 5 ms.
 	BatchWait *float64 `json:"batch_wait_timeout_s,omitempty"`
-	// Warmup is how many known samples each process scores in a batch when its model is loaded, before
-	// samples of runs come; 0: none.
+	// Warmup is the number of known samples that each process scores in one batch after its model
+	// is loaded, before the samples of runs. 0 means no warm-up.
 	Warmup int `json:"warmup,omitempty"`
-	// LoadTimeout bounds one start: imports, constructor, weights, the warm-up.
+	// LoadTimeout is the maximum duration of one start: imports, constructor, weights and warm-up.
 	LoadTimeout time.Duration `json:"load_timeout,omitempty"`
 }
 
 // bytesOfPixel: pictures travel as 8-bit RGB.
 const bytesOfPixel = 3
 
-// Keys implements keys.Described: the keys of an entry.
+// Keys implements keys.Described for the keys of a component's entry.
 func (p *Placement) Keys(k *keys.Set) {
 	k.Bool(&p.Batch, "batch", "Calls a Python function with lists (prompts, images, ground_truths), one item for each sample of a batch. A class with compute_scores gets batches even if this key is not set.")
 	k.Other("devices", infer.CPU, "cpu, cuda, cuda:<n> or a list of them", "Devices of a Python model, which has processes on each device. cuda: every GPU of the reward pool. CUDA_VISIBLE_DEVICES is set before the import of the file, so each process sees its GPU as cuda:0.")
@@ -56,7 +58,7 @@ func (p *Placement) Keys(k *keys.Set) {
 	k.Duration(&p.LoadTimeout, "load_timeout", 10*time.Minute, "Time limit for starting one process of a Python model: import of the module, creation of the class, loading and warm-up.").Min(time.Second)
 }
 
-// WithDefaults fills what is not set.
+// WithDefaults returns a copy of p with the default for each zero field.
 func (p Placement) WithDefaults() Placement {
 	keys.Fill(&p)
 	if len(p.Devices) == 0 {
@@ -65,7 +67,7 @@ func (p Placement) WithDefaults() Placement {
 	return p
 }
 
-// Validate names everything that is wrong with a placement that has its defaults.
+// Validate returns an error that contains every fault of p. The defaults must be filled in.
 func (p Placement) Validate() error {
 	faults := []error{keys.Validate("python", &p)}
 	if p.Fraction < 0 || p.Fraction > 1 {

@@ -61,27 +61,28 @@ type processes struct {
 	profile   *Profile              // guarded by mu; the one that is being made; nil: none is
 }
 
-// Stats is a snapshot of a scorer's processes. The counters only grow.
+// Stats is a snapshot of a scorer's processes. The counters never decrease.
 type Stats struct {
-	// Processes is how many there may be, Alive how many can work, Running the calls they
-	// hold, Waiting those that wait for one.
+	// Processes is the maximum number of processes. Alive is the number of running processes,
+	// Running the number of calls in them, and Waiting the number of calls that wait for a process.
 	Processes int  `json:"processes"`
 	Alive     int  `json:"alive"`
 	Running   int  `json:"running"`
 	Waiting   int  `json:"waiting"`
 	Async     bool `json:"async"`
-	// BackoffUntil is when the next process may start, Reason why not before; zero and ""
-	// where nothing is held back.
+	// BackoffUntil is the earliest time of the next start, and Reason explains the delay. Both are
+	// zero if there is no delay.
 	BackoffUntil time.Time `json:"backoff_until,omitzero"`
 	Reason       string    `json:"reason,omitempty"`
-	// PIDs are the processes that can work.
+	// PIDs are the process IDs of the running processes.
 	PIDs     []int  `json:"pids,omitempty"`
 	Calls    uint64 `json:"calls"`
 	Restarts uint64 `json:"restarts"`
-	// Crashes counts processes that died holding a call, Timeouts those killed at a deadline.
+	// Crashes counts processes that ended during a call. Timeouts counts processes that were killed
+	// at a deadline.
 	Crashes  uint64 `json:"crashes"`
 	Timeouts uint64 `json:"timeouts"`
-	// LastError is how the last process died or failed to start.
+	// LastError describes how the last process ended or failed to start.
 	LastError string `json:"last_error,omitempty"`
 }
 

@@ -12,14 +12,17 @@ import (
 	"time"
 )
 
-// Profile says which processes are profiled, and where their profiles are written.
+// Profile selects the processes that are profiled and the location of their profiles.
 type Profile struct {
-	// Tool is torch, for traces of PyTorch, or nsys, which tells the Nsight Systems that the server was started under.
+	// Tool is torch, for traces of PyTorch, or nsys, which controls the Nsight Systems under which
+	// the server was started.
 	Tool string
-	// All has all processes of each function profiled; else Ranks says which, by their numbers from 0.
+	// All selects all processes of each function. Otherwise Ranks contains the numbers of the
+	// selected processes, from 0.
 	All   bool
 	Ranks []int
-	// Folder is where the traces are written, an absolute path; Step is the training step in their names.
+	// Folder is the absolute path of the folder for the traces. Step is the training step in their
+	// names.
 	Folder string
 	Step   int
 }
@@ -42,8 +45,9 @@ func (p *Profile) request(o Options, process int) call {
 	return call{Op: "profile", Tool: p.Tool, Path: filepath.Join(p.Folder, name)}
 }
 
-// Profile has the processes of all functions and models begin a profile; nil ends it. It returns where those that begin will
-// be written, or where those that end are. Its errors name the functions of which there is none.
+// Profile starts a profile in the selected processes of all functions and models; with a nil pr it
+// ends the profile. It returns the paths of the profiles that begin or end. The errors contain the
+// names of the functions without a profile.
 func (f *Functions) Profile(ctx context.Context, pr *Profile) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, profileTime)
 	defer cancel()

@@ -108,7 +108,7 @@ type about struct {
 	takes
 }
 
-// Runner runs one model on one device, in processes of its own. It is a pool.Runner.
+// Runner runs one model on one device, in its own processes. It implements pool.Runner.
 type Runner struct {
 	cfg  Config
 	opts Options
@@ -122,10 +122,10 @@ type Runner struct {
 
 var _ pool.Runner = (*Runner)(nil)
 
-// Slots is the number of processes.
+// Slots returns the number of processes.
 func (r *Runner) Slots() int { return r.opts.Placement.Replicas }
 
-// Load starts the processes, or wakes them.
+// Load starts the processes, or wakes them if they sleep.
 func (r *Runner) Load(ctx context.Context, _ infer.Model) (infer.Info, error) {
 	r.mu.Lock()
 	p, asleep := r.pool, r.asleep
@@ -267,8 +267,8 @@ func (r *Runner) running() *subprocess.Pool {
 	return r.pool
 }
 
-// Unload gives the card's memory back: a class with sleep and wake sleeps, of any other the
-// processes end.
+// Unload frees the card's memory: the processes sleep if the class has the methods sleep and wake,
+// and end otherwise.
 func (r *Runner) Unload(ctx context.Context, _ infer.Model) error {
 	r.mu.Lock()
 	p, sleeps := r.pool, r.about.Sleeps
@@ -348,7 +348,8 @@ type batchItem struct {
 	Head json.RawMessage `json:"head"`
 }
 
-// Run has a process score a batch. The answer is one Text tensor: a reply for each message.
+// Run scores a batch in one of the processes. The result is one Text tensor with a reply for each
+// message.
 func (r *Runner) Run(ctx context.Context, m infer.Model, b infer.Batch) ([]infer.Tensor, error) {
 	p := r.running()
 	if p == nil { // it was unloaded and is wanted again
@@ -406,7 +407,7 @@ func (r *Runner) Close(ctx context.Context) error {
 	return nil
 }
 
-// Stats says how the processes are.
+// Stats returns the state of the processes.
 func (r *Runner) Stats() subprocess.Stats {
 	if p := r.running(); p != nil {
 		return p.Stats()

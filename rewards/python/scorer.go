@@ -37,9 +37,9 @@ var _ rewards.ExtraFielder = declared{}
 // ExtraFields returns Options.ExtraKeys by name.
 func (d declared) ExtraFields() []rewards.Field { return slices.Clone(d.fields) }
 
-// New makes the scorer of one function without starting anything: Warm or the
-// first Score does. The result implements rewards.ExtraFielder if the options
-// declare extra keys, always rewards.Warmer and rewards.Closer.
+// New returns the scorer of one function. It starts nothing; Warm or the first Score starts the
+// first process. The result always implements rewards.Warmer and rewards.Closer, and
+// rewards.ExtraFielder if the options declare extra keys.
 func New(cfg Config, opts Options) (rewards.Scorer, error) {
 	if opts.Placement != nil || opts.Signature != "" {
 		return nil, errors.New("python: create a model or a function of groups with Functions")
@@ -123,15 +123,13 @@ func (f *Functions) Spec() rewards.Spec {
 	}
 }
 
-// Queues implements rewards.Queuer: the component's timeout starts when a process takes
-// the call.
+// Queues implements rewards.Queuer: the component's timeout starts when a process gets the call.
 func (*Scorer) Queues() {}
 
-// Warm starts the first process. A function that cannot be imported fails it with the
-// traceback.
+// Warm starts the first process. If the function cannot be imported, Warm fails with the traceback.
 func (s *Scorer) Warm(ctx context.Context) error { return s.pool.warm(ctx) }
 
-// Close kills the processes; calls under way fail.
+// Close kills the processes. Calls in flight fail.
 func (s *Scorer) Close() error {
 	s.pool.stop()
 	return nil
@@ -140,13 +138,13 @@ func (s *Scorer) Close() error {
 // Stats returns a snapshot of the processes.
 func (s *Scorer) Stats() Stats { return s.pool.snapshot() }
 
-// Score calls the function. Its errors are of class Timeout (deadline), Crashed (the
-// process died), Unavailable (no process starts, or a connection or time-out error of
-// the function's own), InvalidScore (None, NaN, an empty list, a wrong type), BadInput
-// (the sample lacks what the function needs), Panicked (sys.exit) and Internal
-// (any other exception), with the exception's name and the traceback. Blame is nobody's
-// while the call waits for a process; that of a process that does not start, or that a
-// stranger killed, is the worker's.
+// Score calls the function. Its errors have the class Timeout (deadline), Crashed (the process
+// ended), Unavailable (no process starts, or the function itself raised a connection or timeout
+// error), InvalidScore (None, NaN, an empty list, a wrong type), BadInput (the sample lacks
+// something that the function needs), Panicked (sys.exit) or Internal (any other exception). They
+// contain the name of the exception and the traceback. The blame is BlameNobody if the call was
+// still waiting for a process, and BlameWorker if the process did not start or was killed from
+// outside.
 func (s *Scorer) Score(ctx context.Context, sample *rewards.Sample) (rewards.Score, error) {
 	r, err := s.ask(ctx, call{Op: "call", Sample: sample})
 	if err != nil {

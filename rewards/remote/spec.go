@@ -14,14 +14,14 @@ const (
 	sandboxName = "sandbox_fusion"
 )
 
-// Upstreams gives the endpoints behind addresses.
+// Upstreams provides the endpoints for addresses.
 type Upstreams = service.Upstreams
 
-// UpstreamOptions are what options say of the endpoints.
+// UpstreamOptions are the options for endpoints.
 type UpstreamOptions = service.UpstreamOptions
 
-// Specs describes http and sandbox_fusion for a registry. With nil upstreams both are
-// listed, and building them says that nothing goes out from here.
+// Specs describes http and sandbox_fusion for a registry. If upstreams is nil, both are listed, but
+// building them fails because the process makes no outgoing connections.
 func Specs(upstreams Upstreams) []rewards.Spec {
 	return []rewards.Spec{
 		{

@@ -1,9 +1,9 @@
 // Package standard registers every scorer of this project.
 //
-// The life of it is one call at start: Register fills a registry with the scorers of the
-// packages rewards/*, each wired to what it needs from the process (Deps); the
-// configuration then picks some of them by name (builtin://<name>, and python by a path
-// in Python). It holds nothing and starts nothing: what is in Deps stays its owner's.
+// Register is called once at start. It fills a registry with the scorers of the packages rewards/*,
+// and gives each scorer what it needs from the process (Deps). The configuration then selects
+// scorers by name (builtin://<name>, or python with a path to a Python file). The package holds no
+// state and starts no goroutines; the owner of the values in Deps closes them.
 //
-// A new scorer is added to Register and nowhere else.
+// A new scorer must be added to Register and nowhere else.
 package standard

@@ -17,28 +17,28 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/vlm"
 )
 
-// Deps is what the scorers need from the process that runs them. What is left out
-// is missed only by a configuration that names a scorer needing it: every scorer
-// is registered, so that it can be listed and its options shown.
+// Deps provides what the scorers need from the process. A missing field only prevents the scorers
+// that need it from being built: every scorer is registered, so that it can be listed and its
+// options can be shown.
 type Deps struct {
-	// Readers give ocr what reads the text in a picture. Whoever made them closes
-	// them, after the managers that use them.
+	// Readers provides the readers of the ocr scorer. The owner of the readers closes them, after
+	// the managers that use them.
 	Readers ocr.Readers
-	// Python runs functions in Python; nil: with the defaults. The managers that use
+	// Python runs functions in Python. If nil, Register uses the defaults. The managers that use
 	// the functions close them.
 	Python *python.Functions
-	// Judges give the judges whom they ask.
+	// Judges provides the engines of the judges.
 	Judges judge.Deps
-	// Upstreams give the scorers that ask other servers their way out.
+	// Upstreams provides the connections of scorers that use other servers.
 	Upstreams remote.Upstreams
-	// Preference gives the scorers of ONNX models the devices they run on.
+	// Preference provides the devices and folders of the ONNX models.
 	Preference preference.Deps
-	// VLM are the vision-language models that run here; nil: none.
+	// VLM provides the vision-language models on this machine. If nil, there are none.
 	VLM *vlm.Judges
 }
 
-// Register adds every scorer that ships to reg. It panics if one of the names is
-// taken, as Registry.Register does.
+// Register adds every scorer of rewardloop to reg. It panics if one of the names is already
+// registered, as Registry.Register does.
 func Register(reg *rewards.Registry, deps Deps) {
 	reg.Register(ocr.Spec(deps.Readers))
 	if deps.Python == nil {

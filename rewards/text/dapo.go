@@ -13,21 +13,20 @@ import (
 // response has.
 const responseLength = "response_length"
 
-// Overlong is the penalty of DAPO (Yu et al. 2025, eq. 13) as verl's dapo reward
-// manager has it (verl/experimental/reward_loop/reward_manager/dapo.py).
+// Overlong is the length penalty of DAPO (Yu et al. 2025, eq. 13) as in verl's dapo reward manager
+// (verl/experimental/reward_loop/reward_manager/dapo.py).
 type Overlong struct {
-	// MaxRespLen is the longest response, BufferLen the last part of it over which the
-	// penalty grows from 0 to PenaltyFactor, in tokens.
+	// MaxRespLen is the maximum length of a response, in tokens. Over its last BufferLen tokens the
+	// penalty grows from 0 to PenaltyFactor.
 	MaxRespLen, BufferLen int64
 	PenaltyFactor         float64
 	// Columns adds overlong_reward and overlong to the sample's columns.
 	Columns bool
 }
 
-// WithOverlong adds the penalty to what a scorer says. A scorer that returns no
-// columns of its own has its value, without the penalty, as acc, as in verl. The
-// number of tokens is extra_info.response_length; without it the sample is
-// rewards.BadInput.
+// WithOverlong returns a scorer that adds the penalty to the value of inner. If inner returns no
+// columns, its value without the penalty is the column acc, as in verl. The number of tokens is
+// extra_info.response_length; a sample without it fails with the class rewards.BadInput.
 func WithOverlong(inner rewards.Scorer, o Overlong) rewards.Scorer {
 	d := dapo{inner: inner, rule: o}
 	if f, ok := inner.(rewards.ExtraFielder); ok {

@@ -12,18 +12,19 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Named is a verifier's place in a reward.
+// Named is a verifier of a reward with its key and settings.
 type Named struct {
-	// Key is its name in verified_results.
+	// Key is the name of the verifier's result in verified_results.
 	Key string
-	// Required makes its failure the sample's failure.
+	// Required makes the sample fail if the verifier fails.
 	Required bool
-	// Timeout bounds it; at most rewards.MaxComponentTimeout. Defaults to DefaultTimeout.
+	// Timeout is the maximum duration of the verifier. It is at most rewards.MaxComponentTimeout
+	// and defaults to DefaultTimeout.
 	Timeout  time.Duration
 	Verifier rewards.Verifier
 }
 
-// DefaultTimeout bounds a verifier that names no time of its own.
+// DefaultTimeout is the timeout of a verifier without its own timeout.
 const DefaultTimeout = 30 * time.Second
 
 // grace is how long after its deadline a verifier is waited for: a program is killed
@@ -43,7 +44,7 @@ type outcome struct {
 	Took    time.Duration
 }
 
-// Check reports everything that is wrong with the verifiers of a reward.
+// Check returns an error that contains every fault in the verifiers of a reward.
 func Check(verifiers []Named) error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -1,17 +1,17 @@
-// Package verify has the tools that look at a sample before it is scored, as
-// RL-Factory's verify_tool does: a service that is asked over HTTP, a SandboxFusion
-// server that runs the response's code, a program on this machine.
+// Package verify contains the tools that check a sample before it is scored, as RL-Factory's
+// verify_tool does: an HTTP service, a SandboxFusion server that runs the response's code, or a
+// program on this machine.
 //
-// The life of a verification: [New] builds a verifier from its options, without
-// connecting or starting anything. apply runs the verifiers of a reward at once on a
-// copy of the sample that shares no byte with it, and returns the sample with what
-// they found in extra_info, under verified_results; a field of that name that came
-// with the sample is dropped before anybody sees it. A verifier that fails says so
-// there, with class and message; the failure of a required one is the sample's.
+// The life of a verification: [New] builds a verifier from its options, without connecting or
+// starting anything. [Tools.Prepare] runs the verifiers of a reward at the same time on a copy of
+// the sample that shares no bytes with it, and returns the sample with the results in extra_info,
+// under verified_results. A field of that name in the original sample is dropped first. The result
+// of a failed verifier contains the class and the message; the failure of a required verifier fails
+// the sample.
 //
-// A program lives from the start of its process until nothing of it is left: it has
-// a session, a folder and limits of its own, gets the sample only when the limits
-// stand, and is killed, with all that it started, when its time is up, when it says
-// too much, or when it has answered. That keeps its faults to itself; it does not
-// hold an author who means harm, for whom sandbox_fusion is there.
+// A program runs from the start of its process until all its processes have ended. It has its own
+// session, folder and limits, and gets the sample only after the limits are set. The program, with
+// all processes that it started, is killed when its timeout passes, when its output is too long, or
+// when it has answered. This contains the faults of a program, but not malicious code, for which
+// sandbox_fusion is intended.
 package verify

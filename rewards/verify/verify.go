@@ -23,13 +23,13 @@ const (
 	kindCommand = "command"
 )
 
-// Spec describes a kind, for people.
+// Spec describes a kind of verifier, for people.
 type Spec struct {
 	Name, Summary string
 	Options       []rewards.Option
 }
 
-// Specs describes every kind.
+// Specs describes every kind of verifier.
 func Specs() []Spec {
 	return []Spec{
 		{kindHTTP, "asks a service over HTTP; its answer, any JSON, is the result", httpDocumentation()},
@@ -38,9 +38,9 @@ func Specs() []Spec {
 	}
 }
 
-// New makes a verifier of a kind from its options, a JSON object or nil. It names
-// every fault of the options and neither connects nor starts anything. Nil upstreams
-// serve a configuration that asks nobody over HTTP.
+// New returns a verifier of the given kind with its options, a JSON object or nil. The error
+// contains every fault of the options. New does not connect or start anything. upstreams may be nil
+// if no verifier uses HTTP.
 func New(kind string, raw json.RawMessage, upstreams service.Upstreams) (rewards.Verifier, error) {
 	var v rewards.Verifier
 	var err error
@@ -73,7 +73,7 @@ func ended(ctx context.Context, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %w", rewards.ClassOf(ctx.Err()), fmt.Sprintf(format, args...), ctx.Err())
 }
 
-// Tools are the verifiers of a reward as its Preparer.
+// Tools are the verifiers of a reward. Tools implements rewards.Preparer.
 type Tools []Named
 
 var (
@@ -82,19 +82,22 @@ var (
 	_ rewards.Reliant    = Tools(nil)
 )
 
-// Prepare implements rewards.Preparer; see Apply.
+// Prepare implements rewards.Preparer. It runs the verifiers at the same time and returns a shallow
+// copy of the sample whose extra_info contains their results under verified_results. It returns at
+// the latest a second after the last deadline. The error has the class of the first required
+// verifier that failed.
 func (t Tools) Prepare(ctx context.Context, s *rewards.Sample) (*rewards.Sample, error) {
 	out, _, err := apply(ctx, t, s)
 	return out, err
 }
 
-// Concurrency is that of the verifier that has the least: a sample needs all of them.
+// Concurrency returns the lowest concurrency of the verifiers, because a sample needs all of them.
 func (t Tools) Concurrency() int { return rewards.ConcurrencyOf(t.narrowest()) }
 
-// ConcurrencyReason is that of the same verifier.
+// ConcurrencyReason returns the reason of the verifier with the lowest concurrency.
 func (t Tools) ConcurrencyReason() string { return rewards.ConcurrencyReason(t.narrowest()) }
 
-// Dependency is the one that is worst off: a sample needs all of them.
+// Dependency returns the dependency in the worst state, because a sample needs all verifiers.
 func (t Tools) Dependency() rewards.Dependency { return rewards.Worst(t.verifiers()...) }
 
 func (t Tools) narrowest() rewards.Verifier { return rewards.Narrowest(t.verifiers()...) }

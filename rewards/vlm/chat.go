@@ -32,14 +32,14 @@ const (
 	refusedBytes   = 4 << 20
 )
 
-// Chat answers a request as an engine would, so that the scorers of rewards/judge may
-// ask it. It always takes the likeliest token: a Temperature above 0 is refused, and
-// Seed and TopP mean nothing. Who asks again (Attempt) for a reply that Accept refused
-// gets the same one at once: the model would say nothing else.
+// Chat answers a request like an engine, so that the scorers of rewards/judge can use a Judge. It
+// always chooses the most probable token: a Temperature other than 0 is refused, and Seed and TopP
+// have no effect. If Accept refused a reply, a repeated request (Attempt) gets the same reply
+// immediately, because the model would return the same text again.
 //
-// Errors wrap a rewards.Class: BadInput for a picture that nobody can decode and for a
-// question beyond the model's context, Internal for a request that a local judge
-// cannot answer, those of Judge.Warm, and what Accept says.
+// Errors wrap a rewards.Class: BadInput for a picture that cannot be decoded and for a question
+// that exceeds the model's context, Internal for a request that a local judge cannot answer, and
+// the classes of Judge.Warm and of Accept.
 func (j *Judge) Chat(ctx context.Context, r *chat.Request) (*chat.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, rewards.Ended(ctx, false, rewards.BlameReward, fmt.Errorf("before asking: %w", err))

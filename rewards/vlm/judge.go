@@ -15,15 +15,15 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
-// Deps is what judges need from the process they live in.
+// Deps provides what judges need from the process.
 type Deps struct {
-	// Nets runs the models. It stays its owner's, who closes it.
+	// Nets runs the models. The owner of Nets closes it.
 	Nets infer.Nets
-	// Folder finds the folder of a model by its name in the catalogue, or takes a path
-	// as it is; nil: every model is a path.
+	// Folder returns the folder of a model, which is given by its name in the catalogue or by a
+	// path. If nil, every model is a path.
 	Folder func(model string) (string, error)
-	// Decoder decodes the pictures of a Chat, and bounds what they take; nil: there are
-	// no pictures in chats.
+	// Decoder decodes the pictures of a Chat, with a limit for their memory. If nil, chats must not
+	// contain pictures.
 	Decoder rewards.Decoder
 }
 
@@ -36,20 +36,21 @@ func (d Deps) folder(model string) (string, error) {
 	return filepath.Clean(path), err
 }
 
-// DefaultModel is the judge of options that name none.
+// DefaultModel is the model of a judge whose options set none.
 const DefaultModel = "smolvlm-256m"
 
-// Options say which model a judge is, and how it is shown pictures.
+// Options select the model of a judge, and how pictures are shown to the model.
 type Options struct {
-	// Model is a folder in the layout of transformers.js, or a name of the catalogue.
+	// Model is a folder in the layout of transformers.js, or a name in the catalogue.
 	Model string `json:"model"`
-	// Device is "cpu", "cuda" for every card of the reward pool, or "cuda:<n>"; "" is cpu.
+	// Device is "cpu" (the default), "cuda" for every card of the reward pool, or "cuda:<n>".
 	Device string `json:"device"`
-	// DType is that of all sessions, see dtypes; "": as judge.json says, else fp32.
+	// DType is the precision of all sessions: fp32, fp16, int8, uint8, q8, q4, q4f16, bnb4, q2, q1,
+	// q2f16 or q1f16. The default is the value in judge.json, otherwise fp32.
 	DType string `json:"dtype"`
-	// Split shows large pictures in tiles, where the family has them: 16 times the cost
-	// for a picture of 4 × 4 tiles, and small print becomes legible. Nil: as judge.json
-	// says, else not.
+	// Split shows large pictures in tiles, if the family supports tiles: a picture of 4 × 4 tiles
+	// costs 16 times as much, and small print becomes legible. The default (nil) is the value in
+	// judge.json, otherwise false.
 	Split *bool `json:"split"`
 }
 
@@ -66,7 +67,7 @@ func (o Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// Judges are all judges of a process. They hold nothing to be closed.
+// Judges holds all judges of a process. It does not need to be closed.
 type Judges struct {
 	deps Deps
 
@@ -80,14 +81,14 @@ type judgeKey struct {
 	split bool
 }
 
-// NewJudges makes an empty registry. It loads nothing.
+// NewJudges returns Judges without any judge. It loads nothing.
 func NewJudges(d Deps) *Judges {
 	return &Judges{deps: d, models: make(map[modelKey]*model), judges: make(map[judgeKey]*Judge)}
 }
 
-// Judge returns the judge for the options, the same for equal ones, or an error that
-// says what is missing: an unknown model, a file that is not in its folder, a family
-// that is not known. The networks are loaded at the first question, or by Warm.
+// Judge returns the judge for the options. Equal options give the same judge. An error describes
+// what is missing: an unknown model, a missing file in its folder, or an unknown family. The
+// networks are loaded at the first question, or by Warm.
 func (j *Judges) Judge(o Options) (*Judge, error) {
 	o.Device = cmp.Or(o.Device, infer.CPU)
 	if err := o.validate(); err != nil {
@@ -122,8 +123,8 @@ func (j *Judges) Judge(o Options) (*Judge, error) {
 	return j.judges[k], nil
 }
 
-// Judge is a vision language model that runs here. It is safe for concurrent use, and
-// has nothing to be closed.
+// Judge is a vision language model in this process. It is safe for concurrent use and does not need
+// to be closed.
 type Judge struct {
 	model   *model
 	split   bool
@@ -139,20 +140,20 @@ var (
 	_ rewards.Concurrent = (*Judge)(nil)
 )
 
-// Concurrency is how many questions the model's device executes at a time.
+// Concurrency returns how many questions the model's device executes at the same time.
 func (j *Judge) Concurrency() int { return rewards.ConcurrencyOf(j.model.executors()) }
 
-// ConcurrencyReason says with what.
+// ConcurrencyReason returns what executes the questions, as text.
 func (j *Judge) ConcurrencyReason() string { return rewards.ConcurrencyReason(j.model.executors()) }
 
-// Queues says that the component's time begins when the model begins with a picture or text.
+// Queues marks that the component's timeout starts when the model begins with a picture or text.
 func (*Judge) Queues() {}
 
-// Name is that of the model's folder.
+// Name returns the name of the model's folder.
 func (j *Judge) Name() string { return j.model.name }
 
-// Turn waits for leave to make a frame ready for the vision encoder's device, where that
-// bounds how many are.
+// Turn waits for permission to prepare a frame for the vision encoder's device, if the number of
+// prepared frames is limited.
 func (j *Judge) Turn(ctx context.Context) (ocr.Turn, error) {
 	l, err := j.ready(ctx)
 	if err != nil {
@@ -184,8 +185,8 @@ func (j *Judge) ready(ctx context.Context) (*loaded, error) {
 	return l, nil
 }
 
-// Warm loads the model, and asks it something about a grey picture, so that the first
-// sample does not wait for either. It may be called again.
+// Warm loads the model and runs a question about a grey picture, so that the first sample does not
+// wait for either. It may be called again.
 func (j *Judge) Warm(ctx context.Context) error {
 	l, err := j.ready(ctx)
 	if err != nil {

@@ -23,10 +23,10 @@ var _ ocr.Named = (*Judge)(nil)
 // Reader implements ocr.Named.
 func (*Judge) Reader() string { return ocr.ReaderVLM }
 
-// ReadText has the model write down what is written in a frame. It is told nothing
-// else, neither prompt nor target. Every line of the answer is one of the frame, and
-// has the confidence of the whole: e to the mean log probability of its tokens. Where
-// it stands the model does not say: the box is the frame.
+// ReadText lets the model write down the text in a frame. The model gets neither a prompt nor a
+// target. Every line of the answer becomes a Line with the confidence of the whole answer: e to the
+// mean log probability of its tokens. The model returns no positions, so the box is the whole
+// frame.
 func (j *Judge) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
 	var a answer
 	err := rewards.Guard(func() error {

@@ -266,14 +266,14 @@ const (
 	maxDetailText    = 4096
 )
 
-// Answer is what the details hold of a question.
+// Answer is the entry of one question in the details.
 type Answer struct {
-	// Frames are those that were shown.
+	// Frames are the indices of the frames that were shown.
 	Frames []int   `json:"frames,omitempty"`
 	Value  float64 `json:"value"`
-	// Fields are the columns of this answer, of which the sample has the mean.
+	// Fields are the columns of this answer. The sample's columns are the means over its answers.
 	Fields map[string]float64 `json:"fields,omitempty"`
-	// Text is what the model said, of mode generate.
+	// Text is the model's answer in the mode generate.
 	Text string `json:"text,omitempty"`
 }
 

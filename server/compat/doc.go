@@ -1,19 +1,19 @@
 // Package compat implements the protocols in which clients of other systems request scores:
 // flow_grpo's pickles, UniRL's /score, verl-omni's /latent, OpenRLHF's /get_reward, Flow-Factory's
-// /compute and slime's /rm. Each is a row of the table in table.go, and a file with its reader,
-// named after the system.
+// /compute and slime's /rm. Each protocol is a row of the table in table.go and a file with its
+// reader, which has the name of the system.
 //
-// The package server serves the table and knows no protocol by name: routes, the form of
-// refusals, and the list of what there is come from the rows. A request goes this way:
+// The package server serves the table and depends on no individual protocol: routes, the form of
+// refusals, and the list of protocols come from the rows. A request is handled in these steps:
 //
-//  1. server finds the row by the path (Find), and reads the body within the row's
-//     bounds (Protocol.Bounds).
+//  1. The server finds the row by the path (Find), and reads the body within the row's limit
+//     (Form.Bounds).
 //  2. Protocol.Read makes samples of the body: a Batch of Plans.
-//  3. server submits them to the gateway and waits for their results.
-//  4. Batch.Answer makes the Reply of the results. A Fault from Read or Answer is
-//     written in the row's Form.
+//  3. The server submits the samples to the gateway and waits for their results.
+//  4. Batch.Answer makes the Reply from the results. A Fault from Read or Answer is written in the
+//     row's Form.
 //
-// A protocol knows nothing of connections, tokens and the gateway. What a client is told
-// when a sample has no score follows from the class of the failure (StatusOf), because
-// clients retry by status code.
+// A protocol does not depend on connections, tokens or the gateway. The status code for a sample
+// without a score follows from the class of the failure (statusOf), because clients retry by status
+// code.
 package compat

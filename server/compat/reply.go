@@ -12,44 +12,45 @@ import (
 // binaryType is the content type of pickles.
 const binaryType = "application/octet-stream"
 
-// Reply is what goes back for one request. The same answer may go back for
-// several: it is immutable.
+// Reply is the answer to one request. A Reply is immutable, because the same answer may be sent to
+// several requests.
 type Reply struct {
-	// Status is that of HTTP; ContentType is the header of Body.
+	// Status is the HTTP status, ContentType the header of Body.
 	Status      int
 	ContentType string
 	Body        []byte
-	// Transient: another try may succeed. Such an answer is not remembered.
+	// Transient means that a retry may succeed. Such an answer is not kept for identical requests.
 	Transient bool
-	// Pause: it is this server that cannot now, and will in a moment. Retry-After says so.
+	// Pause means that the cause is temporary on the side of the server. The answer then has the
+	// header Retry-After.
 	Pause bool
-	// Reason is why there is no score, for the log; nil: there is one.
+	// Reason is why there is no score, for the log. Nil: there is a score.
 	Reason *Fault
-	// ID names the flight in the log and in X-Request-Id.
+	// ID is the id of the flight in the log and in X-Request-Id.
 	ID string
 }
 
 // Fault is why a request, or a whole batch, has no scores.
 type Fault struct { //nolint:errname // it is what an answer says; few use it as an error
-	// Status is that of HTTP, Class what clients tell faults apart by, Message for people.
+	// Status is the HTTP status, Class the error code for clients, Message the cause for people.
 	Status  int
 	Class   rewards.Class
 	Message string
-	// Failed are the indices of the samples that have no score; nil: it is about
-	// the request as a whole.
+	// Failed are the indices of the samples without a score. Nil: the fault concerns the whole
+	// request.
 	Failed []int
-	// Pause asks the client to come again in a moment; see pauses.
+	// Pause means that the client may retry after a short pause; see pauses.
 	Pause bool
 }
 
 func (f *Fault) Error() string { return string(f.Class) + ": " + f.Message }
 
-// Transient reports whether another try may succeed.
+// Transient reports whether a retry may succeed.
 func (f *Fault) Transient() bool {
 	return f.Status == http.StatusServiceUnavailable || f.Status == http.StatusRequestTimeout
 }
 
-// Faultf makes a fault with the status that its class has over HTTP.
+// Faultf returns a fault with the HTTP status of its class.
 func Faultf(class rewards.Class, format string, args ...any) *Fault {
 	return &Fault{Status: statusOf(class), Class: class, Message: fmt.Sprintf(format, args...), Pause: pauses(class)}
 }
@@ -95,7 +96,7 @@ func (f *Fault) json() Reply {
 	return a
 }
 
-// JSONReply encodes v, which must be plain data.
+// JSONReply returns a Reply with the JSON of v, which must be plain data.
 func JSONReply(status int, transient bool, v any) Reply {
 	body, err := json.Marshal(v)
 	if err != nil {

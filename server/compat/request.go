@@ -13,48 +13,48 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Request is what Protocol.Read is given.
+// Request is the input of Protocol.Read.
 type Request struct {
-	// ID begins the ids of the request's samples; no two requests have the same.
+	// ID is the prefix of the ids of the request's samples, and is unique among requests.
 	ID string
-	// Reward is the reward that the URL names. Empty: the default one, or what the body says.
+	// Reward is the name of the reward in the URL. Empty: the default reward, or that in the body.
 	Reward string
-	// ContentType is the header's, with its parameters; Body has been read whole.
+	// ContentType is the header Content-Type with its parameters. Body is the complete body.
 	ContentType string
 	Body        []byte
-	// Rewards are those that can be asked for.
+	// Rewards are the available rewards.
 	Rewards []Reward
-	// Limits bound what Read makes of the body.
+	// Limits are the limits for the decoded body.
 	Limits Limits
 }
 
-// Reward is a reward that can be asked for.
+// Reward is an available reward.
 type Reward struct {
-	Name  string // empty: the default one
+	Name  string // empty: the default reward
 	Extra []wire.ExtraKey
 }
 
-// Batch is a request's samples and what becomes of their results.
+// Batch contains a request's samples and the conversion of their results into an answer.
 type Batch struct {
-	// Plans has one for each sample of the request, in its order.
+	// Plans has one Plan for each sample of the request, in order.
 	Plans []Plan
-	// Whole: one sample without a score leaves the request without an answer, so that
-	// the others are given up with the first that is not accepted.
+	// Whole means that the request has no answer unless every sample has a score. If one sample is not
+	// accepted, the other samples are then cancelled.
 	Whole bool
-	// Policy is what stands in for a sample without a score, over the reward's own. Nil: the reward's own.
+	// Policy is the policy for samples without a score. Nil: the policy of the reward.
 	Policy *rewards.SamplePolicy
-	// Answer makes the reply of the results, which are in the order of the plans.
+	// Answer makes the reply from the results, which are in the order of Plans.
 	Answer func(results []*wire.Result) (Reply, *Fault)
 }
 
-// Plan is a sample on its way: what to submit, or why not.
+// Plan is one sample of a request: the sample to submit, or why it is refused.
 type Plan struct {
 	Sample  *rewards.Sample
-	Timeout time.Duration // from the arrival of the request; 0: the server's
+	Timeout time.Duration // from the arrival of the request; 0: the server's default
 	Refused *Fault
 }
 
-// Refuse makes a sample's plan one that is not submitted. The first reason stays.
+// Refuse marks a sample as refused, so that it is not submitted. The first reason is kept.
 func (p *Plan) Refuse(format string, args ...any) {
 	if p.Refused == nil {
 		p.Refused = Faultf(rewards.BadInput, format, args...)
@@ -69,7 +69,7 @@ func newPlan(req *Request, reward string, i int) Plan {
 // reward looks up the reward that a request asks for.
 func (r *Request) reward() (*Reward, *Fault) { return LookUp(r.Rewards, r.Reward) }
 
-// LookUp finds a reward by its name.
+// LookUp returns the reward with a name.
 func LookUp(all []Reward, name string) (*Reward, *Fault) {
 	for i := range all {
 		if all[i].Name == name {
@@ -106,7 +106,7 @@ func (r *Request) tooMany() *Fault {
 	return Faultf(rewards.TooLarge, "more than %d samples in one request", r.Limits.Samples)
 }
 
-// AsFault is the fault of a body that cannot be read.
+// AsFault returns the Fault in err, or a fault of class malformed with its text.
 func AsFault(err error) *Fault {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
@@ -114,8 +114,8 @@ func AsFault(err error) *Fault {
 	return Faultf(rewards.Malformed, "%v", err)
 }
 
-// Picture makes the media of an encoded picture by its first bytes; nil for one
-// that is none of those that can be decoded.
+// Picture returns the media of an encoded picture, or nil if its first bytes are not those of a JPEG, PNG or
+// WebP file.
 func Picture(data []byte) *rewards.Media {
 	encoding := media.Sniff(data)
 	if encoding == "" {

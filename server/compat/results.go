@@ -58,7 +58,7 @@ func failureOf(r *wire.Result) (class rewards.Class, message string) {
 	return class, strings.Join(texts, "; ")
 }
 
-// MayPass reports whether a result has no score, and another try may bring one.
+// MayPass reports whether a result has no score and a retry may bring a score.
 func MayPass(r *wire.Result) bool {
 	class, _ := failureOf(r)
 	return r.Outcome != rewards.Scored && statusOf(class) == http.StatusServiceUnavailable
@@ -89,8 +89,8 @@ func weight(c rewards.Class) int {
 	return 3
 }
 
-// NoneAccepted is the fault of a request none of whose samples was accepted: that of the
-// first that may be in a moment, else of the first.
+// NoneAccepted returns the fault of a request if none of its samples was accepted, else nil. The
+// fault is that of the first sample for which a retry may succeed, else that of the first sample.
 func NoneAccepted(results []*wire.Result) *Fault {
 	var f *Fault
 	failed := make([]int, len(results))

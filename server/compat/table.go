@@ -11,28 +11,29 @@ import (
 
 // Protocol is one protocol of another system.
 type Protocol struct {
-	// System is whose clients speak it, for people.
+	// System is the name of the system, for people.
 	System string
-	// Method is GET for a protocol that asks about this server, which then takes HEAD as
-	// well, and POST for one that has samples scored.
+	// Method is POST for a protocol with samples, and GET for a protocol that queries this server,
+	// which then also accepts HEAD.
 	Method string
-	// Paths are the forms of its paths. {name} stands for the name of a reward.
+	// Paths are the patterns of its paths. {name} is the place of the name of a reward.
 	Paths []string
-	// Run is the run that its samples belong to. Empty for a protocol without samples.
+	// Run is the run of its samples. Empty for a protocol without samples.
 	Run string
-	// Form is how its bodies are bounded and its refusals are written.
+	// Form determines the limit of its bodies and the format of its refusals.
 	Form Form
-	// Query: the URL may name the reward as ?reward= as well.
+	// Query means that the URL may also contain the name of the reward as ?reward=.
 	Query bool
-	// Check refuses a request by its header, before its body is read. Nil: none is refused.
+	// Check refuses a request by its header, before its body is read. Nil: no request is refused.
 	Check func(*http.Request) *Fault
-	// Read makes the samples of a body. Nil for a protocol without samples.
+	// Read makes samples of a body. Nil for a protocol without samples.
 	Read func(*Request) (*Batch, *Fault)
-	// Tell answers a question about this server. Nil for a protocol with samples.
+	// Tell answers a query about this server. Nil for a protocol with samples.
 	Tell func(*State) Reply
 }
 
-// Protocols is the table of protocols. A new one is a row here and a file with its reader.
+// Protocols returns the table of protocols. A new protocol needs a row in this table and a file
+// with its reader.
 func Protocols() []Protocol {
 	const post, get = http.MethodPost, http.MethodGet
 	return []Protocol{
@@ -47,16 +48,16 @@ func Protocols() []Protocol {
 	}
 }
 
-// Form is how a protocol writes.
+// Form is the data format of a protocol.
 type Form int
 
-// JSON is the form of most protocols, Pickle that of flow_grpo's.
+// JSON is the format of most protocols, Pickle that of flow_grpo.
 const (
 	JSON Form = iota
 	Pickle
 )
 
-// Refusal writes a fault.
+// Refusal returns the reply for a fault.
 func (f Form) Refusal(why *Fault) Reply {
 	if f == Pickle {
 		return why.pickled()
@@ -64,8 +65,8 @@ func (f Form) Refusal(why *Fault) Reply {
 	return why.json()
 }
 
-// Bounds are the most bytes of a body, and how many times its size is booked: JSON
-// counts twice, for what is decoded of it.
+// Bounds returns the maximum size of a body in bytes, and how many times the size of a body counts
+// for the memory budget. JSON counts twice, because of the decoded data.
 func (f Form) Bounds(l Limits) (limit, copies int64) {
 	if f == Pickle {
 		return l.PickleBytes, 1
@@ -73,25 +74,25 @@ func (f Form) Bounds(l Limits) (limit, copies int64) {
 	return l.JSONBytes, 2
 }
 
-// Limits bound the requests of all protocols; server.Config says what each is.
+// Limits are the limits of the requests of all protocols; server.Config describes them.
 type Limits struct {
 	Samples                int // of one request
 	PickleBytes, JSONBytes int64
-	// ComputeTimeout is the time that samples of Flow-Factory's clients have.
+	// ComputeTimeout is the time limit of samples of Flow-Factory's clients.
 	ComputeTimeout time.Duration
 }
 
-// State is what a protocol without samples may tell of this server.
+// State is the state of the server for a protocol without samples.
 type State struct {
-	Reward   string // from the path; empty: none is named
+	Reward   string // from the path; empty: the path contains no name
 	Rewards  []Reward
 	Workers  []wire.WorkerInfo
 	Draining bool
 }
 
-// Find finds the protocol with samples that a path belongs to, and the reward that the
-// path names. The URLs of clients are written by people and normalised by client
-// libraries: "//" is "/", and "/scorers/ocr/" is "/scorers/ocr".
+// Find returns the protocol with samples to which a path belongs, and the name of the reward in the
+// path. People write the URLs of clients, and client libraries normalise them: "//" is treated as
+// "/", and "/scorers/ocr/" as "/scorers/ocr".
 func Find(path string) (p Protocol, name string, ok bool) {
 	for _, p := range Protocols() {
 		for _, form := range p.Paths {
@@ -103,10 +104,10 @@ func Find(path string) (p Protocol, name string, ok bool) {
 	return Protocol{}, "", false
 }
 
-// FormOf is the form in which a POST to a path is refused, so that its client can read
-// why: verl-omni's client fails on anything but a pickle in a way that ends its retries.
-// A path that nobody knows counts as one for pickles, because the URLs of their clients
-// are free text. known are the beginnings of paths that are this server's own.
+// FormOf returns the form in which a POST to a path is refused, so that its client can read the
+// reason: verl-omni's client fails on any answer other than a pickle in a way that ends its
+// retries. An unknown path gets pickles, because users of the pickle clients may write any URL.
+// known are the prefixes of paths that belong to this server's own API.
 func FormOf(path string, known ...string) Form {
 	for _, p := range Protocols() {
 		if p.Form == JSON {

@@ -8,37 +8,37 @@ import (
 	"strings"
 )
 
-// Route is one way to ask the server something.
+// Route describes one method and path of the server.
 type Route struct {
 	Method string
-	// Path has parameters as {name}.
+	// Path contains parameters as {name}.
 	Path string
-	// Summary is one sentence; Tag is what the route is about.
+	// Summary is one sentence; Tag is the subject of the route.
 	Summary, Tag string
 	Query        []Param
-	// Body and Answer are values of the types of the bodies, Object or OneOf among them; nil: there is none. Type and AnswerTypes are
-	// their media types where that is not JSON; of the others the form is not described.
+	// Body and Answer are values of the types of the bodies, or an Object or a OneOf; nil: there is no JSON
+	// body. Type and AnswerTypes are media types other than JSON, whose content is not described.
 	Body        any
 	Type        string
 	Answer      any
 	AnswerTypes []string
-	// Also are statuses beside the first one that have the same form, such as a 503 of /readyz.
+	// Also are further statuses with the same body as the success, such as the 503 of /readyz.
 	Also []int
-	// Open says that the route needs no token.
+	// Open means that the route needs no token.
 	Open bool
 }
 
-// Param is a parameter of the query, with a value of its type.
+// Param is a parameter of the query. Of is a value of its type.
 type Param struct {
 	Name string
 	Of   any
 	Doc  string
 }
 
-// Info is about the document as a whole.
+// Info describes the document as a whole.
 type Info struct {
 	Title, Version, Description string
-	// Refusal is the form of an answer other than with success.
+	// Refusal is the body of an answer without success.
 	Refusal any
 }
 
@@ -50,7 +50,7 @@ const mediaJSON = "application/json"
 
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// Document is the document of the routes.
+// Document returns the OpenAPI document of the routes, as JSON.
 func Document(info Info, routes []Route) ([]byte, error) {
 	s := schemas{}
 	paths := node{}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Field is a field of an Object. A Name that ends with "?" may be left out.
+// Field is a field of an Object. A field whose Name ends with "?" is optional.
 type Field struct {
 	Name string
 	Of   any
@@ -19,16 +19,16 @@ type Field struct {
 // Object is an object without a Go type of its own.
 type Object []Field
 
-// Strict is an Object that may hold nothing else.
+// Strict is an Object that must not have other fields.
 type Strict []Field
 
 // OneOf is a value of one of several types.
 type OneOf []any
 
-// Words is a text that is one of these.
+// Words is a string with one of these values.
 type Words []string
 
-// Any is any value of JSON.
+// Any is any JSON value.
 type Any struct{}
 
 // schemas are those of Go types with a name, which others refer to.

@@ -1,5 +1,5 @@
-// Package bombs makes pictures that are small as files and large as work: what somebody who wants
-// to bring a reward server down would send. They are made here and not kept as files.
+// Package bombs creates pictures that are small files but expensive to decode, as an attacker would
+// send them to overload a reward server. The pictures are generated and not stored as files.
 package bombs
 
 import (
@@ -11,8 +11,9 @@ import (
 	"slices"
 )
 
-// All make the bombs that the server has to bear, by name; side is that of the largest PNG. 4096, the
-// most that the defaults allow, takes a second to make and another to decode.
+// All returns functions that create the bombs that the server must withstand, by name. side is the
+// side of the largest PNG. 4096, the maximum with the default limits, takes a second to create and
+// another to decode.
 func All(side int) map[string]func() []byte {
 	return map[string]func() []byte{
 		"webp_groups":      webPGroups,
@@ -67,8 +68,8 @@ func zeros(n int) []byte {
 	return out.Bytes()
 }
 
-// PNGInterlaced is a black PNG of side×side pixels with 16 bits a channel and alpha, interlaced: 16
-// bytes a pixel while it is decoded. side is a multiple of 8.
+// PNGInterlaced returns a black, interlaced PNG of side×side pixels with 16 bits for each channel
+// and alpha, which takes 16 bytes for each pixel while it is decoded. side must be a multiple of 8.
 func PNGInterlaced(side int) []byte {
 	const pixel = 8
 	total := 0
@@ -78,8 +79,8 @@ func PNGInterlaced(side int) []byte {
 	return pngOf(uint32(side), uint32(side), 16, color, 1, zeros(total))
 }
 
-// PNGTransparentGray is a black PNG of side×side gray pixels of so many bits, one shade of which is
-// transparent: it has four channels once it is decoded.
+// PNGTransparentGray returns a black PNG of side×side gray pixels with the given number of bits.
+// One shade is transparent, so that the decoded picture has four channels.
 func PNGTransparentGray(side int, depth byte) []byte {
 	plain := pngOf(uint32(side), uint32(side), depth, gray, 0, zeros(side*(1+side*int(depth)/8)))
 	const head = 8 + 25 // what is before the chunk that says so
@@ -91,8 +92,8 @@ func pngTail(side, tail int) []byte {
 	return pngOf(uint32(side), uint32(side), 8, gray, 0, zeros(side*(1+side)+tail))
 }
 
-// JPEGScans is a gray progressive JPEG of side×side pixels with so many scans, 35 KB where side is
-// 4096: each scan visits every coefficient again.
+// JPEGScans returns a gray progressive JPEG of side×side pixels with the given number of scans, of
+// 35 KB for a side of 4096. Each scan visits every coefficient again.
 func JPEGScans(side, scans int) []byte {
 	segment := func(marker byte, body ...byte) []byte {
 		return append(binary.BigEndian.AppendUint16([]byte{0xff, marker}, uint16(len(body)+2)), body...)

@@ -1,4 +1,4 @@
-// Package clip makes videos and sounds for tests with a real ffmpeg.
+// Package clip creates videos and sounds for tests with ffmpeg.
 package clip
 
 import (
@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// FFmpeg is the path of ffmpeg. A test that needs it is skipped where there is none, unless REQUIRE_FFMPEG is 1: then it fails.
+// FFmpeg returns the path of ffmpeg. If ffmpeg is not installed, FFmpeg skips the test, or fails it
+// if REQUIRE_FFMPEG is 1.
 func FFmpeg(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
@@ -27,7 +28,8 @@ func FFmpeg(t testing.TB) string {
 	return ""
 }
 
-// Make is the file that ffmpeg writes with these arguments, in the format that the name's extension means.
+// Make returns the file that ffmpeg writes with the given arguments, in the format of the name's
+// extension.
 func Make(t testing.TB, name string, args ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -39,7 +41,7 @@ func Make(t testing.TB, name string, args ...string) []byte {
 	return data
 }
 
-// Run runs ffmpeg, gives it input and returns what it writes to its standard output.
+// Run runs ffmpeg with the given standard input and returns its standard output.
 func Run(t testing.TB, input []byte, args ...string) []byte {
 	t.Helper()
 	var out, complaints bytes.Buffer
@@ -51,18 +53,20 @@ func Run(t testing.TB, input []byte, args ...string) []byte {
 	return out.Bytes()
 }
 
-// Video are the arguments of a moving test picture of a size, at 8 frames in a second, each with the number of its second.
+// Video returns the arguments for a moving test picture of the given size, at 8 frames per second;
+// each frame shows the number of its second.
 func Video(width, height, frames int) []string {
 	return []string{"-f", "lavfi", "-i", fmt.Sprintf("testsrc2=s=%dx%d:r=8", width, height), "-frames:v", fmt.Sprint(frames), "-pix_fmt", "yuv420p"}
 }
 
-// MP4 is such a video as an H.264 file whose index comes last, as encoders write it.
+// MP4 returns the test picture of Video as an H.264 file whose index comes last, as encoders write
+// it.
 func MP4(t testing.TB, width, height, frames int) []byte {
 	t.Helper()
 	return Make(t, "clip.mp4", append(Video(width, height, frames), "-c:v", "libx264", "-preset", "ultrafast")...)
 }
 
-// Raw is what ffmpeg makes of a file's frames, as 8-bit RGB.
+// Raw returns the frames of a file, decoded by ffmpeg, as 8-bit RGB.
 func Raw(t testing.TB, file []byte, format string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "clip."+format)

@@ -1,5 +1,5 @@
-// Package collector is a collector of OpenTelemetry for tests: it takes traces by OTLP over HTTP, and
-// misbehaves on demand.
+// Package collector is an OpenTelemetry collector for tests. It receives traces by OTLP over HTTP,
+// and misbehaves on demand.
 package collector
 
 import (
@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Span is a span as the collector reads it. Ids are hex digits.
+// Span is a decoded span. IDs are hexadecimal.
 type Span struct {
 	Trace, ID, Parent string
 	Name              string
@@ -28,12 +28,12 @@ type Span struct {
 	Kind              int32
 	Start, End        time.Time
 	Attributes        map[string]any
-	Links             []string // traces
+	Links             []string // IDs of traces
 	Failed            bool
 	Message           string
 }
 
-// Collector takes spans.
+// Collector receives spans.
 type Collector struct {
 	URL string
 
@@ -46,7 +46,7 @@ type Collector struct {
 	answer http.HandlerFunc
 }
 
-// New starts a collector. Where answer is not nil it answers all requests, and no span is kept.
+// New starts a collector. If answer is not nil, it handles all requests, and no spans are kept.
 func New(t testing.TB, answer http.HandlerFunc) *Collector {
 	t.Helper()
 	c := &Collector{t: t, news: make(chan struct{}), answer: answer}
@@ -56,7 +56,7 @@ func New(t testing.TB, answer http.HandlerFunc) *Collector {
 	return c
 }
 
-// Hanging answers nothing until the client leaves or the test ends.
+// Hanging returns a handler that does not answer until the client disconnects or the test ends.
 func Hanging(t testing.TB) http.HandlerFunc {
 	t.Helper()
 	ctx := t.Context()
@@ -69,7 +69,7 @@ func Hanging(t testing.TB) http.HandlerFunc {
 	}
 }
 
-// Answering answers with a status.
+// Answering returns a handler that answers with the given status.
 func Answering(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 }
@@ -136,7 +136,8 @@ func attributes(list []*common.KeyValue) map[string]any {
 	return out
 }
 
-// Await waits until the spans that have come are enough, and returns them in the order of their beginning.
+// Await waits until enough returns true for the received spans, and returns them in the order of
+// their start. It fails the test after a minute.
 func (c *Collector) Await(enough func([]Span) bool) []Span {
 	c.t.Helper()
 	late := time.After(time.Minute)
@@ -156,7 +157,7 @@ func (c *Collector) Await(enough func([]Span) bool) []Span {
 	}
 }
 
-// Asked waits until so many requests have come, and returns the headers of the last one.
+// Asked waits for n requests, and returns the headers of the last request.
 func (c *Collector) Asked(n int) http.Header {
 	c.t.Helper()
 	var header http.Header
@@ -169,12 +170,12 @@ func (c *Collector) Asked(n int) http.Header {
 	return header
 }
 
-// Named are the spans of a name.
+// Named returns the spans with the given name.
 func Named(spans []Span, name string) []Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(s Span) bool { return s.Name != name })
 }
 
-// Below are the spans right below another.
+// Below returns the direct children of s.
 func Below(spans []Span, s Span) []Span {
 	return slices.DeleteFunc(slices.Clone(spans), func(x Span) bool { return x.Trace != s.Trace || x.Parent != s.ID })
 }

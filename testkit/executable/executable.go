@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Write writes an executable file. While it is written no other goroutine may fork: a child that
-// inherits the file open for writing makes each start of it fail with "text file busy" until that
-// child has called exec.
+// Write writes an executable file. No other goroutine can fork meanwhile, because a child that
+// inherits the file open for writing would make every start of the file fail with "text file busy"
+// until the child calls exec.
 func Write(t testing.TB, path, text string) {
 	t.Helper()
 	syscall.ForkLock.RLock()

@@ -19,8 +19,8 @@ type broker struct {
 	routes  string // host:port for the others of a cluster
 }
 
-// Broker starts one nats-server for each host given (nil: none), three of them as a
-// cluster, and returns when JetStream is ready. What is started after it uses it.
+// Broker starts one nats-server for each host (nil means no host), several of them as a cluster,
+// and returns when JetStream is ready. Processes that are started later use it.
 func (f *Fleet) Broker(hosts ...hostOf) []*Process {
 	f.t.Helper()
 	var urls, routes []string
@@ -88,7 +88,7 @@ func (f *Fleet) ask(b *broker, path string, into any) bool {
 	return json.NewDecoder(res.Body).Decode(into) == nil
 }
 
-// StreamLeader returns the broker that leads a stream.
+// StreamLeader returns the broker that is the leader of a stream.
 func (f *Fleet) StreamLeader(stream string) *Process {
 	f.t.Helper()
 	type detail struct {

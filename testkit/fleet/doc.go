@@ -1,15 +1,13 @@
-// Package fleet starts rewardloop as it runs on several machines, for tests: broker,
-// gateways and workers, each a process of its own, each on a host of a netlab.Lab or on
-// this one.
+// Package fleet starts rewardloop as on several machines, for tests: broker, gateways and workers,
+// each as a process on a host of a netlab.Lab or on this machine.
 //
-// The life of a Fleet: New writes the configuration; Broker, Gateway and Worker start a
-// process and return when it is ready. A Process can be killed, stopped, continued,
-// told to drain and started again at the same address. The reward is asked of the test
-// process itself (scorer_linux.go): it is a checksum of the bytes that arrive, so that a
-// swapped or damaged payload has a wrong score, and the test counts how often each
-// sample was scored. Load sends samples through the Go client, each client behind a
-// netlab.Proxy that also reads the results on the wire; its Report says what was lost,
-// repeated or wrong, and how long nothing came.
+// The life of a Fleet: New writes the configuration. Broker, Gateway and Worker start a process and
+// return when it is ready. A Process can be killed, stopped, continued, drained, and started again
+// at the same address. The reward is computed by the test process itself (scorer_linux.go). It is a
+// checksum of the received bytes, so that a swapped or damaged payload has a wrong score. The test
+// counts how often each sample was scored. Load sends samples with the Go client; each client is
+// behind a netlab.Proxy, which also reads the results on the wire. The Report of the load contains
+// the lost, repeated and wrong results and the longest time without a result.
 //
-// All processes die with the test, and with the test process. Linux only.
+// All processes end with the test and with the test process. The package needs Linux.
 package fleet

@@ -23,30 +23,35 @@ import (
 	"github.com/rewardloop/rewardloop/testkit/netlab"
 )
 
-// Config of a fleet.
+// Config configures a Fleet.
 type Config struct {
-	// Binary is the rewardloop program; REWARDLOOP_BIN in the environment names another.
+	// Binary is the path of the rewardloop program. The environment variable REWARDLOOP_BIN
+	// overrides it.
 	Binary string
-	// NATSServer is the program Broker starts; see NATSServer. Not needed without Broker.
+	// NATSServer is the path of the program that Broker starts; see the function NATSServer. It is
+	// only needed for Broker.
 	NATSServer string
-	// Lab holds the hosts, if there are any; processes without one listen on its bridge.
+	// Lab holds the hosts, if there are any. Processes without a host listen on its bridge.
 	Lab *netlab.Lab
-	// Lease is queue.lease. Defaults to 6 s.
+	// Lease is queue.lease. The default is 6 s.
 	Lease time.Duration
-	// Replicas is queue.replicas. Defaults to 1.
+	// Replicas is queue.replicas. The default is 1.
 	Replicas int
-	// Places is how many samples a worker scores at a time. Defaults to 8.
+	// Places is how many samples a worker scores at the same time. The default is 8.
 	Places int
-	// Proxied puts a netlab.Proxy before each gateway and each broker: Way returns it. Not for
-	// a cluster, whose members tell their real addresses.
+	// Proxied puts a netlab.Proxy in front of each gateway and each broker; Way returns it. It does
+	// not work for a cluster, whose members announce their real addresses.
 	Proxied bool
-	// Delay is that of each of these proxies and of the clients', each way.
+	// Delay is the delay of each of these proxies and of the clients' proxies, in each direction. A
+	// Delay implies Proxied.
 	Delay time.Duration
-	// ScoreLeast and ScoreMost bound how long a score takes. Default to 100 and 300 ms.
+	// ScoreLeast and ScoreMost are the limits of the duration of a scoring. The defaults are 100
+	// and 300 ms.
 	ScoreLeast, ScoreMost time.Duration
-	// Durable gives gateways a spool each.
+	// Durable gives each gateway a spool.
 	Durable bool
-	// SpoolDir is the folder of the only gateway's spool. Defaults to one in the fleet's.
+	// SpoolDir is the folder of the spool if there is only one gateway. The default is a folder in
+	// that of the fleet.
 	SpoolDir string
 }
 
@@ -64,7 +69,7 @@ func (c Config) WithDefaults() Config {
 // hostOf is where a process runs; nil: in the test's own network.
 type hostOf = *netlab.Host
 
-// Fleet is the processes of one test. Its methods are called by the test's goroutine.
+// Fleet holds the processes of one test. Its methods must be called by the test's goroutine.
 type Fleet struct {
 	t          testing.TB
 	cfg        Config
@@ -81,7 +86,7 @@ type Fleet struct {
 	weight     int                      // of the reward's one component, which its score does not show
 }
 
-// New writes the configuration; nothing runs yet.
+// New writes the configuration and starts no processes.
 func New(t testing.TB, cfg Config) *Fleet {
 	t.Helper()
 	if testing.Short() {
@@ -115,8 +120,8 @@ func (f *Fleet) configure() {
 	f.write("worker.yaml", f.yaml(1, true))
 }
 
-// Reload writes other weights into the configuration and has every process that runs read it
-// anew. Scores stay what they are.
+// Reload changes the weights in the configuration and makes every running process read it again.
+// The scores do not change.
 func (f *Fleet) Reload() {
 	f.t.Helper()
 	f.weight++
@@ -169,8 +174,8 @@ func (f *Fleet) ip(h hostOf) string {
 	return "127.0.0.1"
 }
 
-// Way is the proxy between workers and a gateway ("g1"), or between everybody and a broker
-// ("nats1"; "g1/nats" for that of a gateway), with Config.Proxied.
+// Way returns the proxy between workers and a gateway ("g1"), or between all processes and a broker
+// ("nats1", or "g1/nats" for the broker in a gateway). It needs Config.Proxied.
 func (f *Fleet) Way(name string) *netlab.Proxy {
 	f.t.Helper()
 	require.Contains(f.t, f.ways, name, "fleet: Config.Proxied puts proxies between processes")
@@ -200,8 +205,8 @@ func (f *Fleet) address(h hostOf) string {
 	return net.JoinHostPort(ip, strconv.Itoa(freePort(f.t, ip)))
 }
 
-// Alone starts a gateway with two workers in the same process, on this host: what a
-// fleet is compared with.
+// Alone starts a gateway with two workers in the same process, on this host, for comparison with a
+// fleet.
 func (f *Fleet) Alone(name string) *Process {
 	f.t.Helper()
 	f.listen(nil)
@@ -212,8 +217,8 @@ func (f *Fleet) Alone(name string) *Process {
 
 func serves(p *Process) bool { return p.log.says("msg=serving") }
 
-// Gateway starts `rewardloop serve` on a host, nil for none. Without a Broker it is the
-// broker, too, for the workers and gateways started after it.
+// Gateway starts `rewardloop serve` on a host; nil means no host. Without a Broker, the gateway is
+// also the broker for the workers and gateways that are started later.
 func (f *Fleet) Gateway(name string, h hostOf) *Process {
 	f.t.Helper()
 	addr := f.address(h)
@@ -231,7 +236,8 @@ func (f *Fleet) Gateway(name string, h hostOf) *Process {
 	return f.add(&Process{Name: name, Addr: addr, host: h, bin: f.cfg.Binary, args: append(args, f.durable(name)...), ready: serves})
 }
 
-// Worker starts `rewardloop worker` on a host, nil for none, and returns when it takes samples.
+// Worker starts `rewardloop worker` on a host (nil means no host), and returns when it accepts
+// samples.
 func (f *Fleet) Worker(name string, h hostOf) *Process {
 	f.t.Helper()
 	f.listen(h)
@@ -284,8 +290,8 @@ func freePort(t testing.TB, ip string) int {
 	return 0
 }
 
-// NATSServer builds nats-server from the module this one requires and returns its
-// path; it is removed when the test ends.
+// NATSServer builds nats-server from the module that this module requires, and returns its path.
+// The program is removed when the test ends.
 func NATSServer(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
@@ -307,7 +313,8 @@ func (f *Fleet) durable(name string) []string {
 	return []string{"++queue.durable=true", "++queue.spool_dir=" + cmp.Or(f.cfg.SpoolDir, f.file("spool-"+name))}
 }
 
-// Get asks a gateway with the fleet's token, and returns what it answers; 0: it does not.
+// Get sends a GET request to a gateway with the fleet's token, and returns the answer. The status
+// is 0 if there is no answer.
 func (f *Fleet) Get(p *Process, path string) (status int, body string) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
@@ -328,7 +335,7 @@ func (f *Fleet) Get(p *Process, path string) (status int, body string) {
 	return r.StatusCode, string(b)
 }
 
-// Await returns when a condition holds, and fails the test where it does not in time.
+// Await waits until holds returns true, and fails the test if this takes too long.
 func (f *Fleet) Await(what string, holds func() bool) {
 	f.t.Helper()
 	limit := time.NewTimer(patience)

@@ -10,9 +10,9 @@ import (
 // freshPerSecond is how fast the client of Lives sends: faster than its samples can be scored.
 const freshPerSecond = 2000
 
-// Lives closes a test of faults: after the last one the samples of a client that nobody has
-// seen before are all scored, once and right, within liveness.Bound; r is how long the last
-// fault may be felt. The test fails after liveness.Watchdog times the bound.
+// Lives ends a test of faults: after the last fault, the samples of a new client must all be
+// scored, once and correctly, within liveness.Bound. r is how long the last fault may have an
+// effect. The test fails after liveness.Watchdog times the bound.
 func (f *Fleet) Lives(r time.Duration, gateways ...*Process) {
 	f.t.Helper()
 	f.lives++

@@ -18,20 +18,20 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Load is what is sent.
+// Load configures the samples that are sent.
 type Load struct {
-	// Run is the run's name, with which the ids of its samples begin. Defaults to "fleet".
+	// Run is the name of the run, with which the ids of its samples begin. The default is "fleet".
 	Run string
-	// Samples is how many, over all gateways. Defaults to 300.
+	// Samples is the number of samples, over all gateways. The default is 300.
 	Samples int
-	// Bytes of each. Defaults to 256 KiB.
+	// Bytes is the size of each sample. The default is 256 KiB.
 	Bytes int
-	// PerSecond is how many samples begin in a second. Defaults to 30.
+	// PerSecond is how many samples are sent per second. The default is 30.
 	PerSecond float64
-	// Limit is how long the whole may take. Defaults to 2 min.
+	// Limit is the maximum duration of the load. The default is 2 min.
 	Limit time.Duration
-	// Clients is how many clients there are, each with the addresses of all gateways: the first
-	// of client 1 is that of gateway 2, and so on. 0: one for each gateway, behind a proxy.
+	// Clients is the number of clients, each with the addresses of all gateways, beginning with a
+	// different gateway. 0 means one client for each gateway, behind a proxy.
 	Clients int
 }
 
@@ -45,9 +45,9 @@ func (l Load) WithDefaults() Load {
 	return l
 }
 
-// Run is a Load under way.
+// Run is a Load in progress.
 type Run struct {
-	// Proxies stand between the clients and the gateways, one for each, in their order.
+	// Proxies are the proxies between the clients and the gateways, one for each client, in order.
 	Proxies []*netlab.Proxy
 
 	t       testing.TB
@@ -77,7 +77,7 @@ type answer struct {
 	res *wire.Result
 }
 
-// Load begins to send samples, to the gateways in turn.
+// Load starts to send samples, to the gateways in turn.
 func (f *Fleet) Load(load Load, gateways ...*Process) *Run {
 	f.t.Helper()
 	load = load.WithDefaults()
@@ -174,13 +174,13 @@ func (r *Run) take(res *wire.Result) {
 	r.grown = make(chan struct{})
 }
 
-// Reached returns when so many samples have their result.
+// Reached waits until n samples have a result.
 func (r *Run) Reached(n int) {
 	r.t.Helper()
 	require.True(r.t, r.reach(n), "not %d of %d results within %v", n, r.load.Samples, r.load.Limit)
 }
 
-// Over reports whether every sample has its result, or the time is up.
+// Over reports whether every sample has a result, or Load.Limit has passed.
 func (r *Run) Over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +203,7 @@ func (r *Run) reach(n int) bool {
 	}
 }
 
-// Mark says that the fault begins now.
+// Mark records that the fault begins now.
 func (r *Run) Mark() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,7 +215,7 @@ func (r *Run) Mark() {
 	}
 }
 
-// Wait returns the report when every sample has its result or the time is up.
+// Wait returns the report when every sample has a result or Load.Limit has passed.
 func (r *Run) Wait() *Report {
 	r.t.Helper()
 	r.reach(r.load.Samples)
@@ -223,7 +223,7 @@ func (r *Run) Wait() *Report {
 	return r.report()
 }
 
-// Answered are the samples whose result has come.
+// Answered returns the ids of the samples that have a result.
 func (r *Run) Answered() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +234,7 @@ func (r *Run) Answered() []string {
 	return ids
 }
 
-// Acknowledged are the samples that a gateway has answered for.
+// Acknowledged returns the ids of the samples that a gateway has acknowledged.
 func (r *Run) Acknowledged() []string {
 	var ids []string
 	for _, t := range r.taps {
@@ -247,5 +247,5 @@ func (r *Run) Acknowledged() []string {
 	return ids
 }
 
-// Leave ends the clients for good, whatever they wait for.
+// Leave ends the clients for good, even if they still wait for results.
 func (r *Run) Leave() { r.close() }

@@ -18,11 +18,12 @@ import (
 // patience bounds every wait for a process.
 const patience = 60 * time.Second
 
-// Process is one program of the fleet. Its methods are called by the test's goroutine.
+// Process is one program of the fleet. Its methods must be called by the test's goroutine.
 type Process struct {
-	// Name is unique in the fleet; a worker's is its --name.
+	// Name is unique in the fleet; the name of a worker is its --name.
 	Name string
-	// Addr is where it listens, "" if it does not; it is the same after a restart.
+	// Addr is the listening address, which stays the same after a restart. It is empty if the
+	// process does not listen.
 	Addr string
 
 	f       *Fleet
@@ -37,7 +38,7 @@ type Process struct {
 	exited chan struct{} // closed when the process has ended
 }
 
-// Start starts a process that is not running and returns when it is ready.
+// Start starts a process that is not running, and returns when it is ready.
 func (p *Process) Start() {
 	p.f.t.Helper()
 	p.launch()
@@ -93,23 +94,23 @@ func (p *Process) awaitReady() {
 	}
 }
 
-// Kill9 kills it and returns when it is gone.
+// Kill9 kills the process with SIGKILL and waits until it has ended.
 func (p *Process) Kill9() {
 	p.f.t.Helper()
 	p.Signal(syscall.SIGKILL)
 	p.Wait()
 }
 
-// Stop freezes it, as a long pause of the machine would; Cont lets it go on.
+// Stop freezes the process, like a long pause of the machine. Cont continues it.
 func (p *Process) Stop() { p.f.t.Helper(); p.Signal(syscall.SIGSTOP) }
 
-// Cont ends Stop.
+// Cont continues the process after Stop.
 func (p *Process) Cont() { p.f.t.Helper(); p.Signal(syscall.SIGCONT) }
 
-// Component asks it to drain and end.
+// Component sends SIGTERM, so that the process drains and ends.
 func (p *Process) Component() { p.f.t.Helper(); p.Signal(syscall.SIGTERM) }
 
-// Signal sends a signal to a process that runs.
+// Signal sends a signal to a running process.
 func (p *Process) Signal(s syscall.Signal) {
 	p.f.t.Helper()
 	require.NoError(p.f.t, p.cmd.Process.Signal(s), "%s", p.Name)
@@ -125,7 +126,7 @@ func (p *Process) runs() bool {
 	}
 }
 
-// Wait returns the exit code when the process has ended; −1 if a signal ended it.
+// Wait waits until the process has ended and returns its exit code, or −1 if a signal ended it.
 func (p *Process) Wait() int {
 	p.f.t.Helper()
 	select {
@@ -137,7 +138,7 @@ func (p *Process) Wait() int {
 	}
 }
 
-// Restart drains it, requires the exit code 0, and starts it again.
+// Restart drains the process, requires the exit code 0, and starts the process again.
 func (p *Process) Restart() {
 	p.f.t.Helper()
 	p.Component()
@@ -145,7 +146,7 @@ func (p *Process) Restart() {
 	p.Start()
 }
 
-// Log returns the end of what the process has said since it was started.
+// Log returns the output of the process since its start: the beginning and the end.
 func (p *Process) Log() string { return p.log.String() }
 
 // end kills it if it runs.

@@ -12,36 +12,36 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Report is what became of a Load.
+// Report is the result of a Load.
 type Report struct {
 	Samples    int
-	Scored     int // with the right score
-	Missing    int // without a result
-	Duplicates int // results the client handed out for samples that had one
-	Wrong      int // scored with another file's checksum
-	Failed     int // with another outcome
+	Scored     int // samples with the right score
+	Missing    int // samples without a result
+	Duplicates int // further results that the client returned for samples with a result
+	Wrong      int // samples with a wrong score
+	Failed     int // samples with another outcome
 
-	Repeated int // second results on the wire, on one connection
-	Resent   int // and on a later connection: the server could not know
+	Repeated int // repeated results on the same connection
+	Resent   int // repeated results on a later connection, which the server cannot avoid
 	Conns    int // connections of all clients
 
 	Again    int // samples that took more than one attempt
-	Executed int // answers of the scorer
-	Twice    int // samples it answered more than once
+	Executed int // number of scorings
+	Twice    int // samples that were scored more than once
 
 	Wall  time.Duration
 	Gap   time.Duration // the longest time between two results
-	First time.Duration // from the fault to the next result
-	// Recovery is from the fault to the last result of what was in flight then.
+	First time.Duration // time from the fault to the next result
+	// Recovery is the time from the fault to the last result of the samples in flight at the fault.
 	Recovery time.Duration
-	InFlight int // how many those were
+	InFlight int // number of these samples
 
-	ByWorker map[string]int // results by worker
-	Configs  int            // configurations that samples were scored with
-	Faults   []string       // some of what went wrong
+	ByWorker map[string]int // number of results by worker
+	Configs  int            // number of configurations that samples were scored with
+	Faults   []string       // descriptions of the first failures
 }
 
-// Of counts the results of one process's workers.
+// Of returns the number of results from the workers of one process.
 func (p *Report) Of(worker *Process) int {
 	n := 0
 	for name, k := range p.ByWorker {
@@ -123,7 +123,7 @@ func (p *Report) fault(format string, args ...any) {
 	}
 }
 
-// Check fails the test unless every sample was scored once and right.
+// Check fails the test unless every sample was scored once and correctly.
 func (p *Report) Check(t testing.TB) {
 	t.Helper()
 	if p.Scored != p.Samples || p.Missing+p.Duplicates+p.Wrong+p.Failed > 0 {
@@ -134,7 +134,7 @@ func (p *Report) Check(t testing.TB) {
 	}
 }
 
-// String is one line for a log.
+// String returns one line for a log.
 func (p *Report) String() string {
 	var by []string
 	for _, w := range slices.Sorted(maps.Keys(p.ByWorker)) {

@@ -128,7 +128,7 @@ func (f *Fleet) listen(h hostOf) {
 	f.scorer.serve(l)
 }
 
-// Scored is how often the scorer has answered for a sample.
+// Scored returns how often the scorer has answered for a sample.
 func (f *Fleet) Scored(id string) int {
 	f.scorer.mu.Lock()
 	defer f.scorer.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package liveness is the phase that closes a test of faults: after the last one, a client
-// that nobody has seen before is served.
+// Package liveness is the last phase of a test of faults: after the last fault, the samples of a
+// new client must be scored.
 package liveness
 
 import (
@@ -15,28 +15,29 @@ import (
 )
 
 const (
-	// Samples is how many the fresh client sends, where they do not take long.
+	// Samples is the usual number of samples of the new client, if scoring them is fast.
 	Samples = 200
-	// Watchdog is how many times the bound a real machine may take, which has other work.
+	// Watchdog is the factor by which a real machine, which has other work, may exceed the bound.
 	Watchdog = 3
 	// overhead is what a deployment of any size is given beside the scoring.
 	overhead = 5 * time.Second
 )
 
-// For how long a fault may be felt, by its kind.
+// How long a fault may have an effect, by its kind.
 const (
-	// Death is that of a process.
+	// Death is the time for a process that was killed.
 	Death = 10 * time.Second
-	// Backoff is that of a Python function whose process does not start.
+	// Backoff is the time for a Python function whose process does not start.
 	Backoff = 5 * time.Second
 )
 
-// Bound is within what time the samples of a fresh client end: B = 2 × alone + 5 s + R. Alone
-// is how long they take where nothing else is going on, R how long the last fault may be felt.
+// Bound returns the time within which the samples of a new client must be scored: B = 2 × alone + 5
+// s + R. alone is the time for the samples without any other load. r (R) is how long the last fault
+// may have an effect.
 func Bound(alone, r time.Duration) time.Duration { return 2*alone + overhead + r }
 
-// Check sends n samples and fails the test unless each is scored within Watchdog × Bound. The
-// client is one that the test has not used before. It returns the results in their order.
+// Check sends n samples and fails the test unless each is scored within Watchdog × Bound. The test
+// must not have used the client before. Check returns the results in the order of the samples.
 func Check(t testing.TB, c *client.Client, n int, alone, r time.Duration, sample func(i int) *rewards.Sample) []*wire.Result {
 	t.Helper()
 	bound := Bound(alone, r)

@@ -1,8 +1,8 @@
-// Package memqueue is a queue in memory for tests under testing/synctest, where
-// a NATS server cannot run: fake time never advances while its goroutines wait for
-// the network. It keeps the contract of package queue — no prefetch, uniform
-// choice among free places, leases that lapse — with a seed, so that a history can
-// be repeated, and with faults on demand. queuetest holds both to the contract.
+// Package memqueue is a queue in memory for tests under testing/synctest, where a NATS server
+// cannot run, because fake time does not advance while goroutines wait for the network. The queue
+// fulfils the contract of package queue (no prefetch, uniform choice among free places, leases that
+// expire). Its choices follow a seed, so that a history can be repeated, and it can produce faults.
+// Package queuetest tests both queues.
 package memqueue
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Queue brings tickets to the Takes that are open.
+// Queue delivers tickets to the open calls of Take.
 type Queue struct {
 	lease time.Duration
 
@@ -48,7 +48,7 @@ type taker struct {
 	ready  chan struct{} // closed when it has something or the queue is closed
 }
 
-// New makes a queue whose leases last for lease and whose choices follow seed.
+// New returns a queue whose leases last for lease and whose choices follow seed.
 func New(seed uint64, lease time.Duration) *Queue {
 	return &Queue{
 		lease: lease, rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), //nolint:gosec // a repeatable history needs a seed
@@ -113,15 +113,14 @@ func (e *Queue) Workers() []wire.WorkerInfo {
 	return list
 }
 
-// RefusePublish makes every Publish fail with err until it is called with nil.
+// RefusePublish makes every Publish fail with err. nil ends this.
 func (e *Queue) RefusePublish(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuse = err
 }
 
-// Lose drops every ticket that is in the queue and every lease: the broker died
-// and came back empty.
+// Lose drops all tickets and all leases, as if the broker had crashed and restarted empty.
 func (e *Queue) Lose() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,8 +128,8 @@ func (e *Queue) Lose() {
 	clear(e.leased)
 }
 
-// Kill makes a worker vanish: it is no longer announced and its leases lapse when
-// their time is over; what it still says of them is too late.
+// Kill removes a worker: it is no longer announced, its leases expire at their time, and its later
+// messages about them are ignored.
 func (e *Queue) Kill(worker string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,7 +141,7 @@ func (e *Queue) Kill(worker string) {
 	}
 }
 
-// Depth returns how many tickets nobody holds.
+// Depth returns the number of tickets without a lease.
 func (e *Queue) Depth() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -218,7 +217,7 @@ func (e *Queue) requeue(l *Lease, after time.Duration) {
 	e.match()
 }
 
-// Close ends the queue: leases end, open Takes return.
+// Close ends the queue: all leases end, and open calls of Take return.
 func (e *Queue) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -230,7 +229,7 @@ func (e *Queue) Close() {
 	e.queue = nil
 }
 
-// Source is one worker's side.
+// Source is the queue's interface for one worker.
 type Source struct {
 	e      *Queue
 	worker string
@@ -291,7 +290,7 @@ func (s *Source) Close() {
 	s.closed = true
 }
 
-// Lease is one delivered ticket.
+// Lease is the lease of one delivered ticket.
 type Lease struct {
 	e      *Queue
 	ticket wire.Ticket

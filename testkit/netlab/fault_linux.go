@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ability is something that not every machine can do to its network.
+// Ability is a kind of fault that is not possible on every machine.
 type Ability string
 
 const (
-	// Drop is what DropInput and DropOutput need.
+	// Drop is required for DropInput and DropOutput.
 	Drop Ability = "dropping packets with iptables"
-	// Lose is what Loss needs.
+	// Lose is required for Loss.
 	Lose Ability = "losing packets at random with iptables -m statistic"
-	// Limit is what Rate needs.
+	// Limit is required for Rate.
 	Limit Ability = "limiting bandwidth with tc tbf"
 )
 
@@ -64,26 +64,26 @@ func (l *Lab) try(a Ability) error {
 	return err
 }
 
-// Down takes the link away, as a pulled cable would.
+// Down takes the link down, like a pulled cable.
 func (h *Host) Down() { h.must("ip", "link", "set", h.port, "down") }
 
-// Up puts it back.
+// Up brings the link up again.
 func (h *Host) Up() { h.must("ip", "link", "set", h.port, "up") }
 
-// DropInput loses every packet that comes to the host; its own still leave.
+// DropInput drops every packet to the host. Packets from the host still leave.
 func (h *Host) DropInput() { h.inside("iptables", "-w", "-A", "INPUT", "-i", device, "-j", "DROP") }
 
-// DropOutput loses every packet that leaves the host; it still hears the others. They
-// are lost on the host itself, before its link.
+// DropOutput drops every packet from the host, on the host itself, before its link. Packets to the
+// host still arrive.
 func (h *Host) DropOutput() { h.inside("iptables", "-w", "-A", "OUTPUT", "-o", device, "-j", "DROP") }
 
-// Loss loses some of the packets that come to the host, at random.
+// Loss drops the given percentage of the packets to the host, at random.
 func (h *Host) Loss(percent float64) {
 	h.inside("iptables", "-w", "-A", "INPUT", "-i", device, "-m", "statistic", "--mode", "random",
 		"--probability", strconv.FormatFloat(percent/100, 'f', 6, 64), "-j", "DROP")
 }
 
-// Rate limits both directions of the host's link, with at most 100 ms of queue.
+// Rate limits the bandwidth of the host's link in both directions, with a queue of at most 100 ms.
 func (h *Host) Rate(bitsPerSecond int64) {
 	shape := []string{"root", "tbf", "rate", strconv.FormatInt(bitsPerSecond, 10) + "bit", "burst", "64kb", "latency", "100ms"}
 	h.must("tc", append([]string{"qdisc", "replace", "dev", h.port}, shape...)...)

@@ -36,7 +36,7 @@ const (
 // labs numbers the labs of this process.
 var labs atomic.Int32 //nolint:gochecknoglobals // names are the process's
 
-// Lab is a bridge with hosts. Its methods are called by the test's goroutine.
+// Lab is a bridge with hosts. Its methods must be called by the test's goroutine.
 type Lab struct {
 	t      testing.TB
 	id     string // <pid>-<n>, and in names of links <pid>n<n>
@@ -47,9 +47,9 @@ type Lab struct {
 
 // Host is a network namespace with one link to the bridge.
 type Host struct {
-	// Name is the one given to Lab.Host.
+	// Name is the name that was passed to Lab.Host.
 	Name string
-	// IP is its address.
+	// IP is the address of the host.
 	IP netip.Addr
 
 	lab  *Lab
@@ -57,7 +57,7 @@ type Host struct {
 	port string // the bridge's end of its link
 }
 
-// New makes a lab, or skips the test with the reason. It is removed when the test ends.
+// New creates a lab, or skips the test with the reason. The lab is removed when the test ends.
 func New(t testing.TB) *Lab {
 	t.Helper()
 	if testing.Short() {
@@ -120,7 +120,7 @@ func freeNet(from int) (netip.Prefix, error) {
 	return netip.Prefix{}, errors.New("no /24 of 10.128.0.0/9 is free")
 }
 
-// IP is the bridge's address: the test process, as the hosts see it.
+// IP returns the address of the bridge, at which the hosts reach the test process.
 func (l *Lab) IP() netip.Addr { return l.net.Addr().Next() }
 
 // Host adds a host. Names are unique within a lab.
@@ -198,13 +198,14 @@ func tool(name string, args ...string) error {
 	return nil
 }
 
-// Command is exec.CommandContext for a program in this host. The process that starts
-// is the program itself, so that signals reach it.
+// Command is like exec.CommandContext for a program in this host. The started process is the
+// program itself, so that signals reach it.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", h.ns, name}, args...)...) //nolint:gosec // what to run is the caller's business
 }
 
-// Listen opens a socket of this process in the host: "127.0.0.1:80" is the host's own.
+// Listen opens a socket of this process in the host; "127.0.0.1:80" is the host's own loopback
+// address.
 func (h *Host) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	var l net.Listener
 	err := h.within(func() error {
@@ -216,7 +217,7 @@ func (h *Host) Listen(ctx context.Context, network, address string) (net.Listene
 	return l, err
 }
 
-// Dial connects from the host. Address is host:port with an IP, not a name.
+// Dial connects from the host. address is host:port with an IP address, not a name.
 func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var c net.Conn
 	err := h.within(func() error {

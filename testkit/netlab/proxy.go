@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Direction is one way through a Proxy.
+// Direction is one direction through a Proxy.
 type Direction int
 
 const (
-	// Up is from who dialled the proxy to its target.
+	// Up is the direction from the client to the target.
 	Up Direction = iota
-	// Down is from the target to who dialled.
+	// Down is the direction from the target to the client.
 	Down
 )
 
@@ -29,9 +29,8 @@ const (
 	queued = 128
 )
 
-// Proxy is a TCP proxy with faults. All settings hold for the connections there are
-// and for those to come, and for each connection by itself. It is safe for concurrent
-// use.
+// Proxy is a TCP proxy with faults. All settings apply to existing and future connections, and to
+// each connection separately. It is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
 	ctx      context.Context //nolint:containedctx // ends with Close, and dialling with it
@@ -72,8 +71,8 @@ type chunk struct {
 	err  error
 }
 
-// NewProxy listens on address ("127.0.0.1:0" if empty) for connections to target and
-// closes when the test ends.
+// NewProxy returns a proxy that listens on address ("127.0.0.1:0" if empty), forwards connections
+// to target, and closes when the test ends.
 func NewProxy(t testing.TB, address, target string) *Proxy {
 	t.Helper()
 	if address == "" {
@@ -89,10 +88,10 @@ func NewProxy(t testing.TB, address, target string) *Proxy {
 	return p
 }
 
-// Addr is where to dial the proxy: host:port.
+// Addr returns the address of the proxy: host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close cuts every connection and returns when nothing runs any more.
+// Close cuts every connection and returns when all goroutines of the proxy have ended.
 func (p *Proxy) Close() {
 	p.set(func() { p.closed = true })
 	_ = p.listener.Close()
@@ -101,46 +100,45 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// Target changes where further connections go.
+// Target changes the target of new connections.
 func (p *Proxy) Target(address string) { p.set(func() { p.target = address }) }
 
-// Latency delays every byte of a direction.
+// Latency delays every byte in a direction.
 func (p *Proxy) Latency(d Direction, latency time.Duration) {
 	p.set(func() { p.ways[d].latency = latency })
 }
 
-// Rate limits a direction of each connection, in bits a second; 0: no limit.
+// Rate limits a direction of each connection, in bits per second. 0 means no limit.
 func (p *Proxy) Rate(d Direction, bitsPerSecond float64) {
 	p.set(func() { p.ways[d].rate = bitsPerSecond / 8 })
 }
 
-// Freeze stops forwarding in a direction; connections stay open, and not even their
-// end passes. Up to 4 MiB are taken in meanwhile, and delivered after Thaw.
+// Freeze stops forwarding in a direction. Connections stay open, and not even their end is
+// forwarded. Up to 4 MiB are buffered meanwhile, and delivered after Thaw.
 func (p *Proxy) Freeze(d Direction) { p.set(func() { p.ways[d].frozen = true }) }
 
 // Thaw ends Freeze.
 func (p *Proxy) Thaw(d Direction) { p.set(func() { p.ways[d].frozen = false }) }
 
-// Refuse resets connections as soon as they are dialled, or ends that. Those that
-// are open stay.
+// Refuse resets new connections immediately, or stops doing so. Open connections are not affected.
 func (p *Proxy) Refuse(refuse bool) { p.set(func() { p.refuse = refuse }) }
 
-// Corrupt flips one bit in the next n reads of a direction, in the middle of each.
+// Corrupt flips one bit, in the middle, in each of the next n reads in a direction.
 func (p *Proxy) Corrupt(d Direction, n int) { p.set(func() { p.ways[d].corrupt += n }) }
 
-// Corrupted says whether everything that Corrupt asked for has happened.
+// Corrupted reports whether all corruptions requested with Corrupt have happened.
 func (p *Proxy) Corrupted(d Direction) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ways[d].corrupt == 0
 }
 
-// Tap shows f every read, as it was read, with the number of its connection. It is
-// called by the goroutines of the connections, and must not keep b. Set it before the
+// Tap sets a function that gets every read, unchanged, with the number of its connection. f is
+// called by the goroutines of the connections and must not keep b. Tap must be called before the
 // first connection.
 func (p *Proxy) Tap(f func(conn int, way Direction, b []byte)) { p.set(func() { p.tap = f }) }
 
-// Cut resets every open connection, both sides, and says how many there were.
+// Cut resets every open connection on both sides and returns the number of connections.
 func (p *Proxy) Cut() int {
 	p.mu.Lock()
 	pairs := make([]*pair, 0, len(p.pairs))
@@ -154,7 +152,7 @@ func (p *Proxy) Cut() int {
 	return len(pairs)
 }
 
-// Conns returns how many connections are open, and how many there were.
+// Conns returns the number of open connections, and the total number of connections.
 func (p *Proxy) Conns() (open, total int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

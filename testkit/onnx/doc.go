@@ -1,7 +1,6 @@
-// Package onnx opens ONNX Runtime for the tests of what runs models here.
+// Package onnx provides ONNX Runtime for tests of packages that run models.
 //
-// A package whose tests run models gives its TestMain to [Main], so that the test binary
-// can be its own child process, and asks [CPU] for something to run them on. A machine
-// without ONNX Runtime skips these tests; where REQUIRE_ORT=1 says that it must be there,
-// they fail.
+// A package whose tests run models calls [Main] in its TestMain, so that the test binary can be its
+// own child process, and calls [CPU] for a pool of devices. Without ONNX Runtime these tests are
+// skipped, or fail if REQUIRE_ORT is 1.
 package onnx

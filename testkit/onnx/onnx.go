@@ -16,8 +16,8 @@ import (
 	"github.com/rewardloop/rewardloop/pool/ort"
 )
 
-// Main runs the tests of a package, or is the child process that the command line asks
-// for. A goroutine that is left in the end fails the tests.
+// Main runs the tests of a package, or the child process that the command line selects. Goroutines
+// that are left at the end fail the tests.
 func Main(m *testing.M) {
 	if code, child := subprocess.Main(os.Args[1:], ort.Kinds()...); child {
 		os.Exit(code)
@@ -25,9 +25,9 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Library finds ONNX Runtime: where ONNXRUNTIME_SHARED_LIBRARY_PATH says, else in the
-// clone's .cache, else in the usual places. Without it, and with -short, the test is skipped;
-// where REQUIRE_ORT=1 it is not skipped, and fails without the library.
+// Library returns ONNX Runtime: at ONNXRUNTIME_SHARED_LIBRARY_PATH if it is set, otherwise in the
+// .cache of the Git checkout, otherwise at the usual places. Without the library, or with -short,
+// the test is skipped. If REQUIRE_ORT is 1, the test is not skipped, and fails without the library.
 func Library(tb testing.TB) ort.Library {
 	tb.Helper()
 	if testing.Short() && os.Getenv("REQUIRE_ORT") != "1" {
@@ -72,7 +72,7 @@ func clone(tb testing.TB) string {
 	return ""
 }
 
-// Devices are the models of a pool.
+// Devices provides the models of a pool.
 type Devices struct{ *pool.Pool }
 
 // Net implements infer.Nets.
@@ -80,7 +80,7 @@ func (d Devices) Net(m infer.Model) (infer.Net, error) { return d.Model(m, pool.
 
 var _ infer.Nets = Devices{}
 
-// CPU is a pool of this machine's CPU with one replica for each model, which is closed at
+// CPU returns a pool with this machine's CPU and one replica of each model. The pool is closed at
 // the end of the test. Without cgo, which ONNX Runtime needs, the test is skipped.
 func CPU(tb testing.TB, isolation ort.Isolation) Devices {
 	tb.Helper()

@@ -1,5 +1,5 @@
-// Package outage is an engine that goes down and comes back, as scorers of several processes
-// see it, without a network: each process has a breaker of its own.
+// Package outage simulates an engine with outages for the scorers of several processes, without a
+// network. Each process has its own breaker.
 package outage
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Engine is a service that is up or down. The zero value is up and answers at once.
+// Engine is a service that is up or down. The zero value is up and answers immediately.
 type Engine struct {
-	// Takes is how long an answer takes.
+	// Takes is the duration of an answer.
 	Takes time.Duration
 
 	mu    sync.Mutex
@@ -23,21 +23,21 @@ type Engine struct {
 	calls int      // guarded by mu
 }
 
-// Down takes the engine down, or brings it back.
+// Down takes the engine down, or brings it up again.
 func (e *Engine) Down(down bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.down = down
 }
 
-// Asked are the samples that were sent to the engine while it was down, in their order.
+// Asked returns the samples that were sent to the engine while it was down, in order.
 func (e *Engine) Asked() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]string(nil), e.asked...)
 }
 
-// Calls is how often the engine was asked.
+// Calls returns the number of calls of the engine.
 func (e *Engine) Calls() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,10 +70,10 @@ func (e *Engine) answer(ctx context.Context, id string) error {
 	return nil
 }
 
-// Link is a process's way to the engine, with a breaker: one failure opens it for a second,
-// then one call finds out, and each that fails doubles the pause, up to 4 s.
+// Link is the connection of one process to the engine, with a breaker. One failure opens the
+// breaker for a second. Then one call is a probe; each failed probe doubles the pause, up to 4 s.
 type Link struct {
-	// Name is the engine's.
+	// Name is the name of the engine.
 	Name string
 
 	engine *Engine
@@ -89,19 +89,19 @@ type Link struct {
 	changed chan struct{} // closed at the next change; nil: nobody looks; guarded by mu
 }
 
-// NewLink returns a way to the engine.
+// NewLink returns a connection to the engine.
 func NewLink(e *Engine) *Link {
 	return &Link{Name: "e", engine: e}
 }
 
-// Cut parts this process from the engine, or ends that.
+// Cut disconnects this process from the engine, or connects it again.
 func (l *Link) Cut(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cut = cut
 }
 
-// Silent says for how long the engine has answered nothing.
+// Silent sets the time for which the engine has not answered.
 func (l *Link) Silent(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func (l *Link) Dependency() rewards.Dependency {
 	return d
 }
 
-// Score asks the engine: 1, or a failure of the dependency.
+// Score calls the engine and returns 1, or a failure with the blame of the dependency.
 func (l *Link) Score(ctx context.Context, s *rewards.Sample) (rewards.Score, error) {
 	if !l.begin() {
 		return rewards.Score{}, l.failure()

@@ -1,8 +1,8 @@
-// Package queuetest is the contract of a queue as tests: what loop and workers
-// rely on, whatever carries the tickets. Package queue is held to it in real time,
-// package memqueue in the fake time of testing/synctest.
+// Package queuetest contains the contract of a queue as tests: everything that loop and workers
+// rely on, for any implementation. Package queue is tested in real time, and package memqueue in
+// the fake time of testing/synctest.
 //
-// The life of a case: Run makes it a subtest and asks the caller to set a queue
-// up; the case gets it as a Harness, publishes tickets as a gateway would, and takes
-// them as workers would. No case waits longer than a few leases.
+// The life of a case: Run starts the case as a subtest and calls the caller to set up a queue. The
+// case gets the queue as a Harness, publishes tickets like a gateway, and takes them like workers.
+// No case waits longer than a few leases.
 package queuetest

@@ -20,20 +20,20 @@ type Harness struct {
 	}
 	// Source connects a worker to the queues.
 	Source func(t *testing.T, worker string, queues []string) workers.Source
-	// Lease is how long the queue's leases last. Real queues want 500 ms or more,
-	// so that a busy machine does not look like a dead worker.
+	// Lease is the duration of the queue's leases. Real queues need 500 ms or more, so that a
+	// worker on a busy machine is not considered lost.
 	Lease time.Duration
-	// Vanish makes a worker disappear as kill -9 would; nil: falling silent is enough.
+	// Vanish removes a worker as kill -9 would. It may be nil if it is enough that the worker is
+	// silent.
 	Vanish func(worker string)
-	// Gone is how long a silent worker counts as live.
+	// Gone is how long a silent worker counts as alive.
 	Gone time.Duration
-	// Lose makes the queue forget every ticket and lease; nil: it cannot.
+	// Lose makes the queue lose all tickets and leases. It is nil if the queue cannot do that.
 	Lose func(t *testing.T)
 }
 
-// Run runs every case as a subtest. The caller's function sets a fresh queue up,
-// calls test once, and takes the queue down; it may do so in a bubble of
-// testing/synctest.
+// Run runs every case as a subtest. setUp creates a new queue, calls test once, and closes the
+// queue; it may do so in a bubble of testing/synctest.
 func Run(t *testing.T, setUp func(t *testing.T, test func(t *testing.T, h *Harness))) {
 	t.Helper()
 	for _, c := range cases() {

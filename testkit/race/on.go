@@ -1,8 +1,8 @@
 //go:build race
 
-// Package race says whether a test runs under the race detector, which makes every step some
-// ten times dearer.
+// Package race reports whether a test runs under the race detector, which slows down every step by
+// a factor of about ten.
 package race
 
-// Enabled says that the race detector is on.
+// Enabled reports whether the race detector is on.
 const Enabled = true

@@ -1,2 +1,2 @@
-// Package resident says how much memory a process and its children have had. It does so on Linux.
+// Package resident measures the peak memory of a process and its children. It needs Linux.
 package resident

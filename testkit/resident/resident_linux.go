@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Beyond is what a process may have beside what its budgets state: its program, stacks and
+// Beyond is the memory that a process may use in addition to its budgets, for its program, stacks,
 // connections, and garbage.
 const Beyond = 150 << 20
 
-// Peak is the most resident memory that each of a process and the children below it has had, added
-// up, in bytes. Children that have ended do not count.
+// Peak returns the sum of the peak resident memory, in bytes, of a process and all its descendants.
+// Processes that have ended do not count.
 func Peak(pid int) (int64, error) {
 	folder := filepath.Join("/proc", strconv.Itoa(pid))
 	status, err := os.ReadFile(filepath.Join(folder, "status"))

@@ -1,6 +1,5 @@
-// Package rig puts a gateway and workers together over any queue, for tests: the
-// shipped loop.Manager and workers.Worker with scorers that fail on demand and
-// buffers that are poisoned when released.
+// Package rig combines a gateway and workers with any queue, for tests: the real loop.Manager and
+// workers.Worker, with scorers that fail on demand and buffers that are poisoned when released.
 package rig
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/rewardloop/rewardloop/workers"
 )
 
-// Queue is what a rig needs of a queue.
+// Queue is the interface that a rig needs from a queue.
 type Queue interface {
 	loop.Queue
 	loop.Presence
@@ -42,23 +41,24 @@ type Rig struct {
 	t       testing.TB
 }
 
-// Settings are a worker's.
+// Settings are the settings of a worker.
 type Settings struct {
 	ID string
-	// Places is how many samples of each profile it can use at a time; 0: one.
+	// Places is how many samples of each profile the worker can score at the same time. 0 means
+	// one.
 	Places       int
 	MaxAbandoned int
 	Heartbeat    time.Duration
 }
 
-// Worker is one worker of a rig; Kill makes it vanish as kill -9 would.
+// Worker is one worker of a rig. Kill removes it as kill -9 would.
 type Worker struct {
 	*workers.Worker
 	ID   string
 	dead atomic.Bool
 }
 
-// Options of a rig.
+// Options configures a Rig.
 type Options struct {
 	Loop     loop.Config
 	Worker   Settings // ID is set by the rig
@@ -66,19 +66,19 @@ type Options struct {
 	Queue    Queue
 	Source   func(worker string) workers.Source
 	Profiles map[string]*rewards.Manager
-	// ProfilesOf gives a worker profiles of its own, under the names of Profiles; nil
-	// means Profiles for all.
+	// ProfilesOf returns a worker's own profiles, with the names in Profiles. If nil, all workers
+	// have Profiles.
 	ProfilesOf func(worker string) map[string]*rewards.Manager
-	// StepArrived and Log are the manager's.
+	// StepArrived and Log are passed to the manager.
 	StepArrived func()
 	Log         *slog.Logger
-	// Spool is the manager's; what it has is restored first.
+	// Spool is passed to the manager, which first restores the samples in it.
 	Spool loop.Spool
-	// Tracer is the manager's and the workers'.
+	// Tracer is passed to the manager and the workers.
 	Tracer *tracing.Tracer
 }
 
-// Replace starts a worker like the others under a new name.
+// Replace starts a worker with the same settings under a new name.
 func (r *Rig) Replace(id string) {
 	cfg := r.worker
 	cfg.ID = id
@@ -108,10 +108,10 @@ func New(t testing.TB, o Options) *Rig {
 	return r
 }
 
-// Source connects a worker of the test's own.
+// Source connects an additional worker, which the test implements.
 func (r *Rig) Source(worker string) workers.Source { return r.source(worker) }
 
-// Add starts one more worker.
+// Add starts an additional worker.
 func (r *Rig) Add(t testing.TB, cfg Settings) *Worker {
 	t.Helper()
 	w := &Worker{ID: cfg.ID}
@@ -126,7 +126,7 @@ func (r *Rig) Add(t testing.TB, cfg Settings) *Worker {
 	return w
 }
 
-// Queues are those of the queues of tickets of these profiles.
+// Queues returns the names of the queues of these profiles.
 func Queues(managers map[string]*rewards.Manager) []string {
 	var queues []string
 	for name := range managers {
@@ -135,7 +135,8 @@ func Queues(managers map[string]*rewards.Manager) []string {
 	return queues
 }
 
-// Served are the profiles of these managers, as a worker with so many places for each has them.
+// Served returns the profiles of these managers for a worker with the given number of places for
+// each.
 func Served(managers map[string]*rewards.Manager, places int) map[string]workers.Profile {
 	out := make(map[string]workers.Profile, len(managers))
 	for name, m := range managers {
@@ -144,10 +145,10 @@ func Served(managers map[string]*rewards.Manager, places int) map[string]workers
 	return out
 }
 
-// Kill cuts a worker off: nothing it says arrives any more.
+// Kill disconnects a worker: none of its messages arrive any more.
 func (w *Worker) Kill() { w.dead.Store(true) }
 
-// Stop ends workers and gateway.
+// Stop ends the workers and the gateway.
 func (r *Rig) Stop() {
 	var wg sync.WaitGroup
 	for _, w := range r.Workers {
@@ -240,8 +241,8 @@ func (noDecoder) Decode(context.Context, *rewards.Media) (*rewards.Pixels, error
 	return nil, fmt.Errorf("%w: the rig has no decoder", rewards.BadInput)
 }
 
-// Sample makes a sample with a raw payload of n bytes (a multiple of 3) that
-// follows from its id, so that its score can be computed from its own bytes.
+// Sample returns a sample with a raw payload of n bytes (a multiple of 3), which is derived from
+// its id, so that its score can be computed from its own bytes.
 func Sample(id string, n int) *rewards.Sample {
 	data := make([]byte, n)
 	h := fnv.New64a()
@@ -256,7 +257,7 @@ func Sample(id string, n int) *rewards.Sample {
 	}}}
 }
 
-// Hash is the score of a sample: a number in [0, 1) that its bytes determine.
+// Hash returns the score of a sample: a number in [0, 1) that is computed from its bytes.
 func Hash(s *rewards.Sample) float64 {
 	h := fnv.New64a()
 	for _, m := range s.Media {

@@ -1,4 +1,5 @@
-// Package stubengine is a server that answers as an engine does and misbehaves on demand, for tests of those who start engines.
+// Package stubengine is a model server that misbehaves on demand, for tests of packages that start
+// engines.
 package stubengine
 
 import (
@@ -18,8 +19,9 @@ import (
 	"time"
 )
 
-// Main is called first thing in TestMain with os.Args[1:]. If they are the command line of an engine that is started as a module
-// of Python ("-m vllm.entrypoints…"), or by its own command ("serve MODEL …"), it serves, and ends the process with it.
+// Main must be called at the beginning of TestMain with os.Args[1:]. If args are the command line
+// of an engine that is started as a Python module ("-m vllm.entrypoints…") or by its own command
+// ("serve MODEL …"), Main serves and then exits the process. Otherwise Main returns.
 func Main(args []string) {
 	switch {
 	case len(args) > 2 && args[0] == "serve" && args[2][0] == '-':

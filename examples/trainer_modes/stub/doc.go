@@ -1,13 +1,13 @@
-// Package stub is a reward service that costs next to nothing: it answers as slowly as
-// each sample asks for, and leaves the cores to what is being measured.
+// Package stub is a reward service with very low cost: it answers after the time that each sample
+// requests, and leaves the CPUs to the code that is measured.
 //
-// The life of a call: a connection is accepted and gets a goroutine. A request is read
-// whole; its clock starts then. It is that of slime's rm_url, which the scorer http
-// speaks as protocol slime: {"prompt", "response", "label"}, and the label, which is the
-// sample's ground truth, is a [Truth]: how long to wait, and whether to fail. After the
-// wait the answer is a JSON number, [Score] of the response. The connection is kept for
-// the next request, until its client hangs up or Close.
+// Each connection has a goroutine. A request is read completely; its wait starts then. The request
+// is that of slime's rm_url, which the scorer http sends with protocol slime: {"prompt",
+// "response", "label"}. The label is the sample's ground truth, a [Truth]: the time to wait, and
+// whether to fail. After the wait the answer is a JSON number, the [Score] of the response. The
+// connection is kept for further requests, until the client closes it or Close is called.
 //
-// It speaks just enough HTTP/1.1 for that, by hand: requests with a Content-Length, one
-// after the other. BenchmarkStub has what a call costs, beside net/http's server.
+// The package implements by hand only the necessary part of HTTP/1.1: requests with a
+// Content-Length, one after another. BenchmarkStub measures the cost of a call, in comparison with
+// the server of net/http.
 package stub

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Truth is the ground truth of a sample that the stub scores. The zero value, or none,
-// asks for an answer at once.
+// Truth is the ground truth of a sample that the stub scores. The zero value, or no ground truth,
+// requests an answer at once.
 type Truth struct {
-	// WaitMS is how long the stub takes for the sample, in milliseconds: 0 to maxWaitMS.
+	// WaitMS is the time before the answer in milliseconds, 0 to maxWaitMS.
 	WaitMS float64 `json:"wait_ms"`
-	// Status, where it is not 0, is the status of the answer after the wait, 400 to 599: the
+	// Status, if it is not 0, is the status of the answer after the wait, 400 to 599, so that the
 	// sample has no score.
 	Status int `json:"status,omitempty"`
-	// Hang asks for no answer at all.
+	// Hang requests no answer.
 	Hang bool `json:"hang,omitempty"`
 }
 
 // maxWaitMS is the longest wait of one call: ten minutes.
 const maxWaitMS = 600_000
 
-// Validate says what is wrong with it.
+// Validate returns an error if a field is invalid.
 func (t Truth) Validate() error {
 	if !(t.WaitMS >= 0 && t.WaitMS <= maxWaitMS) {
 		return fmt.Errorf("wait_ms is %v, want 0 to %d", t.WaitMS, maxWaitMS)
@@ -37,10 +37,10 @@ func (t Truth) Validate() error {
 // maxNumbers is how many numbers a response may hold.
 const maxNumbers = 64
 
-// Score is the reward of a response that is numbers with spaces between them: minus the
-// squared distance to the target, which is 0.5, −0.5, 1, −1 and again. 0 is the best.
-// Every operation is one of IEEE 754 in a fixed order, so that whoever repeats them, in
-// any language, gets the same bits.
+// Score returns the reward of a response that consists of numbers separated by spaces: minus the
+// squared distance to the target, which is 0.5, −0.5, 1, −1, and so on. 0 is the best reward. All
+// operations are those of IEEE 754 in a fixed order, so that an implementation in any language
+// returns the same bits.
 func Score(response string) (float64, error) {
 	sum, n := 0.0, 0
 	for word := range strings.FieldsSeq(response) {

@@ -33,8 +33,8 @@ type Stub struct {
 	conns map[net.Conn]*time.Timer // each with what its goroutine waits for; guarded by mu; nil once closed
 }
 
-// Listen starts a stub at an address such as 127.0.0.1:0. The end of ctx ends the
-// listening alone: Close ends the stub.
+// Listen starts a stub at an address such as 127.0.0.1:0. ctx limits only the call of Listen; Close
+// ends the stub.
 func Listen(ctx context.Context, addr string) (*Stub, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -45,14 +45,14 @@ func Listen(ctx context.Context, addr string) (*Stub, error) {
 	return s, nil
 }
 
-// URL is where it is to be asked, by POST, with any path.
+// URL returns the URL of the stub, which accepts POST with any path.
 func (s *Stub) URL() string { return "http://" + s.listener.Addr().String() }
 
-// Answered counts the answers that were written, whatever the status.
+// Answered returns the number of answers that were written, with any status.
 func (s *Stub) Answered() int64 { return s.answered.Load() }
 
-// Close hangs up on everybody and returns when nothing of the stub runs any more. It may
-// be called twice.
+// Close closes all connections and returns when no goroutine of the stub runs any more. It may be
+// called twice.
 func (s *Stub) Close() error {
 	s.mu.Lock()
 	conns := s.conns

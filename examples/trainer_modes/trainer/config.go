@@ -14,29 +14,29 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Mode is how a step is arranged around its rewards.
+// Mode is the arrangement of a step around its rewards.
 type Mode string
 
 // The modes.
 const (
-	// Batch submits everything when the rollout has ended, and waits for all of it.
+	// Batch submits all samples when the rollout has ended, and waits for all rewards.
 	Batch Mode = "batch"
-	// Streaming submits each sample when it is finished, and waits for all of them.
+	// Streaming submits each sample when it is finished, and waits for all rewards.
 	Streaming Mode = "streaming"
-	// Pipeline submits everything when the rollout has ended, and updates with each
-	// mini-batch as soon as its groups are scored.
+	// Pipeline submits all samples when the rollout has ended, and updates with each mini-batch as
+	// soon as its groups are scored.
 	Pipeline Mode = "pipeline"
-	// StreamingPipeline submits each sample when it is finished, and updates with each
-	// mini-batch as soon as its groups are scored.
+	// StreamingPipeline submits each sample when it is finished, and updates with each mini-batch
+	// as soon as its groups are scored.
 	StreamingPipeline Mode = "streaming_pipeline"
-	// OneStepOff streams, and generates the next batch before it waits for this one's
-	// rewards, which then come from a policy that is one update older.
+	// OneStepOff streams, and generates the next batch before it waits for the rewards of this one,
+	// which are therefore those of a policy that is one update older.
 	OneStepOff Mode = "one_step_off"
-	// Both is OneStepOff and StreamingPipeline.
+	// Both combines OneStepOff and StreamingPipeline.
 	Both Mode = "both"
 )
 
-// Modes are all of them, the slowest first.
+// Modes returns all modes, the slowest first.
 func Modes() []Mode {
 	return []Mode{Batch, Pipeline, Streaming, StreamingPipeline, OneStepOff, Both}
 }
@@ -44,51 +44,52 @@ func Modes() []Mode {
 // Streams reports whether samples are submitted as they are finished.
 func (m Mode) Streams() bool { return m != Batch && m != Pipeline }
 
-// Pipelines reports whether a mini-batch is learned from before all are scored.
+// Pipelines reports whether the trainer learns from a mini-batch before all samples are scored.
 func (m Mode) Pipelines() bool { return m == Pipeline || m == StreamingPipeline || m == Both }
 
-// Ahead reports whether the next rollout begins before this step's rewards are there:
-// such a mode is off policy by one step.
+// Ahead reports whether the next rollout begins before this step's rewards are available: such a
+// mode is off policy by one step.
 func (m Mode) Ahead() bool { return m == OneStepOff || m == Both }
 
-// Config is one run of the trainer. Mode, Prompts and Group are required.
+// Config configures one run of the trainer. Mode, Prompts and Group are required.
 type Config struct {
 	Mode Mode
-	// Prompts × Group samples make a step: row p·Group + m is member m of prompt p.
+	// Prompts × Group is the number of samples of a step: row p·Group + m is member m of prompt p.
 	Prompts, Group int
-	// MiniBatches is into how many updates a step is cut; it divides Prompts. Default 1.
+	// MiniBatches is the number of updates of a step; it must divide Prompts. The default is 1.
 	MiniBatches int
-	// Steps is how many steps are run; default 1. First is the number of the first;
-	// default 1. A run that is repeated in the same run of the reward loop needs other
-	// numbers: a step is scored once.
+	// Steps is the number of steps; the default is 1. First is the number of the first step; the
+	// default is 1. A repetition in the same run of the reward loop needs other numbers, because a
+	// step is scored only once.
 	Steps int
 	First int64
 
-	// Generation is how long a rollout takes, LogProb what follows it beside the rewards,
-	// Update all mini-batches together, Other what ends a step. Each may be 0.
+	// Generation is the duration of a rollout, LogProb the duration of the log-probabilities, which
+	// overlap the scoring, Update the duration of the updates of all mini-batches together, and
+	// Other the duration of the end of a step. Each may be 0.
 	Generation, LogProb, Update, Other time.Duration
-	// Arrivals says when, after the beginning of its rollout, each row of a step is
-	// finished; later than Generation is not allowed. Default: Arrive, by Seed.
+	// Arrivals returns when each row of a step is finished, counted from the beginning of its
+	// rollout, at most Generation. The default is Arrive with Seed.
 	Arrivals func(step int64) []time.Duration
-	// Delay is how long the scorer takes for a sample. Default: no time.
+	// Delay returns the time that the scorer takes for a sample. The default is 0.
 	Delay func(step int64, row int) time.Duration
-	// Truth is a sample's ground truth, which the scorer reads. Default:
-	// {"wait_ms": …} with the delay, as the package stub wants it.
+	// Truth returns a sample's ground truth, which the scorer reads. The default is {"wait_ms": …}
+	// with the delay, for package stub.
 	Truth func(step int64, row int, delay time.Duration) json.RawMessage
-	// Order is in which order the pipeline modes get groups: wire.ByCompletion, the
-	// default, or wire.ByIndex, with which the mini-batches are those of the other modes.
+	// Order is the order in which the pipeline modes get groups: wire.ByCompletion, the default, or
+	// wire.ByIndex, with which the mini-batches equal those of the other modes.
 	Order string
-	// Seed is what all randomness comes from.
+	// Seed is the seed of all random numbers.
 	Seed uint64
 
-	// SampleDeadline bounds one sample; 0: the server's. StepDeadline and OnDeadline are
-	// when a step ends from its declaration on, whatever is missing, and what its rewards
-	// are then; empty: the server's.
+	// SampleDeadline is the time limit for one sample; 0: the server's. StepDeadline is the time
+	// limit for a step from its declaration, even if samples are missing, and OnDeadline selects
+	// the rewards of the step then; empty: the server's.
 	SampleDeadline, StepDeadline time.Duration
 	OnDeadline                   string
 }
 
-// WithDefaults returns a copy with the defaults filled in.
+// WithDefaults returns a copy of c in which the defaults are set.
 func (c Config) WithDefaults() Config {
 	c.MiniBatches = cmp.Or(c.MiniBatches, 1)
 	c.Steps = cmp.Or(c.Steps, 1)
@@ -110,7 +111,8 @@ func (c Config) WithDefaults() Config {
 // maxSamples bounds a step, so that a slip in the configuration cannot take the memory.
 const maxSamples = 1 << 20
 
-// Validate names everything that is wrong with a configuration whose defaults are filled.
+// Validate returns an error that lists everything that is wrong with a configuration whose defaults
+// are set.
 func (c Config) Validate() error {
 	var faults []error
 	bad := func(wrong bool, format string, args ...any) {
@@ -146,8 +148,8 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Arrive draws when each of n rows of a step is finished: uniform order statistics, in
-// order of rows, the last one at within.
+// Arrive draws the finish times of the n rows of a step: uniform order statistics, in order of
+// rows, the last one equal to within.
 func Arrive(seed uint64, step int64, n int, within time.Duration) []time.Duration {
 	s := stream(seed, 2, uint64(step)) //nolint:gosec // bits are bits
 	out := make([]time.Duration, n)
@@ -161,7 +163,7 @@ func Arrive(seed uint64, step int64, n int, within time.Duration) []time.Duratio
 	return out
 }
 
-// UniformDelay draws delays from least to most.
+// UniformDelay returns a function that draws uniform delays from least to most.
 func UniformDelay(seed uint64, least, most time.Duration) func(step int64, row int) time.Duration {
 	return func(step int64, row int) time.Duration {
 		s := stream(seed, 3, uint64(step), uint64(row)) //nolint:gosec // bits are bits

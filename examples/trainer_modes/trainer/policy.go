@@ -11,7 +11,7 @@ const dims = 4
 // Theta is the policy: responses are drawn around it.
 type Theta [dims]float64
 
-// Noise is what one response was drawn with, about normal with variance 1.
+// Noise is the noise of one response, approximately normal with variance 1.
 type Noise [dims]float64
 
 const (
@@ -25,8 +25,8 @@ const (
 	epsilon = 1e-6
 )
 
-// Response writes what the policy answers under that noise: its numbers with six digits
-// after the point. Those digits round the same way in every language.
+// Response returns the response of the policy with that noise: its numbers with six digits after
+// the point. These digits round in the same way in every language.
 func (t *Theta) Response(n *Noise) string {
 	b := make([]byte, 0, dims*10)
 	for d := range t {
@@ -38,9 +38,9 @@ func (t *Theta) Response(n *Noise) string {
 	return string(b)
 }
 
-// Advantages are those of one group under GRPO: (r − mean) / (std + 1e-6), with the
-// standard deviation of the population, over the members whose reward is valid. The others
-// have 0: nothing is learned from a sample without a reward.
+// Advantages returns the advantages of one group under GRPO: (r − mean) / (std + 1e-6), with the
+// population standard deviation, over the members whose reward is valid. Other members get 0,
+// because nothing is learned from a sample without a reward.
 func Advantages(rewards []float64, valid []bool) []float64 {
 	out := make([]float64, len(rewards))
 	sum, n := 0.0, 0
@@ -68,9 +68,9 @@ func Advantages(rewards []float64, valid []bool) []float64 {
 	return out
 }
 
-// Update learns from one mini-batch: the gradient is the mean of advantage × noise, in the
-// order given, cut to length 1 as trainers do. Because of that cut it matters which samples
-// are in which mini-batch.
+// Update learns from one mini-batch. The gradient is the mean of advantage × noise, in the given
+// order, clipped to length 1 as in trainers. Because of the clipping, the result depends on which
+// samples are in which mini-batch.
 func (t *Theta) Update(advantages []float64, noise []Noise) {
 	if len(advantages) == 0 {
 		return
@@ -95,7 +95,7 @@ func (t *Theta) Update(advantages []float64, noise []Noise) {
 	}
 }
 
-// DrawNoise draws the noise of a row of a step.
+// DrawNoise returns the noise of a row of a step.
 func DrawNoise(seed uint64, step int64, row int) Noise {
 	s := stream(seed, 1, uint64(step), uint64(row)) //nolint:gosec // bits are bits
 	var n Noise

@@ -6,48 +6,48 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Report is what a run was. All times are since Began.
+// Report is the result of a run. All times count from Began.
 type Report struct {
 	Began time.Time
 	Steps []Step
 }
 
-// Step is one step of the trainer, with the batch that it learned from. Slices have a
-// place for each row.
+// Step is one step of the trainer, with the batch that it learned from. Slices have an entry for
+// each row.
 type Step struct {
 	Step int64
-	// Start and End bound it. In a mode that is a step ahead, the first one starts when its
-	// batch has been generated, and generates the next.
+	// Start and End are the start and the end of the step. In a mode that is a step ahead, the
+	// first step starts when its batch has been generated, and generates the next batch.
 	Start, End time.Duration
-	// Rollout and Generated bound the generation of its batch: within Start and End, or in
-	// a mode that is a step ahead, before Start.
+	// Rollout and Generated are the start and the end of the generation of the step's batch:
+	// between Start and End, or before Start in a mode that is a step ahead.
 	Rollout, Generated time.Duration
 
-	// Planned is when a row was to be submitted, Submitted when it was handed to the
-	// client; Delay is what its scorer was asked to take.
+	// Planned is the time at which a row should be submitted, and Submitted the time at which it
+	// was passed to the client. Delay is the requested time of its scorer.
 	Planned, Submitted, Delay []time.Duration
-	// Responses are what was to be scored.
+	// Responses are the responses to be scored.
 	Responses []string
 
-	// Waited is how long the trainer had nothing to do but to wait for rewards.
+	// Waited is the time for which the trainer only waited for rewards.
 	Waited time.Duration
-	// Rewards and Valid are what came; a row that is not valid has a reward of 0 here and
-	// an advantage of 0, whatever its policy put in its place.
+	// Rewards and Valid are the received rewards. A row that is not valid has a reward and an
+	// advantage of 0 here, whatever value its policy selects.
 	Rewards    []float64
 	Valid      []bool
 	Advantages []float64
-	// Batches are the rows of each update, in its order.
+	// Batches are the rows of each update, in order.
 	Batches [][]int
 	// Theta is the policy after the step.
 	Theta Theta
 
-	// State is how the reward loop says that the step ended: wire.StepComplete, or
-	// StepShort. Without names samples that have no result.
+	// State is the state of the step in the reward loop: wire.StepComplete or wire.StepShort.
+	// Without lists samples that have no result.
 	State   string
 	Without []wire.Missing
 }
 
-// Failed counts the rows without a reward.
+// Failed returns the number of rows without a reward.
 func (s *Step) Failed() int {
 	n := 0
 	for _, v := range s.Valid {
@@ -58,7 +58,7 @@ func (s *Step) Failed() int {
 	return n
 }
 
-// Took is how long the whole run was.
+// Took returns the duration of the whole run.
 func (r *Report) Took() time.Duration {
 	if len(r.Steps) == 0 {
 		return 0
@@ -66,12 +66,12 @@ func (r *Report) Took() time.Duration {
 	return r.Steps[len(r.Steps)-1].End
 }
 
-// PerStep is the mean over all steps; in a mode that is a step ahead, the generation of the
-// first batch counts, too.
+// PerStep returns the mean duration of a step. In a mode that is a step ahead, it includes the
+// generation of the first batch.
 func (r *Report) PerStep() time.Duration { return r.Took() / time.Duration(max(len(r.Steps), 1)) }
 
-// Waited is the mean time of a step for which there was nothing but rewards to wait for:
-// the exposed part of scoring.
+// Waited returns the mean time of a step for which the trainer only waited for rewards: the exposed
+// part of scoring.
 func (r *Report) Waited() time.Duration {
 	var sum time.Duration
 	for i := range r.Steps {

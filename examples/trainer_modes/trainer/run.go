@@ -13,15 +13,15 @@ import (
 	"github.com/rewardloop/rewardloop/wire"
 )
 
-// Loop is what the trainer needs of a reward loop; a *client.Client is one. Results are
-// not waited for one by one: futures may be nil.
+// Loop is the part of a reward loop that the trainer uses; a *client.Client implements it. The
+// trainer does not wait for single results: futures may be nil.
 type Loop interface {
 	Sender
 	// Chunks yields the rewards of a step in chunks of whole groups, until the last.
 	Chunks(ctx context.Context, t wire.Fetch) iter.Seq2[*wire.Rewards, error]
 }
 
-// Sender takes samples, and says before how many a step will have.
+// Sender submits samples, after declaring their number in a step.
 type Sender interface {
 	Declare(s wire.Step) error
 	Submit(ctx context.Context, s *rewards.Sample, deadline time.Duration) (*client.Future, error)
@@ -38,8 +38,8 @@ type run struct {
 	sleep  sleeper
 }
 
-// Run trains for Steps steps and returns what happened, also beside an error, which ends
-// the run: the end of ctx, a refused sample, or a step whose rewards cannot be had.
+// Run trains for Steps steps and returns a report, which is also returned with an error. An error
+// ends the run: the end of ctx, a refused sample, or a step whose rewards are not available.
 func Run(ctx context.Context, loop Loop, cfg Config) (*Report, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {

@@ -1,10 +1,10 @@
-// Package scorers is the catalogue of reward models of the field that a configuration names by
-// scorer://NAME: for each a folder with what is known of it (scorer.yaml), the packages of its
-// Python environment (requirements.txt), and the class that calls it (adapter.py). The folders are
-// in the program and in the package for Python alike.
+// Package scorers is the catalogue of published reward models, which a configuration selects with
+// scorer://NAME. Each entry is a folder with a description (scorer.yaml), the packages of its
+// Python environment (requirements.txt), and the class that calls the model (adapter.py). The
+// folders are included in the program and in the Python package.
 //
-// Nothing is run or fetched here: package config makes of an entry what it makes of any model in
-// Python with an environment of its own.
+// The package does not run or download anything: package config treats an entry like any model in
+// Python with its own environment.
 package scorers
 
 import (
@@ -22,16 +22,16 @@ import (
 //go:embed */scorer.yaml */requirements.txt */adapter.py
 var folders embed.FS
 
-// Scheme begins a path that names an entry of the catalogue.
+// Scheme is the beginning of a path that selects an entry of the catalogue.
 const Scheme = "scorer://"
 
-// Class is the class of every adapter.
+// Class is the name of the class of every adapter.
 const Class = "Scorer"
 
-// What a sample must have for an entry: the words of Entry.Inputs.
+// The inputs that an entry may need of a sample: the values of Entry.Inputs.
 const (
 	Image  = "image"
-	Source = "source image" // a second picture, from which the first was edited
+	Source = "source image" // a second picture, the source of an edited picture
 	Video  = "video"
 	Audio  = "audio"
 	Prompt = "prompt"
@@ -40,34 +40,34 @@ const (
 // Entry is a reward model of the catalogue.
 type Entry struct {
 	Name string `json:"name" yaml:"-"`
-	// Summary says in a line what it scores.
+	// Summary describes in one line what the model scores.
 	Summary string `json:"summary" yaml:"summary"`
-	// Inputs are what it needs of a sample.
+	// Inputs are the inputs that the model needs of a sample.
 	Inputs []string `json:"inputs" yaml:"inputs"`
-	// Range is that of its score, in words.
+	// Range describes the range of the score.
 	Range string `json:"range" yaml:"range"`
-	// Columns are what it returns besides the score; all are numbers.
+	// Columns are the values that the model returns besides the score; all are numbers.
 	Columns []Column `json:"columns" yaml:"columns"`
 	// Source is the address of the code that defines the score.
 	Source string `json:"source" yaml:"source"`
-	// Pixels is the form in which the adapter gets pictures, of python.PixelForms.
+	// Pixels is the form in which the adapter gets pictures, one of python.PixelForms.
 	Pixels string `json:"pixels" yaml:"pixels"`
-	// Options are the keys of an entry that the adapter takes.
+	// Options are the keys of an entry in the configuration that the adapter accepts.
 	Options []Option `json:"options" yaml:"options"`
-	// Code is the licence of the package, Weights are what is downloaded, with theirs.
+	// Code is the licence of the package, and Weights are the downloads with their licences.
 	Code    Licence  `json:"code" yaml:"code"`
 	Weights []Weight `json:"weights" yaml:"weights"`
-	// Accept is the licence that accept_license must name; "": none.
+	// Accept is the licence that accept_license must contain; "": none.
 	Accept string `json:"accept_license" yaml:"accept_license"`
-	// Python says for which versions the requirements have wheels.
+	// Python describes the Python versions for which the requirements have wheels.
 	Python string `json:"python" yaml:"python"`
-	// ByHand are the commands that make its environment where `rewardloop env make` cannot; none: it can.
+	// ByHand are the commands that make the environment if `rewardloop env make` cannot make it.
 	ByHand []string `json:"by_hand" yaml:"by_hand"`
 	// Built are the packages without a wheel, which env make builds with --allow-source.
 	Built []string `json:"built" yaml:"built"`
-	// Notes are what bites: limits of the package, and what the adapter does about them.
+	// Notes describe limits of the package and how the adapter handles them.
 	Notes []string `json:"notes" yaml:"notes"`
-	// Tested says how the adapter was held against the package.
+	// Tested describes how the adapter was compared with the package.
 	Tested string `json:"tested" yaml:"tested"`
 
 	// Requirements and Adapter are the texts of the two other files.
@@ -81,7 +81,7 @@ type Column struct {
 	Doc  string `json:"doc" yaml:"doc"`
 }
 
-// Option is a key of an entry that its adapter takes.
+// Option is a key of an entry that its adapter accepts.
 type Option struct {
 	Name    string `json:"name" yaml:"name"`
 	Type    string `json:"type" yaml:"type"`
@@ -89,30 +89,32 @@ type Option struct {
 	Doc     string `json:"doc" yaml:"doc"`
 }
 
-// Licence is a licence by its SPDX name, and where it stands.
+// Licence is a licence by its SPDX name, and the address of its text.
 type Licence struct {
 	Name string `json:"licence" yaml:"licence"`
 	URL  string `json:"url" yaml:"url"`
 }
 
-// Weight is a file or repository that an entry downloads when its model is loaded for the first time.
+// Weight is a file or repository that is downloaded when the model of an entry is loaded for the
+// first time.
 type Weight struct {
 	// Name is a repository of Hugging Face's hub, or an address.
 	Name string `json:"name" yaml:"name"`
-	// Option is the key of an entry that names others in its place; "": none.
+	// Option is the key of an entry that selects another file or repository; "": none.
 	Option string `json:"option" yaml:"option"`
-	// Bytes is about how much there is to download.
+	// Bytes is the approximate size of the download in bytes.
 	Bytes   int64 `json:"bytes" yaml:"bytes"`
 	Licence `yaml:",inline"`
 }
 
-// Path names the entry in a configuration.
+// Path returns the path of the entry in a configuration.
 func (e *Entry) Path() string { return Scheme + e.Name }
 
-// Needs reports whether an entry needs that of a sample.
+// Needs reports whether the entry needs that input of a sample.
 func (e *Entry) Needs(input string) bool { return slices.Contains(e.Inputs, input) }
 
-// Flags are those that `rewardloop env make` needs for the entry, behind a space; "": none.
+// Flags returns the flags of `rewardloop env make` for the entry, with a leading space, or "" if
+// there are none.
 func (e *Entry) Flags() string {
 	if len(e.Built) > 0 {
 		return " --allow-source"
@@ -120,7 +122,7 @@ func (e *Entry) Flags() string {
 	return ""
 }
 
-// Bytes is about what all weights together are.
+// Bytes returns the approximate total size of the weights in bytes.
 func (e *Entry) Bytes() (total int64) {
 	for _, w := range e.Weights {
 		total += w.Bytes
@@ -128,7 +130,7 @@ func (e *Entry) Bytes() (total int64) {
 	return total
 }
 
-// Find returns an entry by its name; nil: there is none.
+// Find returns the entry with that name, or nil.
 func Find(name string) *Entry {
 	for _, e := range All() {
 		if e.Name == name {
@@ -138,7 +140,7 @@ func Find(name string) *Entry {
 	return nil
 }
 
-// Names are those of all entries, sorted.
+// Names returns the names of all entries, sorted.
 func Names() []string {
 	all := All()
 	names := make([]string, len(all))
@@ -148,7 +150,7 @@ func Names() []string {
 	return names
 }
 
-// All returns every entry, by name. The entries are shared: nobody changes them.
+// All returns all entries, sorted by name. The entries are shared and must not be modified.
 func All() []*Entry { return all() }
 
 //nolint:gochecknoglobals // what is embedded is read once

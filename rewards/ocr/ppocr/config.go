@@ -6,62 +6,61 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Mode says what is kept of the reference's sizes.
+// Mode selects whether the sizes of the reference are used.
 type Mode string
 
 const (
-	// Parity gives every model the sizes that the reference would, so that the same
-	// models read the same text.
+	// Parity gives every model inputs of the same sizes as the reference, so that the same models
+	// read the same text.
 	Parity Mode = "parity"
-	// Fast detects on a smaller picture and pads crops to few different widths. Pictures
-	// more than 2.5 times as long as wide are read as in Parity.
+	// Fast runs the detector on a smaller picture and pads crops to a few different widths.
+	// Pictures whose longer side is more than 2.5 times the shorter are read as in Parity.
 	Fast Mode = "fast"
 )
 
-// Config is what a Reader is made from. The zero value of a field means its default.
+// Config configures a Reader. A zero field means its default.
 type Config struct {
-	// Profile is "rapidocr" (default) or "paddle2".
+	// Profile is "rapidocr" (the default) or "paddle2".
 	Profile Profile
-	// Mode is "parity" (default) or "fast".
+	// Mode is "parity" (the default) or "fast".
 	Mode Mode
-	// FastSide is the smaller side, in pixels, of what the detector gets in fast mode
-	// of a picture, unless that is more than the reference would give it. Default 512:
-	// pictures of 512x512, which RapidOCR makes 736x736 of, are detected as they are.
+	// FastSide is the shorter side of the detector's input in fast mode, in pixels. The input never
+	// has more pixels than the reference would use. The default is 512: a picture of 512x512, which
+	// RapidOCR enlarges to 736x736, keeps its size.
 	FastSide int
-	// FastShrink is the most by which fast mode makes a picture smaller for the
-	// detector, whatever FastSide says: small print in a large picture stays legible.
-	// Default 1.5, at which 13 of 102 lines of print of 10 to 16 pixels in pictures of
-	// 1024x1024 were lost; at 2 they were 34, at 1.2 4.
+	// FastShrink is the maximum factor by which fast mode shrinks a picture for the detector,
+	// whatever FastSide is, so that small print in a large picture stays legible. The default is
+	// 1.5. Of 102 lines of print of 10 to 16 pixels in pictures of 1024x1024, 13 were lost at 1.5,
+	// 34 at 2, and 4 at 1.2.
 	FastShrink float64
-	// WidthStep is what widths of crops are a multiple of in fast mode, up to 16 times
-	// it, and of its double beyond that, and so on; default 32. A larger one makes for
-	// fewer shapes, which a GPU likes, and for more padding.
+	// WidthStep is the unit of the widths of crops in fast mode: widths up to 16 × WidthStep are
+	// multiples of WidthStep, wider ones are multiples of its double, and so on. The default is 32.
+	// A larger step gives fewer shapes, which is faster on a GPU, and more padding.
 	WidthStep int
-	// WholePicture reads every picture as one line of text, without a detector: for
-	// pictures of cropped text. In parity mode the picture is brought within the profile's
-	// sides first and padded to the profile's width, in fast mode it is resized to the
-	// recogniser's height at once. A picture that is higher than wide is not turned.
+	// WholePicture reads every picture as one line of text, without a detector, for pictures of
+	// cropped text. In parity mode the picture is first resized to the profile's limits and padded
+	// to the profile's width; in fast mode it is resized directly to the recogniser's height. A
+	// picture that is taller than wide is not rotated.
 	WholePicture bool
-	// SwapRB gives the models red, green, blue instead of blue, green, red: what
-	// they get where a trainer hands RGB arrays to a reader that expects BGR, as
-	// flow_grpo does.
+	// SwapRB gives the models red, green, blue instead of blue, green, red. This happens when a
+	// trainer passes RGB arrays to a reader that expects BGR, as flow_grpo does.
 	SwapRB bool
-	// TextScore is the least confidence of a line, 0 to 1; default 0.5. A line of
-	// exactly that is kept. -1 keeps all, and is the default with WholePicture, where
-	// the references drop nothing either.
+	// TextScore is the minimum confidence of a line, inclusive, 0 to 1. The default is 0.5. -1
+	// keeps all lines, and is the default with WholePicture, because the references drop no lines
+	// in that case.
 	TextScore float64
-	// Concurrency is how many crops of one picture are with the models at the same
-	// time; default 8.
+	// Concurrency is the maximum number of crops of one picture that the models process at the same
+	// time. The default is 8.
 	Concurrency int
-	// MaxPixels bounds a frame in pixels; default 16 Mi, a square of 4096.
+	// MaxPixels is the maximum number of pixels of a frame. The default is 16 Mi, a square of 4096.
 	MaxPixels int
-	// MaxDetectorPixels bounds the detector's input. A picture that needs more, which
-	// only very tall and very flat ones do, is of class BadInput. Default 8 Mi,
-	// with which PP-OCRv4 takes about 3 GB.
+	// MaxDetectorPixels is the maximum number of pixels of the detector's input. A picture that
+	// needs more, which is only possible if it is very tall or very flat, is an error of class
+	// BadInput. The default is 8 Mi, for which PP-OCRv4 needs about 3 GB.
 	MaxDetectorPixels int
 }
 
-// WithDefaults fills what is not set.
+// WithDefaults returns a copy of c with the default for each zero field.
 func (c Config) WithDefaults() Config {
 	fill(&c.Profile, RapidOCR)
 	fill(&c.Mode, Parity)
@@ -85,7 +84,7 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
-// Validate names everything that is wrong.
+// Validate returns an error that contains every fault of c.
 func (c Config) Validate() error {
 	var errs rewards.Faults
 	check := func(ok bool, format string, args ...any) {

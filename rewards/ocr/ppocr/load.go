@@ -7,8 +7,8 @@ import (
 	"github.com/rewardloop/rewardloop/internal/infer"
 )
 
-// Warm loads the models, and fails if the recogniser has no alphabet or one that
-// does not fit it. It may be called again, and after a failure tries again.
+// Warm loads the models. It fails if the recogniser has no alphabet or one that does not fit the
+// recogniser's output. It may be called again, and tries again after a failure.
 func (r *Reader) Warm(ctx context.Context) error {
 	_, err := r.load(ctx)
 	return err

@@ -1,15 +1,14 @@
 package ppocr
 
-// Profile names an implementation whose constants are used.
+// Profile is the name of a reference implementation, whose constants are used.
 type Profile string
 
 const (
-	// RapidOCR is RapidOCR 3 at its defaults, with PP-OCRv4 mobile or PP-OCRv6
-	// small models.
+	// RapidOCR is RapidOCR 3 with its defaults, for PP-OCRv4 mobile or PP-OCRv6 small models.
 	RapidOCR Profile = "rapidocr"
-	// Paddle2 is PaddleOCR 2.9 with the arguments that flow_grpo leaves at their
-	// defaults: a detector that takes at most 960 pixels, other normalisation,
-	// thresholds and order of lines, and no bars round flat pictures.
+	// Paddle2 is PaddleOCR 2.9 with the arguments that flow_grpo leaves at their defaults: a
+	// detector with an input of at most 960 pixels on the longer side, other normalisation,
+	// thresholds and order of lines, and no bars for flat pictures.
 	Paddle2 Profile = "paddle2"
 )
 

@@ -17,9 +17,9 @@ import (
 
 // Inferer runs one model on one item.
 type Inferer interface {
-	// Infer answers with the item's outputs, without a batch axis. It returns when ctx
-	// ends, and its errors wrap infer's sentinels or ctx's error. After a nil error
-	// nobody reads the item's data any more. It is safe for concurrent use.
+	// Infer returns the outputs of the item, without a batch axis. It returns when ctx ends. Its
+	// errors wrap the sentinels of package infer or ctx's error. After Infer has returned a nil
+	// error, the item's data is no longer read. Infer is safe for concurrent use.
 	Infer(ctx context.Context, req infer.Request) ([]infer.Tensor, error)
 }
 
@@ -28,25 +28,25 @@ type describer interface {
 	Info(ctx context.Context) (infer.Info, error)
 }
 
-// Models are the models of a Reader. Inputs are planes of floats, (3, height,
-// width); the detector answers with probabilities (1, height, width), the
-// recogniser with probabilities of classes (steps, classes).
+// Models are the models of a Reader. Inputs are planes of floats, (3, height, width). The detector
+// returns probabilities (1, height, width), and the recogniser probabilities of classes (steps,
+// classes).
 type Models struct {
-	// Det finds the lines of a picture, Rec reads one. Both are needed, but for
-	// Config.WholePicture, which uses no Det.
+	// Det finds the lines of a picture, and Rec reads one line. Both are required, except that
+	// Config.WholePicture uses no Det.
 	Det, Rec Inferer
 }
 
-// Result is a line of text and where it is.
+// Result is a line of text and its position.
 type Result struct {
-	// Text is not empty.
+	// Text is the text of the line; it is never empty.
 	Text string
 	// Confidence is the mean probability of the characters, 0 to 1.
 	Confidence float64
-	// Quad holds the corners top left, top right, bottom right, bottom left, as x, y
-	// in pixels of the frame.
+	// Quad holds the corners top left, top right, bottom right, bottom left, as x, y in pixels of
+	// the frame.
 	Quad [4][2]float64
-	// Detection is the mean probability of the region, 1 for a whole picture.
+	// Detection is the mean probability of the region. It is 1 for a whole picture.
 	Detection float64
 }
 
@@ -77,10 +77,11 @@ var (
 	_ rewards.Concurrent = (*Reader)(nil)
 )
 
-// Concurrency is that of the model whose device executes the fewest calls at a time.
+// Concurrency returns the concurrency of the model whose device executes the fewest calls at the
+// same time.
 func (r *Reader) Concurrency() int { return rewards.ConcurrencyOf(r.narrowest()) }
 
-// ConcurrencyReason is that of the same model.
+// ConcurrencyReason returns the reason for the result of Concurrency.
 func (r *Reader) ConcurrencyReason() string { return rewards.ConcurrencyReason(r.narrowest()) }
 
 func (r *Reader) narrowest() Inferer { return rewards.Narrowest(r.first(), r.models.Rec) }
@@ -93,10 +94,10 @@ func (r *Reader) first() Inferer {
 	return r.models.Det
 }
 
-// Queues says that the component's time begins when a model begins with a frame or a line.
+// Queues marks that the component's timeout starts when a model begins with a frame or a line.
 func (*Reader) Queues() {}
 
-// New checks the configuration. It loads nothing.
+// New checks the configuration and returns a Reader. It loads no models.
 func New(cfg Config, models Models) (*Reader, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -115,8 +116,9 @@ func New(cfg Config, models Models) (*Reader, error) {
 	return r, nil
 }
 
-// Turn waits for leave to make a frame ready for the device of its first model, where that bounds how
-// many are. The component's time does not begin with it, but with the first model.
+// Turn waits for permission to prepare a frame for the device of its first model, if the number of
+// prepared frames is limited. The component's timeout does not start with Turn, but when the first
+// model begins.
 func (r *Reader) Turn(ctx context.Context) (ocr.Turn, error) {
 	ctx, end, err := r.begin(ctx)
 	if err != nil {
@@ -145,9 +147,9 @@ var _ ocr.Named = (*Reader)(nil)
 // Reader implements ocr.Named.
 func (*Reader) Reader() string { return ocr.ReaderPPOCR }
 
-// ReadText reads one frame. Errors are of class BadInput (beyond MaxPixels or
-// MaxDetectorPixels, or so flat that nothing would be left of it), Crashed, Timeout,
-// Unavailable, Panicked or Internal, or wrap ctx's cancellation.
+// ReadText reads one frame. Errors have the class BadInput (larger than MaxPixels or
+// MaxDetectorPixels, or so flat that a resized side would be 0), Crashed, Timeout, Unavailable,
+// Panicked or Internal, or wrap ctx's cancellation.
 func (r *Reader) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
 	if frame < 0 || frame >= px.Count || px.Width < 1 || px.Height < 1 || len(px.RGB) != px.Count*px.Width*px.Height*3 {
 		return nil, fmt.Errorf("%w: frame %d of %d with %d bytes for %dx%d", rewards.Internal, frame, px.Count, len(px.RGB), px.Width, px.Height)
@@ -163,8 +165,8 @@ func (r *Reader) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([
 	return lines, nil
 }
 
-// Box is the smallest upright box round the corners, within the frame: x0, y0,
-// x1, y1, the latter exclusive.
+// Box returns the smallest upright box around the corners, within the frame: x0, y0, x1, y1, where
+// x1 and y1 are exclusive.
 func (r Result) Box(width, height int) [4]int {
 	x0, y0, x1, y1 := math.Inf(1), math.Inf(1), math.Inf(-1), math.Inf(-1)
 	for _, c := range r.Quad {
@@ -177,8 +179,8 @@ func (r Result) Box(width, height int) [4]int {
 	}
 }
 
-// Read is ReadText with the corners of the lines: rgb holds height rows of width
-// pixels of three bytes.
+// Read is like ReadText, but also returns the corners of the lines. rgb holds height rows of width
+// pixels of three bytes each.
 func (r *Reader) Read(ctx context.Context, rgb []byte, width, height int) ([]Result, error) {
 	if width < 1 || height < 1 || width > len(rgb) || len(rgb) != width*height*3 {
 		return nil, fmt.Errorf("%w: %d bytes for %dx%d", rewards.Internal, len(rgb), width, height)
@@ -268,8 +270,8 @@ func (r *Reader) classify(ctx context.Context, err error) error {
 	return localmodel.Classify(ctx, fmt.Errorf("ppocr: %w", err))
 }
 
-// Close ends the readings that are under way and waits for them. The models stay
-// their owner's.
+// Close cancels the readings in progress and waits for them. It does not close the models, which
+// belong to their owner.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	r.closed = true

@@ -13,38 +13,39 @@ import (
 	"github.com/rewardloop/rewardloop/rewards"
 )
 
-// Isolation says where Tesseract runs.
+// Isolation selects where Tesseract runs.
 type Isolation string
 
 // The isolations.
 const (
-	Process Isolation = "process" // in child processes; the default
-	Inline  Isolation = "inline"  // in this process: debugging and measuring only
+	Process Isolation = "process" // in child processes (the default)
+	Inline  Isolation = "inline"  // in this process, only for debugging and measurements
 )
 
-// Config is what a Reader is made from. The zero value of a field means its default. What Keys
-// lists is set by the configuration file, and Keys says what it means; the rest is the program's.
+// Config configures a Reader. A zero field means its default. The fields listed in Keys are set by
+// the configuration file and documented there; the program sets the others.
 type Config struct {
-	// Slots defaults to the number of CPUs.
+	// Slots is the number of pictures that are read at the same time. The default is the number of
+	// CPUs.
 	Slots    int
 	PSM      int
 	Language string
 	Timeout  time.Duration
-	// Isolation is "process" (default) or "inline". It means nothing without the
-	// build tag, where every look is a process.
+	// Isolation is "process" (the default) or "inline". It has no effect without the build tag,
+	// because then every pass over a picture is a separate process.
 	Isolation Isolation
-	// Threshold is how the picture becomes black and white: "sauvola" (default;
-	// needs Tesseract 5), which adapts to the surroundings of a pixel, or "otsu",
-	// Tesseract's own default for scanned pages.
+	// Threshold selects how the picture becomes black and white: "sauvola" (the default; needs
+	// Tesseract 5), which adapts to the surroundings of a pixel, or "otsu", Tesseract's own default
+	// for scanned pages.
 	Threshold string
-	// SecondLook is the confidence (0 to 1) below which the negative of the picture
-	// is read too and the more confident reading taken; default 0.8. Light text on
-	// a dark ground needs it. -1: never.
+	// SecondLook is the confidence (0 to 1) below which the negative of the picture is read too;
+	// the more confident reading is used. The default is 0.8. Light text on a dark background needs
+	// the second reading. A negative value, such as -1, disables it.
 	SecondLook float64
-	// MaxPixels bounds a frame in pixels; default 16 Mi, a square of 4096.
+	// MaxPixels is the maximum number of pixels of a frame. The default is 16 Mi, a square of 4096.
 	MaxPixels int
-	// Recycle replaces a child after so many frames, because gosseract leaks about
-	// 1 KB a frame; default 20,000.
+	// Recycle is the number of frames after which a child process is replaced, because gosseract
+	// leaks about 1 KB per frame. The default is 20,000.
 	Recycle int
 }
 
@@ -53,7 +54,7 @@ const (
 	otsu    = "otsu"
 )
 
-// Keys implements keys.Described: the section pool.tesseract.
+// Keys implements keys.Described for the section pool.tesseract.
 func (c *Config) Keys(k *keys.Set) {
 	k.Int(&c.Slots, "slots", 0, "Number of Tesseract processes, each of which reads one image at a time. 0: one per CPU.").Max(1024)
 	k.Int(&c.PSM, "psm", 11, "Page segmentation mode: 11 sparse text, 6 one block, 7 one line.").Between(3, 13)
@@ -67,7 +68,7 @@ func (c *Config) Keys(k *keys.Set) {
 	})
 }
 
-// WithDefaults fills what is not set.
+// WithDefaults returns a copy of c with the default for each zero field.
 func (c Config) WithDefaults() Config {
 	keys.Fill(&c)
 	c.Slots = cmp.Or(c.Slots, runtime.NumCPU())
@@ -79,8 +80,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate names everything that is wrong with a configuration whose defaults
-// are filled.
+// Validate returns an error that contains every fault of c. The defaults must be filled in.
 func (c Config) Validate() error {
 	errs := rewards.Faults{keys.Validate("tesseract", &c)}
 	bad := func(wrong bool, format string, args ...any) {

@@ -1,16 +1,14 @@
 // Package tesseract reads text from pictures with Tesseract, for package ocr.
 //
-// The life of a Reader: New checks the configuration; Warm (or the first
-// ReadText) starts its slots; each ReadText hands the RGB bytes of one frame to a
-// free slot, which turns them grey, lets Tesseract find dark text on a lighter
-// ground, and looks a second time at the negative if the first look was not
-// confident; Close ends the slots.
+// The life of a Reader: New checks the configuration. Warm (or the first ReadText) starts the
+// slots. Each ReadText passes the RGB bytes of one frame to a free slot. The slot converts the
+// frame to grey and lets Tesseract find dark text on a lighter background. If the first pass is not
+// confident, a second pass reads the negative. Close ends the slots.
 //
-// Built with the tag "tesseract" (and cgo), a slot is a child process that links
-// libtesseract through gosseract: Tesseract can crash, hang and leak, and has no
-// way to be cancelled, so it never runs in the main process unless the isolation
-// is "inline". Built without the tag, a slot is a permission to start the
-// tesseract program found on PATH, once per look. Both give the same lines from
-// the same Tesseract; the program costs about 0.1 s more a look for loading its
-// model.
+// With the build tag "tesseract" (and cgo), a slot is a child process that links libtesseract
+// through gosseract. Tesseract can crash, hang and leak, and cannot be cancelled, so it never runs
+// in the main process unless the isolation is "inline". Without the build tag, a slot is a
+// permission to start the tesseract program from PATH, once for each pass. Both variants return the
+// same lines with the same version of Tesseract; the program takes about 0.1 s longer for each
+// pass, because it loads its model each time.
 package tesseract

@@ -18,7 +18,7 @@ import (
 // kindName is the hidden argument of a child: "rewardloop child tesseract".
 const kindName = "tesseract"
 
-// Kinds are the child processes this build can be; main hands them to subprocess.Main.
+// Kinds returns the kinds of child processes of this build; main passes them to subprocess.Main.
 func Kinds() []subprocess.Kind {
 	return []subprocess.Kind{{Name: kindName, New: newHandler}}
 }

@@ -142,7 +142,8 @@ func parse(body []byte) ([]ocr.Line, error) {
 // no folder at all.
 var listing sync.Mutex //nolint:gochecknoglobals // as the object it guards
 
-// Available says which Tesseract this build uses, or what is missing.
+// Available returns a description of the Tesseract that this build uses, or an error that describes
+// what is missing.
 func Available() (detail string, err error) {
 	listing.Lock()
 	langs, err := gosseract.GetAvailableLanguages()

@@ -21,7 +21,7 @@ import (
 	"github.com/rewardloop/rewardloop/rewards/ocr"
 )
 
-// Kinds is empty: without the build tag no child process of this binary reads text.
+// Kinds returns nil: without the build tag, no child process of this binary reads text.
 func Kinds() []subprocess.Kind { return nil }
 
 // Bounds of what the program may say.
@@ -298,7 +298,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 // String returns what was kept.
 func (b *bounded) String() string { return b.buf.String() }
 
-// Available says which Tesseract this build uses, or what is missing.
+// Available returns a description of the Tesseract that this build uses, or an error that describes
+// what is missing.
 func Available() (detail string, err error) {
 	path, err := exec.LookPath("tesseract")
 	if err != nil {

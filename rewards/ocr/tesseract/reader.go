@@ -57,7 +57,7 @@ var (
 	_ rewards.Concurrent = (*Reader)(nil)
 )
 
-// Queues says that the component's time begins when a slot begins with the picture.
+// Queues marks that the component's timeout starts when a slot begins with the picture.
 func (*Reader) Queues() {}
 
 // begin starts the time of ctx's component, with which ctx ends.
@@ -66,7 +66,8 @@ func begin(ctx context.Context) {
 	cancel()
 }
 
-// New checks the configuration and that Tesseract is there. It starts nothing.
+// New checks the configuration and that Tesseract is available, and returns a Reader. It starts no
+// processes.
 func New(cfg Config) (*Reader, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -81,8 +82,8 @@ func New(cfg Config) (*Reader, error) {
 	return r, nil
 }
 
-// Warm starts the slots and returns when each has read the canary picture, or
-// why one did not. It may be called again, and after a failure tries again.
+// Warm starts the slots and returns when each of them has read the canary picture, or with the
+// error of one that could not. It may be called again, and tries again after a failure.
 func (r *Reader) Warm(ctx context.Context) error {
 	var w warmth
 	select {
@@ -109,9 +110,9 @@ var _ ocr.Named = (*Reader)(nil)
 // Reader implements ocr.Named.
 func (*Reader) Reader() string { return ocr.ReaderTesseract }
 
-// ReadText reads one frame: lines in Tesseract's order with boxes in pixels of
-// the frame. Errors are of class BadInput (a frame beyond MaxPixels), Crashed,
-// Timeout, Unavailable or Internal, or wrap ctx's cancellation.
+// ReadText reads one frame. It returns the lines in Tesseract's order, with boxes in pixels of the
+// frame. Errors have the class BadInput (a frame larger than MaxPixels), Crashed, Timeout,
+// Unavailable or Internal, or wrap ctx's cancellation.
 func (r *Reader) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]ocr.Line, error) {
 	if err := r.check(px, frame); err != nil {
 		return nil, err
@@ -135,8 +136,8 @@ func (r *Reader) check(px *rewards.Pixels, frame int) error {
 	return nil
 }
 
-// Turn waits for a slot, with which the component's time begins. Tenants take turns by the
-// time that they have had slots.
+// Turn waits for a slot. The component's timeout starts when Turn returns. Tenants take turns
+// according to the time for which they have used slots.
 func (r *Reader) Turn(ctx context.Context) (ocr.Turn, error) {
 	if err := r.Warm(ctx); err != nil {
 		return nil, err
@@ -173,19 +174,19 @@ func (t *turn) ReadText(ctx context.Context, px *rewards.Pixels, frame int) ([]o
 	return lines, nil
 }
 
-// Concurrency is the number of slots.
+// Concurrency returns the number of slots.
 func (r *Reader) Concurrency() int { return r.cfg.Slots }
 
-// ConcurrencyReason says what reads.
+// ConcurrencyReason returns the number of slots as text.
 func (r *Reader) ConcurrencyReason() string {
 	return rewards.Count(r.cfg.Slots, "Tesseract reader")
 }
 
-// Stats says how the slots are.
+// Stats returns the state of the slots.
 func (r *Reader) Stats() subprocess.Stats { return r.backend.stats() }
 
-// Close lets running frames end for up to 5 s and ends the slots. Nothing can
-// be read afterwards.
+// Close waits up to 5 s for the running frames and ends the slots. The Reader cannot be used
+// afterwards.
 func (r *Reader) Close() error {
 	var err error
 	r.close.Do(func() {

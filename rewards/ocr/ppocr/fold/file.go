@@ -13,12 +13,11 @@ import (
 // maxFile bounds a model in bytes; PP-OCR's have 2 to 21 MB, the server ones 110.
 const maxFile = 512 << 20
 
-// File folds the model at path into folder, which it makes, and returns the path and
-// the SHA-256 of what should be loaded: the folded file, named after the source and
-// its content, or the source itself if nothing is to be folded. want is the SHA-256
-// that the source must have, in lower-case hexadecimal; "" is not checked. The folded
-// file is written again if it is not byte by byte what it should be, and appears whole
-// or not at all, however many processes write it.
+// File folds the model at path into folder, which File creates. It returns the path and the SHA-256
+// of the file to load: the folded file, whose name comes from the name and the content of the
+// source, or the source itself if no rule applies. want is the required SHA-256 of the source in
+// lower-case hexadecimal; an empty want is not checked. An existing folded file is rewritten if any
+// byte is wrong. The file is written atomically, even if several processes write it.
 func File(path, want, folder string) (folded, sum string, err error) {
 	defer func() {
 		if err != nil {
