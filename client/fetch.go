@@ -22,11 +22,11 @@ var (
 	// returned together with this error.
 	ErrStepFailed = errors.New("the step failed at its deadline")
 	// ErrTooManyFetches means that 64 requests have no answer yet.
-	ErrTooManyFetches = errors.New("too many questions without an answer")
+	ErrTooManyFetches = errors.New("too many fetches without an answer")
 	// ErrNoAnswer means that a server did not answer a request in time.
 	ErrNoAnswer = errors.New("no answer")
 	// ErrBadAnswer means that an answer violates the protocol.
-	ErrBadAnswer = errors.New("the server's answer breaks the protocol")
+	ErrBadAnswer = errors.New("the server's answer violates the protocol")
 )
 
 const (

@@ -126,7 +126,7 @@ func processFaults() []fault {
 			happens: func(s *stage) {
 				s.Mark()
 				s.fleet.Worker("w3", nil)
-				s.workers[0].Component()
+				s.workers[0].Terminate()
 				require.Zero(s.t, s.workers[0].Wait(), "%s", s.workers[0].Log())
 			},
 		},

@@ -128,7 +128,7 @@ func TestBrokersFormAClusterAndOneComesBackAfterKill9(t *testing.T) {
 	brokers[0].Start()
 	brokers[1].Stop()
 	brokers[1].Cont()
-	brokers[2].Component()
+	brokers[2].Terminate()
 	require.NotEqual(t, -1, brokers[2].Wait(), "it ended by itself")
 	require.Contains(t, brokers[2].Log(), "Server Exiting")
 }

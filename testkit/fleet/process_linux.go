@@ -107,8 +107,8 @@ func (p *Process) Stop() { p.f.t.Helper(); p.Signal(syscall.SIGSTOP) }
 // Cont continues the process after Stop.
 func (p *Process) Cont() { p.f.t.Helper(); p.Signal(syscall.SIGCONT) }
 
-// Component sends SIGTERM, so that the process drains and ends.
-func (p *Process) Component() { p.f.t.Helper(); p.Signal(syscall.SIGTERM) }
+// Terminate sends SIGTERM, so that the process drains and ends.
+func (p *Process) Terminate() { p.f.t.Helper(); p.Signal(syscall.SIGTERM) }
 
 // Signal sends a signal to a running process.
 func (p *Process) Signal(s syscall.Signal) {
@@ -141,7 +141,7 @@ func (p *Process) Wait() int {
 // Restart drains the process, requires the exit code 0, and starts the process again.
 func (p *Process) Restart() {
 	p.f.t.Helper()
-	p.Component()
+	p.Terminate()
 	require.Zero(p.f.t, p.Wait(), "%s did not drain:\n%s", p.Name, p.log)
 	p.Start()
 }
