@@ -94,7 +94,7 @@ class Router(unittest.TestCase):
     def test_a_stream_is_refused_by_name(self) -> None:
         with self.assertRaises(openai.BadRequestError) as caught:
             self.client().chat.completions.create(model=MODEL, messages=messages(0.5), stream=True)
-        self.assertIn("has no streams", str(caught.exception.body))
+        self.assertIn("does not stream answers", str(caught.exception.body))
 
     def test_the_only_engine_is_asked_whatever_the_model_is_called(self) -> None:
         got = self.client().chat.completions.create(model="judge", messages=messages(0.5), temperature=0)

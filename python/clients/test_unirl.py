@@ -91,10 +91,10 @@ class FromTheProtocol(unittest.TestCase):
         refusals = {
             "no reward named": {"required_rewards": ["beauty"]},
             "no versions to pin": {"scorer_version": "2"},
-            "encoded videos are not decoded": {"history": [{"text": "a", "video_b64": "AAAA"}]},
-            "not read on a client's word": {"history": [{"text": "a", "video_path": "/etc/passwd"}]},
-            "memory of a GPU": {"history": [{"text": "a", "image_ipc": {}}]},
-            "nothing to look at": {"history": [{"text": "a"}]},
+            "does not decode video files": {"history": [{"text": "a", "video_b64": "AAAA"}]},
+            "does not read files at a path that a client sends": {"history": [{"text": "a", "video_path": "/etc/passwd"}]},
+            "GPU memory of a client": {"history": [{"text": "a", "image_ipc": {}}]},
+            "the turn has no image_b64 and no video_b64": {"history": [{"text": "a"}]},
             "base64": {"history": [{"text": "a", "image_b64": "!"}]},
         }
         for why, change in refusals.items():

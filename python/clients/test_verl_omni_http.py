@@ -242,7 +242,7 @@ class LatentFromTheProtocol(LatentCases, unittest.IsolatedAsyncioTestCase):
 
     async def test_another_version_and_what_is_no_safetensors_are_refused(self) -> None:
         client = LatentClient(site.shared().url("/latent/latent"), retries=0)
-        with self.assertRaisesRegex(RuntimeError, "HTTP 400.*this is version 1"):
+        with self.assertRaisesRegex(RuntimeError, "HTTP 400.*want 1"):
             await client.score(tensors(0.5), version="2")
         with self.assertRaisesRegex(RuntimeError, "HTTP 400"):
             await client.score(tensors(0.5, latents=np.zeros((16, 8, 8), dtype=np.float32)))
