@@ -240,7 +240,7 @@ class OnACluster(Cluster):
             self.assertEqual(["reward.num_workers=3"], starts[found[0].name]["overrides"])
             self.assertEqual(f"{self.mark}-{socket.gethostname()}-0", found[0].name)
             self.assertEqual(4, pool.placement_group.bundle_count)
-            with self.assertRaisesRegex(RewardloopError, "started already"):
+            with self.assertRaisesRegex(RewardloopError, "running already"):
                 pool.start()
         self.assertIsNone(pool.placement_group)
         self.assertEqual([], pool.health())
