@@ -103,7 +103,7 @@ class FromTheProtocol(unittest.TestCase):
             self.assertIn(answer.status_code, (400, 422), why)
             self.assertIn(why, answer.json()["error"])
         answer = requests.post(site.shared().url("/score"), json={"requests": [], "grad_mode": True}, timeout=60)
-        self.assertIn("no gradients", answer.json()["error"])
+        self.assertIn("does not return gradients", answer.json()["error"])
 
     def test_the_rewards_are_listed(self) -> None:
         with urllib.request.urlopen(site.shared().url("/rewards"), timeout=60) as answer:  # noqa: S310 - our own server
