@@ -183,7 +183,7 @@ class WithVerl(unittest.TestCase):
         for i in range(8):
             expected[i, 1 + i % 3], expected[i, 5 + i % 3] = i, 0.5
         np.testing.assert_array_equal(made.batch["rm_scores"].numpy(), expected)
-        with self.assertRaisesRegex(Exception, "row 0 has 2 scores for the 1 places"):
+        with self.assertRaisesRegex(Exception, "row 0 has 2 scores for the 1 positions"):
             self.by_agents(self.config(url=url, stop_ids=[77]), rows)
         with self.assertRaisesRegex(Exception, "RewardloopRewardManager returns one score for each row"):
             self.by_manager(self.use_manager(self.config(url=url, stop_ids=[2])), rows)
@@ -297,10 +297,8 @@ class WithVerl(unittest.TestCase):
 
     def test_rollouts_that_go_to_transfer_queue(self) -> None:
         import torch
-        import transfer_queue as tq
 
-        tq.init()
-        self.addCleanup(tq.close)
+        self.queue()
         url = self.serve(*PLAIN)
         for name, columns in (("rollout.n", {}), ("a number for each prompt", {"__rollout_n__": torch.tensor([4] * 6 + [2, 5])})):
             with self.subTest(name):
@@ -313,6 +311,21 @@ class WithVerl(unittest.TestCase):
                     self.assertEqual(extra, {k: v for k, v in ours[key][1].items() if not k.startswith("rewardloop/")})
                     self.assertEqual(1.0, ours[key][1]["rewardloop/valid"])
                 self.assertEqual({0.0, 1.0}, {float(s.sum()) for s, _ in ours.values()})
+
+    def queue(self) -> None:
+        """Starts TransferQueue for a test. close() of 0.1.8 keeps the CPUs of its placement group, which the next start would wait for."""
+        import transfer_queue as tq
+        from ray import PlacementGroupID
+        from ray.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
+
+        def close() -> None:
+            tq.close()
+            for group in placement_group_table().values():
+                if group["state"] != "REMOVED":
+                    remove_placement_group(PlacementGroup(PlacementGroupID.from_hex(group["placement_group_id"])))
+
+        tq.init()
+        self.addCleanup(close)
 
     def dropped(self, metric: str) -> set[str]:
         """The groups in TransferQueue that verl's own DAPO filter drops with that metric."""
@@ -328,10 +341,7 @@ class WithVerl(unittest.TestCase):
         return buffer._dapo_filtered_keys("train")[0]
 
     def test_verls_filter_drops_a_group_whose_scored_rows_are_equal_when_it_asks_for_the_column_for_it(self) -> None:
-        import transfer_queue as tq
-
-        tq.init()
-        self.addCleanup(tq.close)
+        self.queue()
         function = Path(self.folder.name) / "thirds.py"
         function.write_text(THIRDS)
         url = self.serve(f"reward.custom_reward_function.path={function}")

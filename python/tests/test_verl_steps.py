@@ -133,8 +133,8 @@ class Steps(unittest.TestCase):
     @NEEDS_TORCH
     def test_another_number_of_steps_raises_by_name(self) -> None:
         for answers, words in (
-            ([scored(9, 0.5), FAILED, scored(2)], r"row 0. has 1 scores for the 2 places"),
-            ([scored(9, 0.5, 1), FAILED, scored(2, 1, 1)], r"row 2. has 2 scores for the 1 places"),
+            ([scored(9, 0.5), FAILED, scored(2)], r"row 0. has 1 scores for the 2 positions"),
+            ([scored(9, 0.5, 1), FAILED, scored(2, 1, 1)], r"row 2. has 2 scores for the 1 positions"),
             ([scored(9, 0.5, 1e39), FAILED, scored(2)], r"row 0.: the step scores .* not finite float32"),
         ):
             with self.subTest(words), self.assertRaisesRegex(RewardFailedError, words):
@@ -158,7 +158,7 @@ class Steps(unittest.TestCase):
         spread(rows, settings.stop_ids)
         np.testing.assert_array_equal(self.reward(answers)[0], rows.batch["rm_scores"].numpy())
         rows.non_tensor_batch[STEPS][2] = "[1, 2]"
-        with self.assertRaisesRegex(RewardFailedError, "row 2 has 2 scores for the 1 places"):
+        with self.assertRaisesRegex(RewardFailedError, "row 2 has 2 scores for the 1 positions"):
             spread(rows, settings.stop_ids)
 
     def test_where_a_row_has_one_number_stop_ids_are_refused(self) -> None:
