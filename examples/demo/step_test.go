@@ -129,3 +129,21 @@ func TestSamplesOfARowMayOverlapByTheMakingOfTheirAnswers(t *testing.T) {
 	require.NoError(t, err)
 	assert.InDelta(t, 0.003, *rec.Spans[0].Started, 1e-9, "not 0.001: it was not there yet")
 }
+
+func TestALongRowOfSamplesMayOverlapByAllOfTheirAnswers(t *testing.T) {
+	t.Parallel()
+	const n, ms = 60, time.Millisecond
+	// Every answer overlaps the next sample by 0.5 ms, and the first one came at 0.
+	row := func(first time.Duration) error {
+		seen := demo.Observations(n)
+		for i := range n {
+			end := time.Duration(i+1) * 30 * ms
+			seen[i] = demo.Seen(0, end+ms, scored(strconv.Itoa(i), "w0", uint64(i+1), 0, 30.5))
+		}
+		seen[0] = demo.Seen(first, 31*ms, scored("0", "w0", 1, 0, 30.5))
+		_, err := demo.TraceOf(1, seen...)
+		return err
+	}
+	require.NoError(t, row(0), "29 ms in all")
+	require.ErrorIs(t, row(400*ms), trace.ErrTrace, "an answer before the sample is still an error")
+}

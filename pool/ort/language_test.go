@@ -351,11 +351,11 @@ func TestAPromptThatDoesNotFitIsRefusedByName(t *testing.T) {
 			"the limit is 100": change(func(r *infer.Request) {
 				r.Inputs = append(r.Inputs, int64s("position_ids", []int64{0, 1, 2, 3, 4, 100}, 6))
 			}),
-			"generation settings":       change(func(r *infer.Request) { r.Generate = nil }),
-			"must have no reduction":    change(func(r *infer.Request) { r.Reduce = infer.ArgMax }),
-			`"token_type_ids"`:          change(func(r *infer.Request) { r.Inputs = append(r.Inputs, int64s("token_type_ids", make([]int64, 6), 6)) }),
-			`output "hidden" is wanted`: change(func(r *infer.Request) { r.Outputs = []string{"hidden"} }),
-			"Gather":                    change(func(r *infer.Request) { r.Inputs[0].I64 = []int64{1, 13, 13, 99, 13, 6} }), // no such token
+			"generation settings":           change(func(r *infer.Request) { r.Generate = nil }),
+			"must have no reduction":        change(func(r *infer.Request) { r.Reduce = infer.ArgMax }),
+			`"token_type_ids"`:              change(func(r *infer.Request) { r.Inputs = append(r.Inputs, int64s("token_type_ids", make([]int64, 6), 6)) }),
+			`output "hidden" was requested`: change(func(r *infer.Request) { r.Outputs = []string{"hidden"} }),
+			"Gather":                        change(func(r *infer.Request) { r.Inputs[0].I64 = []int64{1, 13, 13, 99, 13, 6} }), // no such token
 		} {
 			_, err := d.Run(t.Context(), language("flat"), batchOf(t, r))
 			require.ErrorIs(t, err, infer.ErrInput, says)

@@ -21,6 +21,7 @@ type proxy struct {
 	conns   map[net.Conn]struct{}
 	accepts int
 	down    bool
+	ended   bool          // the test is over: a connection that is being dialled is closed
 	frozen  chan struct{} // not nil: nothing passes until it is closed
 	// tap sees what comes from the gateway: the connection's number from 1, where in its
 	// stream the bytes are, and the bytes, which it may change. true cuts the connection.
@@ -35,6 +36,7 @@ func newProxy(tb testing.TB, target string) *proxy {
 	p.tasks.Go(p.serve)
 	tb.Cleanup(func() {
 		_ = l.Close()
+		p.set(func() { p.ended = true })
 		p.thaw()
 		p.cut()
 		p.tasks.Wait()
@@ -69,7 +71,11 @@ func (p *proxy) serve() {
 		}
 		p.mu.Lock()
 		p.conns[in], p.conns[out] = struct{}{}, struct{}{}
+		ended := p.ended
 		p.mu.Unlock()
+		if ended { // after the last cut
+			_, _ = in.Close(), out.Close()
+		}
 		p.tasks.Go(func() { p.pass(in, out, 0) })
 		p.tasks.Go(func() { p.pass(out, in, n) })
 	}
