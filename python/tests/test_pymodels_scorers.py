@@ -521,7 +521,7 @@ class LoopTest(Compared):
                     result.reward_extra_info[f"reward/{key}"], score(values[i]), delta=TOLERANCE, msg=f"{key} {i}"
                 )
         self.assertEqual([e.blame for e in mute[0].errors][:1], ["sample"])
-        self.assertIn('scorer://clap needs audio, prompt, and sample "mute" has no audio', str(mute[0].errors))
+        self.assertIn('scorer://clap needs audio, prompt, but sample "mute" has no audio', str(mute[0].errors))
 
 
 # --- transformers 4.45.2 ------------------------------------------------------------------
