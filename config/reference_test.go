@@ -53,11 +53,13 @@ func TestTheSchemaOfEditorsRefusesWhatTheFileRefuses(t *testing.T) {
 		"reward: {agregation: max}":                             "reward.agregation: no such key",
 		"rewards: {a: {custom_reward_function: {retries: 21}}}": "rewards.a.custom_reward_function.retries: 21",
 		"engines: {a: {concurency: 1}}":                         "engines.a.concurency: no such key",
+		"reward: {models: {a: {bakend: engine}}}":               "reward.models.a.bakend: no such key",
 		"lop: {}":                                               "lop: no such key",
 	} {
 		assert.Equal(t, []string{want}, misfits(t, schema, text))
 	}
 	assert.Empty(t, misfits(t, schema, "loop: {max_attempts: \"${oc.env:N,3}\"}\nreward: {reward_functions: {a: {path: \"builtin://a\", option: {of: [its, own]}}}}"))
+	assert.Empty(t, misfits(t, schema, "reward: {models: {a: {backend: engine, model_path: m, replicas: 2, n_gpus_per_node: 4, nnodes: 1, offload: false, rollout: {name: vllm}}}}"))
 }
 
 func schemaOfEditors(t *testing.T) map[string]any {
