@@ -54,7 +54,7 @@ func TestTheSchemaOfEditorsRefusesWhatTheFileRefuses(t *testing.T) {
 		"rewards: {a: {custom_reward_function: {retries: 21}}}": "rewards.a.custom_reward_function.retries: 21",
 		"engines: {a: {concurency: 1}}":                         "engines.a.concurency: no such key",
 		"reward: {models: {a: {bakend: engine}}}":               "reward.models.a.bakend: no such key",
-		"lop: {}":                                               "lop: no such key",
+		"lop: {}": "lop: no such key",
 	} {
 		assert.Equal(t, []string{want}, misfits(t, schema, text))
 	}
